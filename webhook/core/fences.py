@@ -1,0 +1,297 @@
+"""Hard namespace ceilings: Kubernetes ResourceQuotas, and what reservations have claimed of them.
+
+    headroom = hard - used by live pods - (reserved - materialised)
+
+``used`` is the sum over the namespace's live pods, priced as the API server prices them, not the quota's lagging
+status. ``reserved - materialised`` is the part of each reservation whose pods do not exist yet. The engine asks
+``shortfall`` before it admits a gang; the webhook asks ``pod_shortfall`` before it lets a loose pod pass.
+
+Which pods and resources a ResourceQuota counts follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36: a
+pod that has ended is not counted, one that is being deleted is, scopes must all match, ``count/pods`` counts objects.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core import amounts
+from webhook.core.gang import Gang, PodPrice, Requirement
+from webhook.core.ledger import Reservation
+from webhook.core.pods import PodRecord
+from webhook.core.policy import requirement_holds
+from webhook.core.quantity import MILLI
+from webhook.core.reasons import Code, Holder, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One ResourceQuota, as far as it binds pods."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int]
+    """Quota key (``requests.cpu``, ``limits.memory``, ``pods``, ``requests.nvidia.com/gpu``) to thousandths."""
+    scopes: tuple[Requirement, ...] = ()
+    """``spec.scopes`` and ``spec.scopeSelector`` together: key is the scope name; all must match."""
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"ResourceQuota {self.namespace}/{self.name}"
+
+    def matches(self, price: PodPrice) -> bool:
+        """Return whether the quota counts a pod of this price."""
+        return all(_scope_holds(scope, price) for scope in self.scopes)
+
+    def charge(self, price: PodPrice) -> dict[str, int]:
+        """Return what one pod costs this quota, by quota key; only keys that the quota limits."""
+        return {key: amount for key in self.hard if (amount := _charge(key, price))}
+
+
+def _scope_holds(scope: Requirement, price: PodPrice) -> bool:
+    match scope.key:
+        case "Terminating":
+            return price.has_deadline
+        case "NotTerminating":
+            return not price.has_deadline
+        case "BestEffort":
+            return price.best_effort
+        case "NotBestEffort":
+            return not price.best_effort
+        case "CrossNamespacePodAffinity":
+            return price.cross_namespace_affinity
+        case "PriorityClass":
+            labels = {scope.key: price.priority_class} if price.priority_class else {}
+            return requirement_holds(scope, labels)
+    return False
+
+
+def _charge(key: str, price: PodPrice) -> int:
+    if key in ("pods", "count/pods"):
+        return MILLI
+    prefix, _, resource = key.partition(".")
+    if prefix == "requests" and resource:
+        return price.requests.get(resource, 0)
+    if prefix == "limits" and resource:
+        return price.limits.get(resource, 0)
+    return price.requests.get(key, 0) if key in ("cpu", "memory", "ephemeral-storage") else 0
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """Running totals of one namespace; kept so that a decision costs no walk over its pods."""
+
+    fences: dict[str, Fence] = field(default_factory=dict)
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    live: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(gang uid, pod set) to live pods."""
+    used: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Fence name to amounts of counted pods."""
+    claimed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Fence name to amounts of reserved pods that do not exist yet."""
+
+
+class Fences:
+    """Every namespace's ResourceQuotas with what uses and what claims them, kept incrementally."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, _Namespace] = {}
+
+    # -- what exists ------------------------------------------------------------------------------------------------
+
+    def put_fence(self, fence: Fence) -> None:
+        """Add or replace one ResourceQuota."""
+        space = self._namespaces.setdefault(fence.namespace, _Namespace())
+        space.fences[fence.name] = fence
+        self._recount(space, fence)
+
+    def drop_fence(self, namespace: str, name: str) -> None:
+        """Forget one ResourceQuota."""
+        space = self._namespaces.get(namespace)
+        if space is not None:
+            for table in (space.fences, space.used, space.claimed):
+                table.pop(name, None)
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Add or replace one pod."""
+        self.drop_pod(pod.namespace, pod.uid)
+        space = self._namespaces.setdefault(pod.namespace, _Namespace())
+        self._claims(space, pod.gang, -1)
+        space.pods[pod.uid] = pod
+        self._count_pod(space, pod, 1)
+        self._claims(space, pod.gang, 1)
+
+    def drop_pod(self, namespace: str, uid: str) -> None:
+        """Forget one pod."""
+        space = self._namespaces.get(namespace)
+        pod = None if space is None else space.pods.pop(uid, None)
+        if space is not None and pod is not None:
+            self._claims(space, pod.gang, -1)
+            self._count_pod(space, pod, -1)
+            self._claims(space, pod.gang, 1)
+
+    def put_reservation(self, reservation: Reservation, reclaimed: Mapping[str, int] | None = None) -> None:
+        """Add or replace one reservation; ``reclaimed`` pods of each set have ended and will not be replaced."""
+        self.drop_reservation(reservation.namespace, reservation.uid)
+        space = self._namespaces.setdefault(reservation.namespace, _Namespace())
+        space.reservations[reservation.uid] = reservation
+        space.reclaimed[reservation.uid] = reclaimed or {}
+        self._claims(space, reservation.uid, 1)
+
+    def drop_reservation(self, namespace: str, uid: str) -> None:
+        """Forget one reservation."""
+        space = self._namespaces.get(namespace)
+        if space is not None and uid in space.reservations:
+            self._claims(space, uid, -1)
+            del space.reservations[uid]
+            space.reclaimed.pop(uid, None)
+
+    def set_reservations(self, reservations: Iterable[Reservation]) -> None:
+        """Make ``reservations`` the whole truth (a ledger read anew)."""
+        wanted = {reservation.uid: reservation for reservation in reservations}
+        for space in self._namespaces.values():
+            for uid, known in list(space.reservations.items()):
+                if wanted.get(uid) != known:
+                    self.drop_reservation(known.namespace, uid)
+        for uid, reservation in wanted.items():
+            space_or_none = self._namespaces.get(reservation.namespace)
+            if space_or_none is None or uid not in space_or_none.reservations:
+                self.put_reservation(reservation)
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def fences(self, namespace: str) -> tuple[Fence, ...]:
+        """Return the ResourceQuotas of ``namespace``, by name."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else tuple(space.fences[name] for name in sorted(space.fences))
+
+    def pods(self, namespace: str) -> Iterable[PodRecord]:
+        """Return the known pods of ``namespace``."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else space.pods.values()
+
+    def live_pods(self, namespace: str, gang: str, pod_set: str) -> int:
+        """Return how many pods of a gang's set are live."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else space.live.get((gang, pod_set), 0)
+
+    def shortfall(self, gang: Gang, counts: Mapping[str, int]) -> Reason | None:
+        """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do."""
+        return self._first_shortfall(gang.namespace, [(s.price, counts.get(s.name, 0)) for s in gang.pod_sets])
+
+    def growth_shortfall(self, reservation: Reservation, pod_set: str, extra: int) -> Reason | None:
+        """Return why a reservation cannot grow by ``extra`` pods of one set, or None when it can."""
+        reserved = reservation.pod_set(pod_set)
+        if reserved is None:
+            return Reason(Code.MISCONFIGURED, f"pod set {pod_set!r} is not part of the reservation")
+        return self._first_shortfall(reservation.namespace, [(reserved.price, extra)])
+
+    def pod_shortfall(self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = ()) -> Reason | None:
+        """Return why one more pod does not fit beside what is used and reserved, or None; ``also`` are pods that this
+        replica has let pass and not yet seen."""
+        return self._first_shortfall(namespace, [(price, 1), *((other, 1) for other in also)], asked_of=price)
+
+    def never_fits(self, gang: Gang) -> Reason | None:
+        """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
+        least = gang.least_counts
+        for fence in self.fences(gang.namespace):
+            for key, asked in _demand(fence, [(s.price, least[s.name]) for s in gang.pod_sets]).items():
+                if asked > fence.hard[key]:
+                    return Reason(Code.FENCED, node=fence.label, resource=key, asked=asked, limit=fence.hard[key])
+        return None
+
+    # -- bookkeeping ------------------------------------------------------------------------------------------------
+
+    def _first_shortfall(
+        self, namespace: str, pods: list[tuple[PodPrice, int]], asked_of: PodPrice | None = None
+    ) -> Reason | None:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return None
+        for name in sorted(space.fences):
+            fence = space.fences[name]
+            for key, asked in sorted(_demand(fence, pods).items()):
+                used, claimed = space.used[name].get(key, 0), space.claimed[name].get(key, 0)
+                if asked > 0 and used + claimed + asked > fence.hard[key]:
+                    shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
+                    return self._reason(space, fence, key, shown, used + claimed)
+        return None
+
+    def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
+        held: dict[str, int] = {}
+        for pod in space.pods.values():
+            if not pod.terminal and fence.matches(pod.price):
+                owner = space.reservations.get(pod.gang or "")
+                name = f"{owner.namespace}/{owner.name}" if owner else "loose pods"
+                held[name] = held.get(name, 0) + fence.charge(pod.price).get(key, 0)
+        for uid, reservation in space.reservations.items():
+            claim = _claim(fence, reservation, space.live, space.reclaimed.get(uid, {})).get(key, 0)
+            name = f"{reservation.namespace}/{reservation.name}"
+            held[name] = held.get(name, 0) + claim
+        largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
+        return Reason(
+            Code.FENCED,
+            node=fence.label,
+            resource=key,
+            asked=asked,
+            used=taken,
+            limit=fence.hard[key],
+            holders=tuple(Holder(name, amount) for amount, name in largest),
+            help="it starts when enough of them end or the ResourceQuota is raised",
+        )
+
+    def _count_pod(self, space: _Namespace, pod: PodRecord, sign: int) -> None:
+        if pod.live and pod.gang is not None:
+            key = (pod.gang, pod.pod_set)
+            space.live[key] = space.live.get(key, 0) + sign
+            if not space.live[key]:
+                del space.live[key]
+        if pod.terminal:
+            return
+        for name, fence in space.fences.items():
+            if fence.matches(pod.price):
+                _accumulate(space.used[name], fence.charge(pod.price), sign)
+
+    def _claims(self, space: _Namespace, uid: str | None, sign: int) -> None:
+        reservation = None if uid is None else space.reservations.get(uid)
+        if reservation is None:
+            return
+        for name, fence in space.fences.items():
+            claim = _claim(fence, reservation, space.live, space.reclaimed.get(reservation.uid, {}))
+            _accumulate(space.claimed[name], claim, sign)
+
+    def _recount(self, space: _Namespace, fence: Fence) -> None:
+        used = amounts.total(
+            fence.charge(pod.price) for pod in space.pods.values() if not pod.terminal and fence.matches(pod.price)
+        )
+        claimed = amounts.total(
+            _claim(fence, reservation, space.live, space.reclaimed.get(uid, {}))
+            for uid, reservation in space.reservations.items()
+        )
+        space.used[fence.name], space.claimed[fence.name] = used, claimed
+
+
+def _demand(fence: Fence, pods: Iterable[tuple[PodPrice, int]]) -> dict[str, int]:
+    return amounts.total(amounts.scale(fence.charge(price), n) for price, n in pods if n and fence.matches(price))
+
+
+def _claim(
+    fence: Fence, reservation: Reservation, live: Mapping[tuple[str, str], int], reclaimed: Mapping[str, int]
+) -> dict[str, int]:
+    """Return what a reservation still claims: reserved pods that neither exist nor have ended for good.
+
+    An adopted gang's pods carry no label and count as loose; a stopping gang's pods are going and none will come.
+    """
+    if reservation.adopted or reservation.stopping is not None:
+        return {}
+    missing = [
+        (s.price, max(0, s.count - live.get((reservation.uid, s.name), 0) - reclaimed.get(s.name, 0)))
+        for s in reservation.pod_sets
+    ]
+    return _demand(fence, missing)
+
+
+def _accumulate(total: dict[str, int], change: Mapping[str, int], sign: int) -> None:
+    for key, amount in change.items():
+        total[key] = total.get(key, 0) + sign * amount

@@ -1,0 +1,130 @@
+"""What asks: a gang and its pod sets, as read from a job object of any kind.
+
+A gang is the unit of admission: the pods that must start together. It starts with all its pods, or with its quorum
+where its owner said that fewer are worth starting (PodGroup ``minMember``, ``min_count`` of a pod set).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core import amounts
+from webhook.core.amounts import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """One pod or flavor toleration, as in core/v1."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One node selector requirement of a required node affinity term, as in core/v1."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodPrice:
+    """What one pod costs, as the API server prices it, and what decides which ResourceQuota scopes it meets."""
+
+    requests: Amounts = field(default_factory=dict)
+    limits: Amounts = field(default_factory=dict)
+    has_deadline: bool = False
+    """activeDeadlineSeconds is set on the pod: scope Terminating, else NotTerminating."""
+    best_effort: bool = False
+    """No container asks or limits cpu or memory: scope BestEffort, else NotBestEffort."""
+    priority_class: str = ""
+    cross_namespace_affinity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Identical pods of a gang."""
+
+    name: str
+    count: int
+    price: PodPrice
+    min_count: int | None = None
+    """Fewest pods worth starting, where the owner allows partial admission of this set."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_affinity: tuple[tuple[Requirement, ...], ...] = ()
+    """Required node affinity: a pod fits a node if any term (all of its requirements) matches."""
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def floor(self) -> int:
+        """Fewest pods of this set worth starting."""
+        return self.count if self.min_count is None else self.min_count
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """One job that starts whole or not at all."""
+
+    uid: str
+    kind: str
+    """Registry key of its job kind, ``Kind.group``: ``Job.batch``, ``JobSet.jobset.x-k8s.io``."""
+    namespace: str
+    name: str
+    queue: str | None
+    """Value of the queue label; None when only fences and quorum bind the gang (or a namespace maps to a queue)."""
+    pod_sets: tuple[PodSet, ...]
+    priority: int = 0
+    created_seconds: float = 0.0
+    """Unix time of the place in the queue: creation, unless an eviction sent it back."""
+    quorum: int | None = None
+    """Pods that must be able to run together (PodGroup minMember); None means the floors of all pod sets."""
+    max_run_seconds: int | None = None
+    """Enforced limit on its run time; only gangs that have one may be backfilled past a head."""
+    not_before_seconds: float = 0.0
+    """Back-off: the gang is not considered before this time."""
+    pod_group: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pods(self) -> int:
+        """Number of pods when whole."""
+        return sum(pod_set.count for pod_set in self.pod_sets)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pods of each set when whole."""
+        return {pod_set.name: pod_set.count for pod_set in self.pod_sets}
+
+    @property
+    def least_counts(self) -> dict[str, int]:
+        """Pods of each set in the smallest start that reaches the quorum.
+
+        A gang-wide quorum below the sum of the floors takes pods away from the last sets first, never below one pod
+        a set while another set still has more.
+        """
+        counts = {pod_set.name: pod_set.floor for pod_set in self.pod_sets}
+        if self.quorum is None:
+            return counts
+        spare = sum(counts.values()) - max(self.quorum, 0)
+        for floor in (1, 0):
+            for pod_set in reversed(self.pod_sets):
+                taken = max(0, min(spare, counts[pod_set.name] - floor))
+                counts[pod_set.name] -= taken
+                spare -= taken
+        return counts
+
+    @property
+    def least_pods(self) -> int:
+        """Number of pods in the smallest start worth making."""
+        return sum(self.least_counts.values())
+
+    def requests(self, counts: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Return the summed requests of ``counts`` pods per set (all of them by default)."""
+        sizes = self.counts if counts is None else counts
+        return amounts.total(amounts.scale(s.price.requests, sizes.get(s.name, 0)) for s in self.pod_sets)
+
+    def __str__(self) -> str:
+        return f"{self.kind.partition('.')[0]} {self.namespace}/{self.name}"

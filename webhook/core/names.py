@@ -1,0 +1,55 @@
+"""Labels, annotations and object names that Tutti reads and writes: one place, one meaning each.
+
+Everything under ``tutti.dev/`` that is not a queue label belongs to Tutti's own service account; the webhook refuses
+edits of them by anybody else.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "tutti.dev"
+
+QUEUE_LABELS: Final = ("tutti.dev/queue-name", "kueue.x-k8s.io/queue-name")
+"""Labels by which a job's owner asks for a queue; the first one present wins."""
+
+GANG_LABEL: Final = "tutti.dev/gang"
+"""On pod templates and pods: ``pending`` from the mutation on, the job's uid from the first admission on."""
+GANG_PENDING: Final = "pending"
+POD_SET_LABEL: Final = "tutti.dev/pod-set"
+"""On pod templates and pods: the name of the pod set the pod belongs to."""
+
+LEDGER_VERSION: Final = "tutti.dev/ledger-version"
+"""Annotation on pod templates and pods: ``epoch.seq`` of the ledger that admitted them."""
+ADMISSION: Final = "tutti.dev/admission"
+"""Annotation on a started job: what it was admitted with, enough to rebuild its reservation."""
+REQUEUE: Final = "tutti.dev/requeue"
+"""Annotation on a job that was stopped: its place in the queue, its back-off and why it was stopped."""
+HOLD: Final = "tutti.dev/hold"
+"""Annotation on a job that its owner suspended after admission: it waits until the owner un-suspends it."""
+OWN_ANNOTATIONS: Final = frozenset({ADMISSION, REQUEUE, HOLD, LEDGER_VERSION})
+
+GATED_NAMESPACE: Final = "tutti.dev/gated"
+"""Namespace label: every job of a known kind waits for Tutti, with or without a queue label."""
+FENCED_NAMESPACE: Final = "tutti.dev/fenced"
+"""Namespace label: loose pods are checked against ResourceQuota minus reservations."""
+SCHEDULING_GATE: Final = "tutti.dev/admission"
+"""Scheduling gate that holds plain pods and pods of kinds without a suspend field."""
+
+POD_GROUP_LABELS: Final = (
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io/name",
+)
+"""Labels by which a pod template joins a PodGroup, oldest generation first."""
+MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+
+MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+
+LEASE_ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
+LEDGER_NAME: Final = "tutti-ledger"
+SYSTEM_NAMESPACE: Final = "tutti-system"
+
+MAX_JOBS: Final = "tutti.dev/max-jobs"
+"""Pseudo-resource of which each gang asks 1."""
+MAX_JOBS_SPELLINGS: Final = ("kube-queue/max-jobs", "koord-queue/max-jobs")

@@ -1,0 +1,245 @@
+"""What is allowed: queues, cohorts, flavors and limits, as every dialect compiles to them.
+
+The words and the arithmetic are Kueue's (nominal, borrowing limit, lending limit); the other dialects map onto them.
+An absent limit is ``None`` (unlimited), never a large number; an absent nominal quota is 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from webhook.core.gang import Requirement, Toleration
+
+
+class FlavorResource(NamedTuple):
+    """The unit of accounting: one resource of one flavor."""
+
+    flavor: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Limits on one resource of one flavor at one node of the tree, in thousandths."""
+
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorQuotas:
+    """The quotas of one flavor within a resource group."""
+
+    flavor: str
+    quotas: Mapping[str, Quota]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources that are always taken from the same flavor, and the flavors in order of preference."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[FlavorQuotas, ...]
+
+
+class Strategy(StrEnum):
+    """How a queue lets later gangs pass its head."""
+
+    STRICT_FIFO = "StrictFIFO"
+    BEST_EFFORT_FIFO = "BestEffortFIFO"
+    BACKFILL = "Backfill"
+
+
+class StopPolicy(StrEnum):
+    """Whether a queue admits, and whether it keeps what it admitted."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    HOLD_AND_DRAIN = "HoldAndDrain"
+
+
+class PreemptionPolicy(StrEnum):
+    """Which admitted gangs may be stopped for another."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
+    ANY = "Any"
+
+
+class SearchPolicy(StrEnum):
+    """Whether a flavor that needs borrowing or preemption ends the scan of flavors."""
+
+    MAY_STOP_SEARCH = "MayStopSearch"
+    TRY_NEXT_FLAVOR = "TryNextFlavor"
+
+
+class Preference(StrEnum):
+    """Tie-break among scanned flavors."""
+
+    BORROWING_OVER_PREEMPTION = "BorrowingOverPreemption"
+    PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Kueue's ``spec.preemption`` of a ClusterQueue."""
+
+    within_queue: PreemptionPolicy = PreemptionPolicy.NEVER
+    reclaim_within_cohort: PreemptionPolicy = PreemptionPolicy.NEVER
+    borrow_within_cohort: PreemptionPolicy = PreemptionPolicy.NEVER
+    max_priority_threshold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fungibility:
+    """Kueue's ``spec.flavorFungibility`` of a ClusterQueue."""
+
+    when_can_borrow: SearchPolicy = SearchPolicy.MAY_STOP_SEARCH
+    when_can_preempt: SearchPolicy = SearchPolicy.TRY_NEXT_FLAVOR
+    preference: Preference = Preference.BORROWING_OVER_PREEMPTION
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """A metav1.LabelSelector: every label and every requirement must hold; empty selects everything."""
+
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether ``labels`` satisfy the selector."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            requirement_holds(requirement, labels) for requirement in self.match_expressions
+        )
+
+
+def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Return whether ``labels`` satisfy one requirement (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" if value is not None and len(requirement.values) == 1:
+            try:
+                left, right = int(value), int(requirement.values[0])
+            except ValueError:
+                return False
+            return left > right if requirement.operator == "Gt" else left < right
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node taint of a flavor."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A kind of capacity: the nodes it stands for and what a pod must tolerate to use it."""
+
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A leaf of the quota tree that gangs wait in."""
+
+    name: str
+    dialect: str
+    """Who wrote it: ``kueue``, ``elastic-quota-tree``, ``volcano``."""
+    cohort: str | None = None
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    strategy: Strategy = Strategy.BEST_EFFORT_FIFO
+    stop_policy: StopPolicy = StopPolicy.NONE
+    namespace_selector: LabelSelector | None = None
+    """Namespaces that may use the queue; None selects no namespace (Kueue), dialects without selectors use {}."""
+    preemption: Preemption = Preemption()
+    fungibility: Fungibility = Fungibility()
+    weight_millis: int = 1000
+    """Fair-sharing weight in thousandths."""
+    ignores_undeclared: bool = False
+    """A resource no group covers is ignored (ElasticQuotaTree) instead of blocking (Kueue)."""
+    inactive: str | None = None
+    """Why the queue admits nothing (missing flavor, cohort cycle), as a sentence; None when it is active."""
+    usage_based_ordering: bool = False
+    """Kueue's admissionScope UsageBasedAdmissionFairSharing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """An inner node of the quota tree. Cohorts that queues or cohorts merely name exist too, without quota."""
+
+    name: str
+    parent: str | None = None
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    weight_millis: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A namespace's handle on a queue."""
+
+    namespace: str
+    name: str
+    queue: str
+    stop_policy: StopPolicy = StopPolicy.NONE
+    weight_millis: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing wrong with a policy: where, what, and how to mend it."""
+
+    path: str
+    value: str
+    message: str
+    fix: str
+    warning: bool = False
+    """The object compiles all the same."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.value}: {self.message}; {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything the engine decides by, from all dialects together. Immutable: a change is a new Policy."""
+
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
+    """Keyed by (namespace, name)."""
+    namespace_queues: Mapping[str, str] = field(default_factory=dict)
+    """Namespaces whose jobs all wait in one queue (leaves of an ElasticQuotaTree)."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def queue_of(self, namespace: str, label: str | None) -> str | None:
+        """Return the name of the queue that a job of ``namespace`` with queue label ``label`` waits in, if known.
+
+        A LocalQueue of the namespace wins; then a queue of that very name in a dialect without local queues; without
+        a label, the queue the namespace itself is mapped to.
+        """
+        if label is None:
+            return self.namespace_queues.get(namespace)
+        local = self.local_queues.get((namespace, label))
+        if local is not None:
+            return local.queue if local.queue in self.queues else None
+        queue = self.queues.get(label)
+        return label if queue is not None and queue.dialect != "kueue" else None

@@ -1,0 +1,71 @@
+"""Kubernetes quantity text to exact integers and back.
+
+Every amount in Tutti is an integer in thousandths of a unit (a CPU is 1000, a GPU is 1000, a byte is 1000), so that
+4.8 + 2.4 + 0.8 GPUs are 8 and nothing is ever rounded up by accident. The grammar is that of
+``k8s.io/apimachinery/pkg/api/resource``: sign, digits with at most one point, then one of the binary suffixes, one of
+the decimal suffixes, or an exponent. Finer than a thousandth is rounded away from zero, as the API server does.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+MILLI: Final = 1000
+"""Thousandths in one unit."""
+
+_SYNTAX: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?",
+    re.ASCII,
+)
+_BINARY: Final = {f"{letter}i": 1024 ** (i + 1) for i, letter in enumerate("KMGTPE")}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+class QuantityError(ValueError):
+    """The text is not a Kubernetes quantity. The message quotes the value and shows valid ones."""
+
+
+def parse(value: object) -> int:
+    """Return ``value`` (quantity text, or a JSON integer as custom resources may carry) in thousandths of a unit.
+
+    Raises QuantityError for anything the API server would refuse, and for booleans and fractions of floats.
+    """
+    if isinstance(value, str):
+        return _parse_text(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * MILLI
+    if isinstance(value, float) and value.is_integer():
+        return int(value) * MILLI
+    raise QuantityError(f"{value!r} is not a quantity; write text such as '4', '500m' or '16Gi'")
+
+
+@lru_cache(maxsize=4096)
+def _parse_text(text: str) -> int:
+    match = _SYNTAX.fullmatch(text)
+    if match is None or len(text) > 64:
+        raise QuantityError(f"{text[:64]!r} is not a quantity; write text such as '4', '500m' or '16Gi'")
+    number = Fraction(match["number"]) * MILLI
+    if match["suffix"] in _BINARY:
+        number *= _BINARY[match["suffix"]]
+    else:
+        power = _DECIMAL.get(match["suffix"] or "", 0) + int(match["exponent"] or 0)
+        number *= Fraction(10) ** power
+    thousandths = -(-number.numerator // number.denominator)
+    return -thousandths if match["sign"] == "-" else thousandths
+
+
+def render(thousandths: int, resource: str = "") -> str:
+    """Return the shortest exact text of an amount; memory-like resources use a binary suffix where it divides evenly."""
+    whole, rest = divmod(abs(thousandths), MILLI)
+    sign = "-" if thousandths < 0 else ""
+    if rest:
+        if resource == "cpu":
+            return f"{sign}{abs(thousandths)}m"
+        return f"{sign}{whole}.{rest:03d}".rstrip("0")
+    if "memory" in resource or "storage" in resource or resource.startswith("hugepages-"):
+        for suffix, size in reversed(_BINARY.items()):
+            if whole and whole % size == 0:
+                return f"{sign}{whole // size}{suffix}"
+    return f"{sign}{whole}"

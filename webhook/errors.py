@@ -1,0 +1,81 @@
+"""Every error of Tutti. A denial is a value (``core.reasons.Reason``), not an exception; a broken invariant is an assert.
+
+TuttiError
+├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status
+├── PolicyError         a policy or configuration that does not compile; carries diagnostics
+├── NotReadyError       caches or ledger are not there yet
+└── ApiError            the API server said no, or nothing
+    ├── NotFound        404
+    ├── Conflict        409: the object moved on, or exists already
+    ├── Gone            410: the watch or list position is too old
+    ├── Forbidden       401, 403
+    ├── Invalid         400, 405, 415, 422: sent again it fails again
+    └── Unavailable     429, 5xx, time-out, reset: try again later; the outcome of a write may be unknown
+"""
+
+from webhook.core.policy import Diagnostic
+
+
+class TuttiError(Exception):
+    """Base of all errors that Tutti raises on purpose."""
+
+
+class RequestError(TuttiError):
+    """An admission request that is not an answerable AdmissionReview."""
+
+    def __init__(self, http_status: int, message: str) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+
+
+class PolicyError(TuttiError):
+    """Policy objects or configuration that do not compile."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__("\n".join(str(diagnostic) for diagnostic in diagnostics))
+        self.diagnostics = diagnostics
+
+
+class NotReadyError(TuttiError):
+    """The process does not know enough yet to answer."""
+
+
+class ApiError(TuttiError):
+    """The API server refused a request or did not answer it."""
+
+    retryable = False
+
+    def __init__(self, status: int, reason: str, message: str, *, outcome_unknown: bool = False) -> None:
+        super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
+        self.status = status
+        """HTTP status, 0 when there was no answer."""
+        self.reason = reason
+        self.message = message
+        self.outcome_unknown = outcome_unknown
+        """A write was sent and nobody can say whether it was applied."""
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409: a resourceVersion or uid precondition failed, or the name is taken."""
+
+
+class Gone(ApiError):
+    """410: list again."""
+
+
+class Forbidden(ApiError):
+    """401 or 403."""
+
+
+class Invalid(ApiError):
+    """The request itself is wrong."""
+
+
+class Unavailable(ApiError):
+    """The API server is overloaded, starting or unreachable."""
+
+    retryable = True

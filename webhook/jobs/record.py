@@ -1,0 +1,112 @@
+"""One job object as Tutti knows it: the gang it asks for, where it stands, and where to patch it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.gang import Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller ownerReference of an object."""
+
+    kind: str
+    """``Kind.group``, as registry keys are written."""
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The annotation ``tutti.dev/admission`` of a started job: its reservation, rebuildable, and what was injected.
+
+    ``uid`` is that of the job it was written for: a copy pasted onto another job is not believed.
+    """
+
+    uid: str
+    epoch: int
+    seq: int
+    queue: str | None
+    counts: Mapping[str, int]
+    flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Pod set to resource to flavor."""
+    since_seconds: float = 0.0
+    injected: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Pod set to what its template gained: ``nodeSelector`` keys and ``tolerations`` count, to be taken back later."""
+    original_counts: Mapping[str, int] = field(default_factory=dict)
+    """Pod set to the count its owner wrote, where partial admission lowered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
+
+    reason: str
+    """Why it was stopped: Preempted, StartTimeout, QueueStopped, Held, ..."""
+    place_seconds: float
+    """Unix time that orders it in its queue."""
+    attempts: int = 0
+    not_before_seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Where a pod set's template is in the object, and what a patch must know of it."""
+
+    pod_set: str
+    path: str
+    """JSON pointer of the pod template, for example ``/spec/template``."""
+    has_metadata: bool
+    labels: Mapping[str, str] | None
+    """None when the map is absent (a patch must create it)."""
+    has_annotations: bool
+    node_selector: Mapping[str, str] | None
+    tolerations: int | None
+    """Number of tolerations; None when the list is absent."""
+    count_path: str | None = None
+    """JSON pointer of the number of pods, where partial admission may lower it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One object of a known job kind."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    created_seconds: float
+    gang: Gang | None
+    """What it asks; None when the object cannot be read as a gang, then ``problem`` says why."""
+    problem: str | None
+    queue_label: str | None
+    owner: Owner | None
+    suspended: bool
+    finished: str | None
+    """``Succeeded`` or ``Failed`` once it has ended."""
+    active: bool
+    """Its controller reports pods of its own."""
+    ready: bool
+    """Its controller reports all of its pods running or done."""
+    deleting: bool
+    marked: bool
+    """A pod template carries our gang label: it passed the mutation. An unmarked running job predates Tutti."""
+    restorable: bool
+    """The API server would accept a change of its pod templates now (stored suspended, stopped)."""
+    managed_by_other: bool
+    """spec.managedBy names a foreign controller: not ours to start or stop."""
+    has_annotations: bool
+    admission: Admission | None = None
+    requeue: Requeue | None = None
+    held: bool = False
+    reclaimed: Mapping[str, int] = field(default_factory=dict)
+    """Pods of each set that have ended and will not be replaced."""
+    templates: tuple[Template, ...] = ()
+    generation: int = 0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

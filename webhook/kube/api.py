@@ -1,0 +1,48 @@
+"""The seam between Tutti and an API server: requests in, bytes and lines out.
+
+``kube.http`` speaks to a real one; ``simulated`` answers in memory, under a virtual clock and seeded faults. Everything
+above this seam is the same code in production, in the demo and in the simulation.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, Protocol
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+JSON: Final = "application/json"
+
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
+"""No call may hang: a renewal that hangs outlives its lease."""
+
+
+class Api(Protocol):
+    """One cluster's API server, as one identity."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> bytes:
+        """Send one request and return the body of a 2xx answer.
+
+        Raises ``errors.ApiError`` (the subclass for its status) otherwise. ``Unavailable.outcome_unknown`` is set when
+        a write was sent but not answered.
+        """
+        ...
+
+    def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:
+        """Yield the lines of a watch until the server ends it (which is normal) or ``idle_seconds`` pass in silence.
+
+        Raises ``errors.ApiError`` when the watch cannot start; ends without error when the connection breaks.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
