@@ -2,7 +2,7 @@
 
 Reading order: ``core`` (what is decided, pure), ``jobs`` and ``dialects`` (objects to core types), ``kube`` (the API
 server), ``view`` (what one process knows of a cluster), ``server`` (the webhook), ``controllers`` (the reconciler),
-``visibility`` (the read API), ``simulated`` (a cluster in memory), ``assembly`` and ``cli`` (how they become processes).
+``visibility`` (the read API), ``simulated`` (a cluster in memory), ``assembly`` and ``cli`` (how they become programs).
 """
 
 __version__ = "0.1.0"

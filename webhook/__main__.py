@@ -1,0 +1,5 @@
+"""``python -m webhook`` is the command ``tutti``."""
+
+from webhook.cli import main
+
+main()

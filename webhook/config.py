@@ -1,0 +1,136 @@
+"""Every knob, with unit, bound and default. Read from one YAML file; unknown keys are refused by name."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from webhook.core import names
+from webhook.core.policy import Diagnostic
+from webhook.errors import PolicyError
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Section(BaseModel):
+    """Base of all sections: immutable, and a misspelt key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Lease(Section):
+    """Leader election on the ledger ConfigMap; lease > renew > retry."""
+
+    lease_seconds: Seconds = 6
+    renew_seconds: Seconds = 4
+    """A leader that has not renewed for so long ends its process."""
+    retry_seconds: Seconds = 1
+
+
+class Start(Section):
+    """What happens to a gang that was admitted and does not reach its quorum."""
+
+    timeout_seconds: Seconds = 300
+    recovery_seconds: Seconds = 300
+    """The same, once the gang has been whole and lost pods."""
+    backoff_seconds: Seconds = 60
+    """First wait before it is considered again; doubles with each attempt."""
+    backoff_max_seconds: Seconds = 3600
+
+
+class FairSharing(Section):
+    """Kueue's fairSharing: on when strategies are given."""
+
+    preemption_strategies: tuple[
+        Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...
+    ] = Field(default=(), alias="preemptionStrategies")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Listen(Section):
+    """Where the process serves. Port 0 picks a free one."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - a pod serves the cluster; NetworkPolicy narrows it
+    webhook_port: Port = 9443
+    visibility_port: Port = 9444
+    health_port: Port = 8080
+
+
+class Config(Section):
+    """The whole configuration of either process."""
+
+    kubeconfig: Path | None = None
+    """None: in-cluster service account."""
+    namespace: str = names.SYSTEM_NAMESPACE
+    ledger_name: str = names.LEDGER_NAME
+    policy_config_map: str = "tutti-policy"
+    identity: str = ""
+    """Name of this replica; the host name by default (a pod's name)."""
+    reconciler_user: str = ""
+    """Username of the only account that may un-suspend; by default the service account tutti-reconciler of namespace."""
+    cert_dir: Path = Path("/certs")
+    listen: Listen = Listen()
+    peers: dict[str, str] = Field(default_factory=dict)
+    """Webhook replicas, name to base URL, this one included; empty: read from the EndpointSlices of peer_service."""
+    peer_service: str = "tutti-webhook"
+    lease: Lease = Lease()
+    start: Start = Start()
+    commit_window_seconds: Annotated[float, Field(ge=0, le=5)] = 0.02
+    """Decisions of this long are one ledger write; widens with the ledger's size."""
+    ledger_bytes_per_second: Annotated[int, Field(ge=65_536)] = 2_000_000
+    """Budget for ledger writes: size times rate, since etcd keeps every revision until it compacts."""
+    effects_in_flight: Annotated[int, Field(ge=1, le=512)] = 48
+    events_per_second: Annotated[float, Field(ge=0, le=1000)] = 40
+    status_seconds: Seconds = 5
+    """At most one status write per policy object in this time."""
+    audit_seconds: Seconds = 300
+    """Everything is listed again at this interval."""
+    missing_kind_retry_seconds: Seconds = 10
+    kinds: tuple[dict[str, Any], ...] = ()
+    """Job kinds of the operator's own custom resources, as in docs/job-kinds.md."""
+    fair_sharing: FairSharing = Field(default=FairSharing(), alias="fairSharing")
+    compute_classes: Path | None = None
+    """Policy table for compute classes; None: the shipped one."""
+    exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
+    left_to_kueue: bool = False
+    """Kueue itself serves the cluster: objects with its queue label are passed through."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @property
+    def account(self) -> str:
+        """The username that alone may un-suspend gated jobs."""
+        return self.reconciler_user or f"system:serviceaccount:{self.namespace}:tutti-reconciler"
+
+
+def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
+    """Return the configuration of ``path`` (all defaults for None), with ``overrides`` on top.
+
+    Raises PolicyError with one diagnostic per wrong key: its path, value and what is expected.
+    """
+    document: Any = {}
+    if path is not None:
+        try:
+            document = yaml.safe_load(path.read_text()) or {}
+        except (OSError, yaml.YAMLError) as error:
+            raise PolicyError((Diagnostic(str(path), "", str(error), "give a readable YAML file"),)) from error
+        if not isinstance(document, dict):
+            raise PolicyError((Diagnostic(str(path), repr(document)[:64], "is not a mapping", "write key: value"),))
+    try:
+        return Config.model_validate(document | (overrides or {}))
+    except ValidationError as error:
+        raise PolicyError(
+            tuple(
+                Diagnostic(
+                    path=".".join(str(part) for part in problem["loc"]),
+                    value=repr(problem["input"])[:64],
+                    message=problem["msg"],
+                    fix="see docs/configuration.md",
+                )
+                for problem in error.errors()
+            )
+        ) from error
