@@ -228,18 +228,26 @@ class Policy:
     """Keyed by (namespace, name)."""
     namespace_queues: Mapping[str, str] = field(default_factory=dict)
     """Namespaces whose jobs all wait in one queue (leaves of an ElasticQuotaTree)."""
+    queue_aliases: Mapping[str, str] = field(default_factory=dict)
+    """Names fit for a label (a leaf's bare name) to queues whose own name is a path."""
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
+    """WorkloadPriorityClass name to its value."""
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def queue_of(self, namespace: str, label: str | None) -> str | None:
         """Return the name of the queue that a job of ``namespace`` with queue label ``label`` waits in, if known.
 
-        A LocalQueue of the namespace wins; then a queue of that very name in a dialect without local queues; without
-        a label, the queue the namespace itself is mapped to.
+        A LocalQueue of the namespace wins; then a queue of that name or alias in a dialect without local queues, unless
+        it belongs to other namespaces; without a label, the queue the namespace itself is mapped to.
         """
         if label is None:
             return self.namespace_queues.get(namespace)
         local = self.local_queues.get((namespace, label))
         if local is not None:
             return local.queue if local.queue in self.queues else None
-        queue = self.queues.get(label)
-        return label if queue is not None and queue.dialect != "kueue" else None
+        name = self.queue_aliases.get(label, label)
+        queue = self.queues.get(name)
+        if queue is None or queue.dialect == "kueue":
+            return None
+        is_open = self.namespace_queues.get(namespace) == name or name not in self.namespace_queues.values()
+        return name if is_open else None
