@@ -1,0 +1,101 @@
+"""One cluster for all end-to-end tests: our own on loopback, or the one that KUBECONFIG names."""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.e2e.controlplane.binaries import say
+from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.external import ExternalCluster
+from tests.e2e.kubectl import Kubectl, wait_until
+
+AnyCluster = Cluster | ExternalCluster
+
+OWNER_RULES = [
+    {"apiGroups": ["jobset.x-k8s.io", "kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
+    {"apiGroups": ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"], "resources": ["podgroups"], "verbs": ["*"]},
+]
+"""What a team's member may do beside Kubernetes's own role ``edit``."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_like_ctrl_c() -> None:
+    """Turn SIGTERM into what Ctrl-C does, so that the cluster is taken down then too."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[AnyCluster]:
+    """The cluster that the tests share."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        yield ExternalCluster(Path(given))
+        return
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def report(message: str) -> None:
+        with capture.global_and_fixture_disabled():
+            say(message)
+
+    with Cluster(report=report) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kubectl(cluster: AnyCluster) -> Kubectl:
+    """kubectl as the cluster's administrator."""
+    return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh namespace in which Pod Security enforces ``restricted``."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    create_namespace(kubectl, name)
+    yield name
+    kubectl.delete("namespace", name)
+
+
+@pytest.fixture
+def admin(kubectl: Kubectl, namespace: str) -> Kubectl:
+    """The administrator, in the test's namespace."""
+    return kubectl.in_namespace(namespace)
+
+
+@pytest.fixture
+def owner(cluster: AnyCluster, kubectl: Kubectl, namespace: str) -> Kubectl:
+    """A user who may edit jobs in the test's namespace and nothing anywhere else."""
+    return member(cluster, kubectl, namespace, f"{namespace}-owner")
+
+
+def create_namespace(kubectl: Kubectl, name: str, labels: dict[str, str] | None = None) -> None:
+    """Create a PSA-restricted namespace and wait until pods can be created in it."""
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata: dict[str, Any] = {"name": name, "labels": restricted | (labels or {})}
+    kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    here = kubectl.in_namespace(name)
+    wait_until(lambda: here.get("serviceaccount", "default"), what=f"default service account of {name}")
+
+
+def member(cluster: AnyCluster, kubectl: Kubectl, namespace: str, user: str) -> Kubectl:
+    """Return kubectl as a user who holds the role ``edit`` and our job kinds in one namespace."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "gang-editor"},
+        "rules": OWNER_RULES,
+    }
+    here = kubectl.in_namespace(namespace)
+    here.apply(role)
+    here("create", "rolebinding", f"{user}-jobs", "--role=gang-editor", f"--user={user}")
+    here("create", "rolebinding", f"{user}-edit", "--clusterrole=edit", f"--user={user}")
+    return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)

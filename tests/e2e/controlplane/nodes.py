@@ -1,0 +1,69 @@
+"""Simulated nodes: KWOK plays the kubelets, and a pod runs until it is deleted or for the time it asks for."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.e2e.controlplane import modules
+
+RUNTIME_ANNOTATION: Final = "tutti.dev/simulated-runtime"
+"""On a pod: how long it runs before it succeeds, such as ``5s``; without it, until it is deleted."""
+
+SHIPPED_STAGES: Final = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-delete",
+)
+
+
+def kwok_configuration() -> str:
+    """Return KWOK's configuration file: its own stages, and ours for the end of a pod.
+
+    KWOK's shipped ``pod-complete`` ends every pod of a Job at once; ours waits for what the annotation says, and takes
+    pods of any owner.
+    """
+    complete = yaml.safe_load(modules.kwok_stage("pod/fast/pod-complete"))
+    complete["spec"]["selector"]["matchExpressions"] = [
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": f'.metadata.annotations["{RUNTIME_ANNOTATION}"]', "operator": "Exists"},
+    ]
+    complete["spec"]["delay"] = {"durationFrom": {"expressionFrom": f'.metadata.annotations["{RUNTIME_ANNOTATION}"]'}}
+    options = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "options": {
+            "podPlayStageParallelism": 16,
+            "nodePlayStageParallelism": 4,
+            "nodeLeaseParallelism": 4,
+            "podsOnNodeSyncParallelism": 4,
+            "enablePodsOnNodeSyncStreamWatch": True,
+        },
+    }
+    shipped = [modules.kwok_stage(name) for name in SHIPPED_STAGES]
+    return "\n---\n".join([yaml.safe_dump(options), *shipped, yaml.safe_dump(complete)])
+
+
+def write_configuration(path: Path) -> Path:
+    """Write KWOK's configuration file."""
+    path.write_text(kwok_configuration())
+    return path
+
+
+def node(name: str, gpus: int) -> dict[str, Any]:
+    """Return a Node object with its capacity: GPUs, 64 cores, 512 GiB and 256 pods."""
+    capacity = {"cpu": "64", "memory": "512Gi", "pods": "256", "nvidia.com/gpu": str(gpus)}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": "simulated",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }

@@ -1,0 +1,154 @@
+"""The controllers of other people's job kinds, each under its own service account as on any cluster.
+
+Their own manifests say what they may do; only what runs an image is left out, and webhooks are reached by address.
+"""
+
+import contextlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from tests.e2e.controlplane import kubeconfig, modules
+from tests.e2e.controlplane.pki import Leaf
+from tests.e2e.controlplane.process import Component, wait_ready
+
+if TYPE_CHECKING:
+    from tests.e2e.controlplane.cluster import Cluster
+
+TRAINING_CERTIFICATES: Final = Path("/tmp/k8s-webhook-server/serving-certs")
+"""The training operator reads this folder and no other; any certificate does, so that runs can share it."""
+
+_WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_FIRST: Final = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_INSTALLED: Final = (*_FIRST, "Role", "RoleBinding", "Secret")
+_CLUSTER_ADMIN: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+
+
+def start_jobset(cluster: "Cluster") -> Component:
+    """Install and start the JobSet controller with its webhooks."""
+    webhooks = _install(cluster, "jobset-system", render(cluster, modules.jobset_installation()))
+    port, metrics_port, health_port = (cluster.ports.take() for _ in range(3))
+    certificates = cluster.directory / "jobset"
+    cluster.authority.serving("jobset").write(certificates)
+    configuration = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": False},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
+        "metrics": {"bindAddress": f"127.0.0.1:{metrics_port}", "certDir": str(certificates)},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{health_port}"},
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"qps": 500, "burst": 1000},
+    }
+    (certificates / "configuration.yaml").write_text(yaml.safe_dump(configuration))
+    account = cluster.kubeconfig_for_service_account("jobset-system", "jobset-controller-manager")
+    cluster.probes["jobset"] = f"http://127.0.0.1:{health_port}/readyz"
+    component = cluster.component(
+        "jobset", "--config", certificates / "configuration.yaml", "--kubeconfig", account, "--zap-log-level=info"
+    ).start()
+    for kind, document in webhooks:
+        cluster.api.create(kind, reached_by_address(yaml.safe_load(document), port, cluster.authority.pem))
+    return component
+
+
+def start_training_operator(cluster: "Cluster") -> Component:
+    """Install and start the training operator; its webhooks stay out, because it signs their certificate itself."""
+    webhooks = _install(cluster, "kubeflow", render(cluster, modules.training_operator_installation()))
+    for kind, document in webhooks:
+        cluster.api.create(kind, yaml.safe_load(document) | {"webhooks": []})
+    _share_training_certificate(cluster.authority.serving("training-operator"))
+    account = cluster.kubeconfig_for_service_account("kubeflow", "training-operator")
+    health = f"127.0.0.1:{cluster.ports.take()}"
+    cluster.probes["training-operator"] = f"http://{health}/readyz"
+    return cluster.component(
+        "training-operator",
+        f"--kubeconfig={account}",
+        f"--webhook-server-port={cluster.ports.take()}",
+        "--metrics-bind-address=0",
+        f"--health-probe-bind-address={health}",
+        "--controller-threads=8",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--zap-log-level=info",
+    ).start()
+
+
+def start_cert_manager(cluster: "Cluster") -> list[Component]:
+    """Install and start cert-manager's controller and CA injector (its webhook is not needed here)."""
+    cluster.api.create("Namespace", {"metadata": {"name": "cert-manager"}})
+    for document in modules.cert_manager_crds():
+        cluster.api.create("CustomResourceDefinition", document)
+    started = []
+    for name, flags in (
+        ("cert-manager-controller", [f"--metrics-listen-address=127.0.0.1:{cluster.ports.take()}"]),
+        ("cert-manager-cainjector", []),
+    ):
+        binding = {
+            "metadata": {"name": name},
+            "roleRef": _CLUSTER_ADMIN,
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "cert-manager"}],
+        }
+        cluster.api.create("ServiceAccount", {"metadata": {"name": name}}, "cert-manager")
+        cluster.api.create("ClusterRoleBinding", binding)
+        account = cluster.kubeconfig_for_service_account("cert-manager", name)
+        started.append(cluster.component(name, f"--kubeconfig={account}", "--leader-elect=false", *flags).start())
+    path = "/apis/cert-manager.io/v1/certificates"
+    wait_ready(started[0], "certificates can be created", lambda: cluster.api.answers(path))
+    return started
+
+
+def render(cluster: "Cluster", kustomization: Path) -> list[tuple[str, str]]:
+    """Return a kustomization's objects as (kind, YAML)."""
+    command = [str(cluster.binaries["kubectl"]), "kustomize", str(kustomization)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return list(modules.documents(done.stdout))
+
+
+def reached_by_address(configuration: dict[str, Any], port: int, authority: bytes) -> dict[str, Any]:
+    """Return a webhook configuration whose service references became addresses on loopback."""
+    for webhook in configuration["webhooks"]:
+        path = webhook["clientConfig"]["service"].get("path", "/")
+        webhook["clientConfig"] = {
+            "url": f"https://127.0.0.1:{port}{path}",
+            "caBundle": kubeconfig.encode(authority),
+        }
+    return configuration
+
+
+def _install(cluster: "Cluster", namespace: str, objects: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Create an operator's namespace, kinds and rights; returns its webhook registrations, which come last."""
+    for kind, document in sorted(objects, key=_order):
+        if kind in _INSTALLED:
+            cluster.api.create(kind, document, namespace)
+    for resource in _resources(objects):
+        cluster.wait_served(resource)
+    return [(kind, document) for kind, document in objects if kind in _WEBHOOKS]
+
+
+def _order(entry: tuple[str, str]) -> int:
+    """Namespaces and kinds before what lies in them."""
+    return _FIRST.index(entry[0]) if entry[0] in _FIRST else len(_FIRST)
+
+
+def _resources(objects: list[tuple[str, str]]) -> Iterator[str]:
+    """Give the API paths that the CRDs among the objects add."""
+    for kind, document in objects:
+        name = re.search(r"^  name: (\w+)\.(\S+)$", document, re.MULTILINE)
+        version = re.search(r"^  (?:- |  )name: (v\w+)$", document, re.MULTILINE)
+        if kind == "CustomResourceDefinition" and name and version:
+            yield f"/apis/{name[2]}/{version[1]}/{name[1]}"
+
+
+def _share_training_certificate(leaf: Leaf) -> None:
+    """Put a certificate where the training operator looks, unless one is there: key and certificate appear together."""
+    TRAINING_CERTIFICATES.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=TRAINING_CERTIFICATES.parent) as made:
+        leaf.write(Path(made) / "pair")
+        # Renaming onto a folder that has files fails: then another run was first, and its pair is as good.
+        with contextlib.suppress(OSError):
+            (Path(made) / "pair").rename(TRAINING_CERTIFICATES)
