@@ -60,7 +60,7 @@ def _scope_holds(scope: Requirement, price: PodPrice) -> bool:
         case "CrossNamespacePodAffinity":
             return price.cross_namespace_affinity
         case "PriorityClass":
-            labels = {scope.key: price.priority_class} if price.priority_class else {}
+            labels: dict[str, str] = {scope.key: price.priority_class} if price.priority_class else {}
             return requirement_holds(scope, labels)
     return False
 
@@ -86,6 +86,10 @@ class _Namespace:
     reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
     live: dict[tuple[str, str], int] = field(default_factory=dict)
     """(gang uid, pod set) to live pods."""
+    members: dict[str, set[str]] = field(default_factory=dict)
+    """Gang uid to uids of its known pods."""
+    present: dict[str, int] = field(default_factory=dict)
+    """Gang uid to pods that have not ended, those being deleted included."""
     used: dict[str, dict[str, int]] = field(default_factory=dict)
     """Fence name to amounts of counted pods."""
     claimed: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -119,6 +123,8 @@ class Fences:
         space = self._namespaces.setdefault(pod.namespace, _Namespace())
         self._claims(space, pod.gang, -1)
         space.pods[pod.uid] = pod
+        if pod.gang is not None:
+            space.members.setdefault(pod.gang, set()).add(pod.uid)
         self._count_pod(space, pod, 1)
         self._claims(space, pod.gang, 1)
 
@@ -128,6 +134,10 @@ class Fences:
         pod = None if space is None else space.pods.pop(uid, None)
         if space is not None and pod is not None:
             self._claims(space, pod.gang, -1)
+            if pod.gang is not None:
+                space.members[pod.gang].discard(uid)
+                if not space.members[pod.gang]:
+                    del space.members[pod.gang]
             self._count_pod(space, pod, -1)
             self._claims(space, pod.gang, 1)
 
@@ -152,7 +162,8 @@ class Fences:
         wanted = {reservation.uid: reservation for reservation in reservations}
         for space in self._namespaces.values():
             for uid, known in list(space.reservations.items()):
-                if wanted.get(uid) != known:
+                now = wanted.get(uid)
+                if now is not known and now != known:
                     self.drop_reservation(known.namespace, uid)
         for uid, reservation in wanted.items():
             space_or_none = self._namespaces.get(reservation.namespace)
@@ -171,10 +182,25 @@ class Fences:
         space = self._namespaces.get(namespace)
         return () if space is None else space.pods.values()
 
+    def pods_of(self, namespace: str, gang: str) -> Iterable[PodRecord]:
+        """Return the known pods of one gang, ended ones included."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else [space.pods[uid] for uid in space.members.get(gang, ())]
+
+    def has_pod(self, namespace: str, uid: str) -> bool:
+        """Return whether the pod is known."""
+        space = self._namespaces.get(namespace)
+        return space is not None and uid in space.pods
+
     def live_pods(self, namespace: str, gang: str, pod_set: str) -> int:
         """Return how many pods of a gang's set are live."""
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.live.get((gang, pod_set), 0)
+
+    def present(self, namespace: str, gang: str) -> int:
+        """Return how many pods of a gang have not ended, those being deleted included: while any is, quota is held."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else space.present.get(gang, 0)
 
     def shortfall(self, gang: Gang, counts: Mapping[str, int]) -> Reason | None:
         """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do."""
@@ -187,10 +213,18 @@ class Fences:
             return Reason(Code.MISCONFIGURED, f"pod set {pod_set!r} is not part of the reservation")
         return self._first_shortfall(reservation.namespace, [(reserved.price, extra)])
 
-    def pod_shortfall(self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = ()) -> Reason | None:
-        """Return why one more pod does not fit beside what is used and reserved, or None; ``also`` are pods that this
-        replica has let pass and not yet seen."""
-        return self._first_shortfall(namespace, [(price, 1), *((other, 1) for other in also)], asked_of=price)
+    def pod_shortfall(
+        self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
+    ) -> Reason | None:
+        """Return why one more pod does not fit beside what is used and reserved, or None.
+
+        ``also`` are pods that this replica has let pass and not yet seen; ``replacing`` is the price of a counted pod
+        that this one takes the place of (a resize).
+        """
+        pods = [(price, 1), *((other, 1) for other in also)]
+        if replacing is not None:
+            pods.append((replacing, -1))
+        return self._first_shortfall(namespace, pods, asked_of=price)
 
     def never_fits(self, gang: Gang) -> Reason | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
@@ -249,6 +283,10 @@ class Fences:
                 del space.live[key]
         if pod.terminal:
             return
+        if pod.gang is not None:
+            _accumulate(space.present, {pod.gang: 1}, sign)
+            if not space.present[pod.gang]:
+                del space.present[pod.gang]
         for name, fence in space.fences.items():
             if fence.matches(pod.price):
                 _accumulate(space.used[name], fence.charge(pod.price), sign)

@@ -94,7 +94,7 @@ class Reservation:
         return f"{self.kind.partition('.')[0]} {self.namespace}/{self.name}"
 
 
-def reserve(
+def reserve(  # noqa: PLR0917
     gang: Gang,
     queue: str | None,
     counts: Mapping[str, int],
@@ -103,8 +103,10 @@ def reserve(
     now_seconds: float,
     charges: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Reservation:
-    """Return the reservation of ``gang`` with ``counts`` pods, ``flavors`` (pod set → resource → flavor) and, where
-    the queue is charged something else than the pods' price, ``charges`` (pod set → resource → amount a pod)."""
+    """Return the reservation of ``gang`` with ``counts`` pods and ``flavors`` (pod set → resource → flavor).
+
+    ``charges`` (pod set → resource → amount a pod) is given where the queue is charged something else than the price.
+    """
     return Reservation(
         uid=gang.uid,
         kind=gang.kind,

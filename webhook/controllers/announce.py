@@ -1,0 +1,93 @@
+"""Tells people what was decided: events on jobs and one log line a decision."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from webhook import metrics
+from webhook.controllers.events import EventRecorder, Regarding
+from webhook.core import amounts
+from webhook.core.ledger import Ledger, Reservation
+from webhook.core.reasons import Reason
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.record import Requeue
+from webhook.view import View
+
+log = structlog.get_logger(__name__)
+
+QUEUED_AFTER_SECONDS = 2.0
+"""A gang that was admitted sooner never gets a "Queued" event."""
+
+
+class Announcer:
+    """Events and decision lines of one cluster's reconciler. A follower has one too and never speaks."""
+
+    def __init__(self, recorder: EventRecorder, view: View, kinds: Mapping[str, JobKind], now: Callable[[], float]) -> None:
+        self._recorder = recorder
+        self._view = view
+        self._kinds = kinds
+        self._now = now
+        self._queued: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+
+    def queued(self, uid: str) -> None:
+        """Note that a gang waits (anew)."""
+        self._queued.setdefault(uid, self._now())
+
+    def admitted(self, reservation: Reservation) -> None:
+        """Tell that a gang was admitted."""
+        self._queued.pop(reservation.uid, None)
+        self._told.pop(reservation.uid, None)
+        pods = sum(reservation.counts.values())
+        flavors = sorted({flavor for pod_set in reservation.pod_sets for flavor in pod_set.flavors.values()})
+        where = f" of queue {reservation.queue}" if reservation.queue else ""
+        asked = amounts.render(
+            amounts.total(amounts.scale(s.price.requests, s.count) for s in reservation.pod_sets)
+        )
+        log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
+        self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together: {asked}")
+
+    def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
+        """Tell that a gang is being stopped."""
+        message = requeue.message if requeue is not None and requeue.message else why
+        log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
+        self._note(reservation.uid, "Evicted", f"{why}: {message}", warning=why != "Held")
+
+    def rebuilt(self, why: str, ledger: Ledger) -> None:
+        """Tell that the ledger was rebuilt."""
+        log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
+        namespace = self._recorder.namespace
+        self._recorder.note(
+            Regarding("v1", "ConfigMap", namespace, self._recorder.ledger_name, ""),
+            "LedgerRebuilt",
+            f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}",
+            warning=True,
+        )
+
+    def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
+        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
+        waiting: dict[str, int] = {}
+        for uid, since in list(self._queued.items()):
+            reason = reason_of(uid)
+            if uid not in self._view.jobs or uid in self._view.ledger.entries:
+                self._queued.pop(uid)
+                self._told.pop(uid, None)
+                continue
+            if reason is None:
+                continue
+            waiting[reason.code] = waiting.get(reason.code, 0) + 1
+            if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
+                self._told[uid] = reason.code
+                self._note(uid, "Queued", f"{reason.code}: {reason}")
+        metrics.WAITING.clear()
+        for code, number in waiting.items():
+            metrics.WAITING.labels(code).set(number)
+
+    def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
+        job = self._view.jobs.get(uid)
+        if job is None:
+            return
+        kind = self._kinds[job.kind]
+        self._recorder.note(
+            Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid), reason, note, warning=warning
+        )

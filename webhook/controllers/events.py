@@ -1,0 +1,124 @@
+"""Kubernetes events on jobs: queued with the reason, admitted, evicted.
+
+Events are for people and may be dropped: they are written one by one, slower than decisions when there are many, and a
+job that was admitted before its "Queued" event was due never gets one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+import structlog
+
+from webhook import metrics
+from webhook.errors import ApiError
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+BACKLOG_MAX: Final = 2000
+NOTE_CHARACTERS_MAX: Final = 1000
+"""The API server refuses longer notes (1 kB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    regarding: Regarding
+    reason: str
+    note: str
+    warning: bool
+    at_seconds: float
+
+
+class EventRecorder:
+    """Writes events at a bounded rate; the newest win when there are too many."""
+
+    def __init__(
+        self,
+        api: Api,
+        identity: str,
+        now: Callable[[], float],
+        per_second: float,
+        *,
+        namespace: str,
+        ledger_name: str,
+    ) -> None:
+        """``namespace`` and ``ledger_name`` say what events about Tutti itself are about."""
+        self.namespace = namespace
+        self.ledger_name = ledger_name
+        self._api = api
+        self._identity = identity
+        self._now = now
+        self._interval_seconds = 1 / per_second if per_second > 0 else None
+        self._backlog: deque[_Event] = deque(maxlen=BACKLOG_MAX)
+        self._wake = asyncio.Event()
+        self._serial = 0
+
+    def note(self, regarding: Regarding, reason: str, note: str, *, warning: bool = False) -> None:
+        """Queue one event."""
+        if self._interval_seconds is None:
+            return
+        if len(self._backlog) == BACKLOG_MAX:
+            metrics.EVENTS_DROPPED.inc()
+        self._backlog.append(_Event(regarding, reason, note, warning, self._now()))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write queued events until cancelled."""
+        while True:
+            await self._wake.wait()
+            if not self._backlog:
+                self._wake.clear()
+                continue
+            event = self._backlog.popleft()
+            try:
+                await self._write(event)
+            except ApiError as error:
+                # An event about an object of a namespace that is going away has nowhere to go.
+                log.info("event.not_written", reason=event.reason, error=str(error))
+            assert self._interval_seconds is not None
+            await asyncio.sleep(self._interval_seconds)
+
+    async def _write(self, event: _Event) -> None:
+        self._serial += 1
+        stamp = datetime.fromtimestamp(event.at_seconds, UTC)
+        regarding = event.regarding
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
+                "namespace": regarding.namespace,
+            },
+            "eventTime": stamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "reportingController": "tutti.dev/reconciler",
+            "reportingInstance": self._identity[:128],
+            "action": event.reason,
+            "reason": event.reason,
+            "regarding": {
+                "apiVersion": regarding.api_version,
+                "kind": regarding.kind,
+                "namespace": regarding.namespace,
+                "name": regarding.name,
+                "uid": regarding.uid,
+            },
+            "note": event.note[:NOTE_CHARACTERS_MAX],
+            "type": "Warning" if event.warning else "Normal",
+        }
+        path = f"/apis/events.k8s.io/v1/namespaces/{regarding.namespace}/events"
+        await self._api.request("POST", path, body=orjson.dumps(body))

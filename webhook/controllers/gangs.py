@@ -1,0 +1,42 @@
+"""From a job object to the gang that waits: adds what other objects say about it, or says why it cannot wait yet."""
+
+from dataclasses import replace
+
+from webhook.core import names
+from webhook.core.gang import Gang
+from webhook.core.reasons import Code, Reason
+from webhook.jobs.record import JobRecord
+from webhook.view import View
+
+
+def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
+    """Return the gang of ``job`` with its PodGroup's quorum, or the reason why the engine must not consider it yet."""
+    gang = job.gang
+    if gang is None:
+        return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
+    if gang.pod_group is not None and gang.quorum is None:
+        pod_group = view.pod_groups.get((gang.namespace, gang.pod_group))
+        if pod_group is None:
+            return Reason(
+                Code.POD_GROUP_NOT_FOUND,
+                f"PodGroup {gang.namespace}/{gang.pod_group} does not exist",
+                help="create it, or remove its label from the pod template",
+            )
+        gang = replace(gang, quorum=pod_group.min_member)
+    if gang.quorum is not None and gang.quorum > gang.pods:
+        return Reason(
+            Code.MISCONFIGURED,
+            f"its quorum is {gang.quorum} pods and it has only {gang.pods}",
+            help="lower minMember or raise the number of pods",
+        )
+    if view.fences.fences(gang.namespace) and not is_fenced(view, gang.namespace):
+        return Reason(
+            Code.NAMESPACE_NOT_FENCED,
+            f"namespace {gang.namespace} has a ResourceQuota and its label {names.FENCED_NAMESPACE} is not stored yet",
+        )
+    return gang
+
+
+def is_fenced(view: View, namespace: str) -> bool:
+    """Return whether loose pods of the namespace are checked: its label is stored."""
+    return view.namespaces.get(namespace, {}).get(names.FENCED_NAMESPACE) == "true"

@@ -1,0 +1,98 @@
+"""A ledger from the jobs and pods alone: when it is missing, corrupt or edited by somebody else, and at installation.
+
+Absent is not empty. Nothing is admitted meanwhile. Jobs whose annotation names their own uid are adopted with what it
+says; every gated job that is stored suspended is written once (ledger rule 4), so that no start that an earlier leader
+sent can land after the new ledger stands; only then is it written, with an epoch above every one ever seen.
+"""
+
+from collections.abc import Iterable
+
+from webhook.core.gang import Gang
+from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
+from webhook.core.policy import Policy
+from webhook.jobs.record import Admission, JobRecord
+from webhook.view import View
+
+
+def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
+    """Return the ledger that the objects of ``view`` prove."""
+    epoch = max(
+        (job.admission.epoch for job in view.jobs.values() if job.admission is not None),
+        default=0,
+    )
+    seq = max((job.admission.seq for job in view.jobs.values() if job.admission is not None), default=0)
+    for known in (last_known, view.ledger):
+        if known is not None:
+            epoch, seq = max(epoch, known.epoch), max(seq, known.seq)
+    entries = {}
+    for job in view.jobs.values():
+        reservation = _reservation(job, view, epoch + 1)
+        if reservation is not None:
+            entries[job.uid] = reservation
+    return Ledger(epoch + 1, seq + 1, entries)
+
+
+def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
+    if job.admission is None or job.gang is None:
+        return None
+    present = view.fences.present(job.namespace, job.uid)
+    if job.finished is not None and present == 0:
+        return None
+    if job.suspended and present == 0 and not job.active:
+        return None
+    stopping = "Rebuilt" if job.suspended and job.finished is None else None
+    return from_annotation(job, job.gang, job.admission, epoch, stopping)
+
+
+def from_annotation(
+    job: JobRecord, gang: Gang, admission: Admission, epoch: int, stopping: str | None = None
+) -> Reservation:
+    """Return the reservation that a job's annotation describes, at the job's present prices."""
+    return Reservation(
+        uid=job.uid,
+        kind=job.kind,
+        namespace=job.namespace,
+        name=job.name,
+        queue=admission.queue,
+        pod_sets=tuple(
+            ReservedPodSet(s.name, admission.counts.get(s.name, s.count), s.price, admission.flavors.get(s.name, {}))
+            for s in gang.pod_sets
+        ),
+        epoch=epoch,
+        since_seconds=admission.since_seconds,
+        priority=gang.priority,
+        stopping=stopping,
+    )
+
+
+def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds: float) -> Reservation:
+    """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor."""
+    queue_name = policy.queue_of(job.namespace, job.queue_label)
+    groups = policy.queues[queue_name].resource_groups if queue_name is not None else ()
+    flavors = {
+        resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources
+    }
+    return Reservation(
+        uid=job.uid,
+        kind=job.kind,
+        namespace=job.namespace,
+        name=job.name,
+        queue=queue_name,
+        pod_sets=tuple(
+            ReservedPodSet(s.name, s.count, s.price, _asked(flavors, s.price.requests)) for s in gang.pod_sets
+        ),
+        epoch=epoch,
+        since_seconds=now_seconds,
+        priority=gang.priority,
+        adopted=True,
+    )
+
+
+def _asked(flavors: dict[str, str], requests: Iterable[str]) -> dict[str, str]:
+    per_gang = ("pods", "tutti.dev/max-jobs")
+    return {resource: flavor for resource, flavor in flavors.items() if resource in requests or resource in per_gang}
+
+
+def must_be_voided(job: JobRecord) -> bool:
+    """Return whether a start that an earlier leader sent could still land on this job."""
+    return job.suspended and job.finished is None and job.owner is None and not job.deleting

@@ -1,0 +1,459 @@
+"""The loop that decides: watches mark what changed, one cycle decides, one write records it, then the effects follow.
+
+A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm. Only
+the leader decides, writes the ledger and touches jobs. Order within a cycle (DESIGN §5): the objects a decision rests on
+were read before the ledger write that authorises it; a start carries the uid and resourceVersion read then.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+
+from webhook import metrics
+from webhook.clock import Clock
+from webhook.config import Config
+from webhook.controllers import gangs, namespaces, rebuild
+from webhook.controllers.announce import Announcer
+from webhook.controllers.assess import Step, assess
+from webhook.controllers.effects import Effect, Effects
+from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.controllers.whole import WholeGangs
+from webhook.core import ledger as records
+from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.gang import Gang
+from webhook.core.ledger import Ledger, Reservation
+from webhook.core.pods import PodRecord
+from webhook.core.reasons import Code, Reason
+from webhook.errors import ApiError, Conflict
+from webhook.feeds import Feeds
+from webhook.jobs import patches
+from webhook.jobs.record import JobRecord, Requeue
+from webhook.kube.api import Api
+from webhook.view import View
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS: Final = 1.0
+"""Time-outs, renewals and labels are looked at this often."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one cycle will write: ledger entries first, then effects."""
+
+    put: dict[str, Reservation] = field(default_factory=dict)
+    drop: set[str] = field(default_factory=set)
+    effects: dict[str, Effect] = field(default_factory=dict)
+    starts: list[JobRecord] = field(default_factory=list)
+
+
+class Reconciler:
+    """One cluster's reconciler: the listener of its feeds and, while it leads, the writer of its ledger."""
+
+    def __init__(
+        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, config: Config, clock: Clock, announcer: Announcer
+    ) -> None:
+        self._api = api
+        self._feeds = feeds
+        self._view: View = feeds.view
+        self._keeper = keeper
+        self._config = config
+        self._clock = clock
+        self._announcer = announcer
+        self.engine = Engine(EngineSettings(fair_sharing=config.fair_sharing.preemption_strategies))
+        self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
+        self._whole = WholeGangs(config.start)
+        self._wake = asyncio.Event()
+        self._dirty: set[str] = set()
+        self._policy_dirty = True
+        self._withheld: dict[str, Reason] = {}
+        self._submitted: dict[str, Gang] = {}
+        self._requeues: dict[str, Requeue] = {}
+        self._voided: set[str] = set()
+        self._last_commit = 0.0
+        self._last_tick = 0.0
+        self.leading = False
+        self.after_cycle: Callable[[], None] = lambda: None
+        """Called after each cycle; the simulation checks its invariants there."""
+
+    # -- listening: only marks what changed ------------------------------------------------------------------------
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        """Mark a job."""
+        changed = new or old
+        assert changed is not None
+        self._mark(changed.uid)
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Mark the gang of a pod, and its namespace when room may have come free."""
+        for pod in (old, new):
+            if pod is not None and pod.gang is not None:
+                self._mark(pod.gang)
+        if old is not None and (new is None or new.terminal or new.gang != old.gang):
+            self.engine.wake_namespace(old.namespace)
+            self._wake.set()
+
+    def fences_changed(self, namespace: str) -> None:
+        """A ResourceQuota changed: gangs parked on it are looked at again."""
+        self.engine.wake_namespace(namespace)
+        self._mark_namespace(namespace)
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        """Mark the gangs that belong to a PodGroup."""
+        for job in self._view.gangs_in(namespace):
+            if job.gang is not None and job.gang.pod_group == name:
+                self._mark(job.uid)
+
+    def namespace_changed(self, name: str) -> None:
+        """Labels decide what may wait and which queues serve it."""
+        self._policy_dirty = True
+        self._mark_namespace(name)
+
+    def policy_changed(self) -> None:
+        """Take the new policy at the next cycle."""
+        self._policy_dirty = True
+        self._wake.set()
+
+    def ledger_changed(self) -> None:
+        """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
+        if not self.leading:
+            self._load(self._view.ledger)
+        self._wake.set()
+
+    def _mark(self, uid: str) -> None:
+        self._dirty.add(uid)
+        self._wake.set()
+
+    def _mark_namespace(self, namespace: str) -> None:
+        for job in self._view.gangs_in(namespace):
+            self._mark(job.uid)
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def reason(self, uid: str) -> Reason | None:
+        """Return why a gang waits, or None when it does not."""
+        return self._withheld.get(uid) or self.engine.reason(uid)
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow until the lease can be taken, then lead until cancelled. Raises LeaseLost when leadership ends."""
+        await self._feeds_synced()
+        self._load(self._view.ledger)
+        self._dirty.update(self._view.jobs)
+        while not await self._keeper_campaign():
+            async with asyncio.timeout(self._config.lease.retry_seconds) as pause:
+                try:
+                    await self._follow()
+                except TimeoutError:
+                    assert pause.expired()
+        self.leading = True
+        try:
+            await self._lead()
+        finally:
+            self.leading = False
+            self._effects.cancel()
+
+    async def _keeper_campaign(self) -> bool:
+        try:
+            return await self._keeper.campaign()
+        except ApiError as error:
+            log.info("campaign.failed", error=str(error))
+            return False
+
+    async def _feeds_synced(self) -> None:
+        while not self._view.synced:
+            await asyncio.sleep(0.05)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._take_policy()
+            self._absorb(Batch(), act=False)
+            await asyncio.sleep(TICK_SECONDS / 4)
+
+    async def _lead(self) -> None:
+        if self._keeper.ledger is None:
+            await self._rebuild("the ledger is missing or corrupt", None)
+        assert self._keeper.ledger is not None
+        self._view.set_ledger(self._keeper.ledger)
+        self._load(self._keeper.ledger)
+        self._dirty.update(self._view.jobs)
+        self._dirty.update(self._keeper.ledger.entries)
+        self._wake.set()
+        while True:
+            await self._pause()
+            try:
+                await self._cycle()
+            except LedgerBroken as error:
+                await self._rebuild(str(error), error)
+
+    async def _pause(self) -> None:
+        now, loop = self._clock.now(), asyncio.get_running_loop()
+        next_wake = self.engine.next_wake(now)
+        limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
+        try:
+            async with asyncio.timeout(limit):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        # Group commit: everything that happens within the window is one ledger write.
+        window = max(
+            self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second
+        )
+        await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
+        self._wake.clear()
+
+    async def _cycle(self) -> None:
+        now, batch = self._clock.now(), Batch()
+        with metrics.CYCLE_SECONDS.time():
+            self._take_policy()
+            self._absorb(batch, act=True)
+            if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
+                await self._tick(batch, now)
+            self._decide(batch, now)
+        if batch.put or batch.drop or batch.starts or self._keeper.renew_due:
+            self._last_commit = asyncio.get_running_loop().time()
+            ledger = await self._keeper.commit(batch.put.values(), batch.drop)
+            self._view.set_ledger(ledger)
+        assert self._keeper.ledger is not None
+        for job in batch.starts:
+            reservation = self._keeper.ledger.entries.get(job.uid)
+            if reservation is not None and reservation.stopping is None:
+                operations = patches.start(
+                    job, reservation, self._keeper.ledger.version, self._view.policy.flavors
+                )
+                batch.effects[job.uid] = Effect("start", job, operations)
+        for effect in batch.effects.values():
+            self._effects.start(effect)
+        self.after_cycle()
+
+    # -- taking in what changed ------------------------------------------------------------------------------------
+
+    def _take_policy(self) -> None:
+        if self._policy_dirty:
+            self._policy_dirty = False
+            self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
+
+    def _load(self, ledger: Ledger) -> None:
+        """Make engine and fences agree with a ledger that was read."""
+        for uid in self.engine.reserved() - ledger.entries.keys():
+            self.engine.release(uid)
+            self._dirty.add(uid)
+        for uid, reservation in ledger.entries.items():
+            job = self._view.jobs.get(uid)
+            self.engine.restore(reservation, None if job is None else job.gang, None if job is None else job.reclaimed)
+            self._submitted.pop(uid, None)
+            self._dirty.add(uid)
+
+    def _absorb(self, batch: Batch, *, act: bool) -> None:
+        dirty, self._dirty = self._dirty, set()
+        for uid in sorted(dirty):
+            job = self._view.jobs.get(uid)
+            if self._effects.busy(uid) or (job is not None and self._effects.stale(job)):
+                # Its next version is on its way; the watch or the end of the patch marks it again.
+                continue
+            reservation = self._view.ledger.entries.get(uid)
+            present = self._view.fences.present(reservation.namespace, uid) if reservation else self._present(job)
+            step = assess(job, reservation, present, uid in self._voided)
+            self._queueing(step, uid, job)
+            if act:
+                self._act(step, job, reservation, batch)
+            if reservation is not None and job is not None:
+                self._reclaim(job, reservation)
+
+    def _present(self, job: JobRecord | None) -> int:
+        return 0 if job is None else self._view.fences.present(job.namespace, job.uid)
+
+    def _queueing(self, step: Step, uid: str, job: JobRecord | None) -> None:
+        """Keep the engine's waiting gangs in step."""
+        gang = gangs.waiting_gang(job, self._view) if step is Step.WAIT and job is not None else None
+        if isinstance(gang, Gang):
+            self._withheld.pop(uid, None)
+            if self._submitted.get(uid) != gang:
+                self._submitted[uid] = gang
+                self.engine.submit(gang, self._clock.now())
+                self._announcer.queued(uid)
+            return
+        if self._submitted.pop(uid, None) is not None and step in (Step.WAIT, Step.WITHDRAW, Step.RESTORE):
+            self.engine.withdraw(uid)
+        if isinstance(gang, Reason):
+            self._withheld[uid] = gang
+            self._announcer.queued(uid)
+        else:
+            self._withheld.pop(uid, None)
+
+    def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
+        self._view.fences.put_reservation(reservation, job.reclaimed)
+        self.engine.restore(reservation, job.gang, job.reclaimed)
+
+    # -- one gang's next step --------------------------------------------------------------------------------------
+
+    def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
+        match step:
+            case Step.RELEASE if reservation is not None:
+                self._release(reservation, batch)
+            case Step.HOLD if reservation is not None:
+                self._stop(reservation, "Held", batch)
+            case Step.ADOPT if job is not None and job.gang is not None:
+                assert self._keeper.ledger is not None
+                batch.put[job.uid] = rebuild.adopted(
+                    job, job.gang, self._view.policy, self._keeper.ledger.epoch, self._clock.now()
+                )
+                self.engine.restore(batch.put[job.uid], job.gang, job.reclaimed)
+            case Step.START if job is not None:
+                batch.starts.append(job)
+            case (Step.STOP | Step.VOID | Step.SUSPEND) if job is not None:
+                self._write(step, job, patches.stop(job, self._requeue(job, reservation), hold=_held(reservation)), batch)
+            case Step.RESTORE if job is not None:
+                self._write(step, job, patches.restore(job), batch)
+
+    def _write(self, step: Step, job: JobRecord, operations: patches.Operations, batch: Batch) -> None:
+        delay = self._effects.retry_delay_seconds(job.uid)
+        if operations:
+            batch.effects[job.uid] = Effect(step.value, job, operations)
+        elif delay == 0:
+            log.debug("effect.empty", step=step.value, job=job.key)
+
+    def _release(self, reservation: Reservation, batch: Batch) -> None:
+        uid = reservation.uid
+        batch.put.pop(uid, None)
+        batch.drop.add(uid)
+        self.engine.release(uid)
+        self._view.fences.drop_reservation(reservation.namespace, uid)
+        self.engine.wake_namespace(reservation.namespace)
+        self._whole.forget(uid, gone=uid not in self._view.jobs)
+        self._voided.discard(uid)
+        self._requeues.pop(uid, None)
+        self._submitted.pop(uid, None)
+        if uid not in self._view.jobs:
+            self._effects.forget(uid)
+        # Once the entry is gone the job may wait again.
+        self._mark(uid)
+
+    def _stop(self, reservation: Reservation, why: str, batch: Batch) -> None:
+        stopping = replace(reservation, stopping=why)
+        batch.put[reservation.uid] = stopping
+        self.engine.restore(stopping)
+        self._view.fences.put_reservation(stopping)
+        self._voided.discard(reservation.uid)
+        metrics.EVICTED.labels(reservation.queue or "", why).inc()
+        self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
+        self._mark(reservation.uid)
+
+    def _requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
+        known = self._requeues.get(job.uid)
+        if known is not None:
+            return known
+        place = job.gang.created_seconds if job.gang is not None else job.created_seconds
+        why = "NotAdmitted" if reservation is None or reservation.stopping is None else reservation.stopping
+        return Requeue(why, place, job.requeue.attempts if job.requeue else 0)
+
+    # -- what time brings ------------------------------------------------------------------------------------------
+
+    async def _tick(self, batch: Batch, now: float) -> None:
+        self._last_tick = asyncio.get_running_loop().time()
+        for uid, reservation in self._view.ledger.entries.items():
+            job = self._view.jobs.get(uid)
+            if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
+                self._dirty.add(uid)
+                continue
+            why = self._whole.overdue(job, reservation, self._view.fences, now)
+            if why is not None:
+                self._requeues[uid] = self._whole.requeue(uid, why, now)
+                self._stop(reservation, "StartTimeout", batch)
+        wanted = namespaces.wanted_labels(self._view, {job.namespace for job in self._view.jobs.values()})
+        await namespaces.write_labels(self._api, wanted)
+        self._announcer.tick(now, self.reason)
+
+    def _decide(self, batch: Batch, now: float) -> None:
+        assert self._keeper.ledger is not None
+        room = self._keeper.size_bytes < records.FULL_AT * records.BYTES_MAX
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=room)
+        self._take_plan(plan, batch, now)
+
+    def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
+        for reservation in plan.admitted:
+            job = self._view.jobs.get(reservation.uid)
+            gang = self._submitted.pop(reservation.uid, None)
+            if job is None or gang is None or self._effects.busy(reservation.uid):
+                self._submitted.pop(reservation.uid, None)
+                self.engine.release(reservation.uid)
+                self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
+                self._mark(reservation.uid)
+                continue
+            batch.put[reservation.uid] = reservation
+            batch.starts.append(job)
+            self._whole.admitted(job)
+            metrics.ADMITTED.labels(reservation.queue or "").inc()
+            metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
+            self._announcer.admitted(reservation)
+        for grown in plan.grown:
+            if grown.uid in self._view.ledger.entries and grown.uid not in batch.drop:
+                batch.put[grown.uid] = grown
+                self._view.fences.put_reservation(grown)
+        for preempted in plan.preempted:
+            reservation_or_none = batch.put.get(preempted.uid) or self._view.ledger.entries.get(preempted.uid)
+            job = self._view.jobs.get(preempted.uid)
+            if reservation_or_none is None or preempted.uid in batch.drop:
+                continue
+            place = job.gang.created_seconds if job is not None and job.gang is not None else now
+            self._requeues[preempted.uid] = Requeue("Preempted", place, 0, 0.0, preempted.message)
+            self._stop(reservation_or_none, "Preempted", batch)
+        for uid, why in plan.stopped:
+            stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
+            if stopped is not None and stopped.stopping is None and uid not in batch.drop:
+                self._stop(stopped, why, batch)
+
+    # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def _effect_done(self, effect: Effect, failure: ApiError | None) -> None:
+        uid = effect.job.uid
+        if failure is None:
+            if effect.name in (Step.STOP, Step.VOID):
+                self._voided.add(uid)
+            self._mark(uid)
+            return
+        current = self._view.jobs.get(uid)
+        if isinstance(failure, Conflict) and (
+            current is None or current.resource_version != effect.job.resource_version
+        ):
+            self._mark(uid)
+            return
+        delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
+        asyncio.get_running_loop().call_later(delay, self._mark, uid)
+
+    async def _rebuild(self, why: str, broken: LedgerBroken | None) -> None:
+        log.error("ledger.rebuild", why=why)
+        metrics.LEDGER_REBUILDS.inc()
+        self._view.ledger_trusted = False
+        await self._effects.drain()
+        if broken is not None and broken.stored is not None:
+            await quarantine(
+                self._api, self._config.namespace, self._config.ledger_name, broken.stored, self._clock.now()
+            )
+        await self._feeds.relist_all()
+        suspects = [job for job in self._view.jobs.values() if rebuild.must_be_voided(job)]
+        for job in suspects:
+            if not self._effects.busy(job.uid):
+                self._effects.start(Effect("void", job, patches.void(job, self._clock.now())))
+        await self._effects.drain()
+        await self._feeds.relist_all()
+        ledger = rebuild.rebuilt_ledger(self._view, self._keeper.ledger)
+        await self._keeper.replace(ledger)
+        self._view.set_ledger(ledger)
+        self._load(ledger)
+        self._dirty.update(self._view.jobs)
+        self._announcer.rebuilt(why, ledger)
+        self._wake.set()
+
+
+def _held(reservation: Reservation | None) -> bool:
+    return reservation is not None and reservation.stopping == "Held"
+
+
+__all__ = ["Code", "Reconciler"]

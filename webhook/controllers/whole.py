@@ -1,0 +1,71 @@
+"""Is an admitted gang whole? Watches that each one reaches its quorum, and keeps it, within the configured time.
+
+A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again with
+growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew each
+time another pod starts.
+"""
+
+from dataclasses import dataclass
+
+from webhook.config import Start
+from webhook.core.fences import Fences
+from webhook.core.ledger import Reservation
+from webhook.jobs.record import JobRecord, Requeue
+
+
+@dataclass(slots=True)
+class _Progress:
+    running: int
+    whole_once: bool
+    since_seconds: float
+    """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
+
+
+class WholeGangs:
+    """The clock of every admitted gang."""
+
+    def __init__(self, settings: Start) -> None:
+        self._settings = settings
+        self._progress: dict[str, _Progress] = {}
+        self._attempts: dict[str, int] = {}
+
+    def admitted(self, job: JobRecord) -> None:
+        """Start the clock of a gang; its earlier failures are on its annotation until it starts."""
+        self._progress.pop(job.uid, None)
+        if job.requeue is not None:
+            self._attempts[job.uid] = max(self._attempts.get(job.uid, 0), job.requeue.attempts)
+
+    def forget(self, uid: str, *, gone: bool) -> None:
+        """Stop the clock of a gang; ``gone`` forgets its failures too."""
+        self._progress.pop(uid, None)
+        if gone:
+            self._attempts.pop(uid, None)
+
+    def overdue(self, job: JobRecord, reservation: Reservation, fences: Fences, now: float) -> str | None:
+        """Return why the gang must be stopped for want of its quorum, or None; to be asked about every second."""
+        if job.gang is None or job.suspended or reservation.adopted:
+            return None
+        running = sum(1 for pod in fences.pods_of(job.namespace, job.uid) if pod.phase in ("Running", "Succeeded"))
+        quorum = min(job.gang.least_pods, sum(reservation.counts.values()))
+        progress = self._progress.get(job.uid)
+        if progress is None:
+            progress = self._progress[job.uid] = _Progress(running, False, max(reservation.since_seconds, 0))
+        moved = running > progress.running
+        progress.running = running
+        if running >= quorum or job.ready:
+            progress.whole_once, progress.since_seconds = True, now
+            return None
+        if moved and job.ordered_start:
+            progress.since_seconds = now
+        limit = self._settings.recovery_seconds if progress.whole_once else self._settings.timeout_seconds
+        if now - progress.since_seconds < limit:
+            return None
+        stage = "after it had been whole" if progress.whole_once else "after its admission"
+        return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
+
+    def requeue(self, uid: str, why: str, now: float) -> Requeue:
+        """Return the place and back-off of a gang that was stopped for want of its quorum: it goes to the back."""
+        attempts = self._attempts.get(uid, 0)
+        self._attempts[uid] = attempts + 1
+        delay = min(self._settings.backoff_max_seconds, self._settings.backoff_seconds * 2.0 ** min(attempts, 20))
+        return Requeue("StartTimeout", now, attempts + 1, now + delay, why)

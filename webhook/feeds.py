@@ -1,0 +1,376 @@
+"""Keeps a View current: one informer per kind of object, each of them writing into one place.
+
+Both processes run the same feeds. Listeners learn what changed, by a small set of callbacks, and never see raw objects.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import orjson
+import structlog
+
+from webhook.config import Config
+from webhook.core import ledger as records
+from webhook.core.ledger import LedgerCorrupt
+from webhook.core.pods import PodRecord
+from webhook.dialects import config_map, merge
+from webhook.dialects import registry as policy_registry
+from webhook.dialects import resource_quota
+from webhook.jobs import gating, pod_record, reading
+from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.record import JobRecord
+from webhook.kube.api import Api
+from webhook.kube.informer import Informer
+from webhook.view import PodGroupRecord, View
+
+log = structlog.get_logger(__name__)
+
+POD_GROUP_PATHS: Final = {
+    "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
+    "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+}
+
+
+RECOMPILE_SECONDS: Final = 0.05
+"""How long changes of policy gather before they are compiled."""
+
+CONTEXT_PATHS: Final = {
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "limitranges": "/api/v1/limitranges",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+    "trainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes",
+    "clustertrainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
+}
+"""What jobs are read with."""
+
+
+class Listener(Protocol):
+    """Who wants to know what changed."""
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None: ...  # noqa: D102
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None: ...  # noqa: D102
+    def fences_changed(self, namespace: str) -> None: ...  # noqa: D102
+    def pod_group_changed(self, namespace: str, name: str) -> None: ...  # noqa: D102
+    def namespace_changed(self, name: str) -> None: ...  # noqa: D102
+    def policy_changed(self) -> None: ...  # noqa: D102
+    def ledger_changed(self) -> None: ...  # noqa: D102
+
+
+class NoListener:
+    """For a process that only reads the view."""
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        """Do nothing."""
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Do nothing."""
+
+    def fences_changed(self, namespace: str) -> None:
+        """Do nothing."""
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        """Do nothing."""
+
+    def namespace_changed(self, name: str) -> None:
+        """Do nothing."""
+
+    def policy_changed(self) -> None:
+        """Do nothing."""
+
+    def ledger_changed(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An object kept as plain data: policy objects, priority classes, limit ranges; there are few of them."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    document: Mapping[str, Any]
+
+
+def plain(raw: bytes) -> Plain:
+    """Return the object in ``raw`` without its managedFields."""
+    document = orjson.loads(raw)
+    metadata = document["metadata"]
+    metadata.pop("managedFields", None)
+    return Plain(
+        metadata["uid"],
+        metadata.get("namespace", ""),
+        metadata["name"],
+        int(metadata["resourceVersion"]),
+        document,
+    )
+
+
+@dataclass(slots=True)
+class Feeds:
+    """All informers of one cluster."""
+
+    api: Api
+    view: View
+    config: Config
+    kinds: Mapping[str, JobKind]
+    rng: random.Random
+    listener: Listener = field(default_factory=NoListener)
+    informers: dict[str, Informer[Any]] = field(default_factory=dict)
+    context: ReadContext = field(default_factory=ReadContext)
+    _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
+    """Feed name to uid to object, for the feeds kept as plain data."""
+    _recompile_timer: asyncio.TimerHandle | None = None
+    _jobs_running: bool = False
+    """Jobs are being read already, so a change of what they are read with must be applied to them."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
+        self._add("pods", "/api/v1/pods", pod_record.decode, self._pod)
+        self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
+        self._add(
+            "ledger",
+            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            plain,
+            self._ledger,
+            field_selector=f"metadata.name={config.ledger_name}",
+        )
+        self._add(
+            "policy-config-map",
+            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            plain,
+            self._policy,
+            field_selector=f"metadata.name={config.policy_config_map}",
+        )
+        for group, path in POD_GROUP_PATHS.items():
+            self._add(f"podgroups.{group}", path, plain, self._pod_group)
+        for resource in policy_registry.RESOURCES:
+            if resource is not policy_registry.RESOURCE_QUOTA:
+                for version in resource.versions:
+                    self._add(_policy_feed(resource, version), resource.path(version), plain, self._policy)
+        for name, path in CONTEXT_PATHS.items():
+            self._add(name, path, plain, self._context_object)
+        for kind in self.kinds.values():
+            self._add(kind.key, kind.list_path, self._job_decoder(kind), self._job)
+        self.view.unsynced.update(self.informers)
+
+    def _add(
+        self,
+        name: str,
+        path: str,
+        decode: Callable[[bytes], Any],
+        on_change: Callable[[str, Any, Any], None],
+        field_selector: str = "",
+    ) -> None:
+        self.informers[name] = Informer(
+            self.api,
+            path,
+            decode,
+            name=name,
+            on_change=lambda old, new: on_change(name, old, new),
+            field_selector=field_selector,
+            rng=self.rng,
+            missing_retry_seconds=self.config.missing_kind_retry_seconds,
+            audit_seconds=self.config.audit_seconds,
+        )
+
+    async def run(self) -> None:
+        """Run every informer until cancelled. What jobs are read with (priorities, limits, namespaces) comes first."""
+        first = self._first
+        async with asyncio.TaskGroup() as tasks:
+            for name in first:
+                tasks.create_task(self._run_one(name), name=f"feed {name}")
+            for name in first:
+                await self.informers[name].synced.wait()
+            self._jobs_running = True
+            self._recompile()
+            self._rebuild_context()
+            for name in sorted(self.informers.keys() - set(first)):
+                tasks.create_task(self._run_one(name), name=f"feed {name}")
+
+    @property
+    def _first(self) -> list[str]:
+        """Feeds that jobs are read with: they are filled before any job is."""
+        policies = [
+            _policy_feed(resource, version)
+            for resource in policy_registry.RESOURCES
+            for version in resource.versions
+            if resource is not policy_registry.RESOURCE_QUOTA
+        ]
+        return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
+
+    async def relist_all(self) -> None:
+        """Read every job and every pod anew, and return when that is done."""
+        informers = [self.informers[name] for name in ("pods", *self.kinds)]
+        before = {informer.name: informer.counts.lists for informer in informers}
+        for informer in informers:
+            informer.relist()
+        while any(informer.served and informer.counts.lists == before[informer.name] for informer in informers):
+            await asyncio.sleep(0.02)
+
+    async def _run_one(self, name: str) -> None:
+        informer = self.informers[name]
+        synced = asyncio.create_task(self._note_synced(name, informer))
+        try:
+            await informer.run()
+        finally:
+            synced.cancel()
+
+    async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
+        await informer.synced.wait()
+        self.view.unsynced.discard(name)
+        if name == "ledger":
+            self.listener.ledger_changed()
+
+    # -- one method a kind of object --------------------------------------------------------------------------------
+
+    def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | None]:
+        def decode(raw: bytes) -> JobRecord | None:
+            document = orjson.loads(raw)
+            return reading.read(kind, document, self.context) if self._concerns_us(kind, document) else None
+
+        return decode
+
+    def _concerns_us(self, kind: JobKind, document: Mapping[str, Any]) -> bool:
+        namespace = document["metadata"].get("namespace", "")
+        if namespace in self.config.exempt_namespaces:
+            return False
+        if document["metadata"]["uid"] in self.view.ledger.entries:
+            return True
+        labels = self.view.namespaces.get(namespace, {})
+        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues) is not None
+
+    def _job(self, _feed: str, old: JobRecord | None, new: JobRecord | None) -> None:
+        if new is not None:
+            self.view.put_job(new)
+        elif old is not None:
+            self.view.drop_job(old)
+        self.listener.job_changed(old, new)
+
+    def _pod(self, _feed: str, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None:
+            self.view.fences.put_pod(new)
+        elif old is not None:
+            self.view.fences.drop_pod(old.namespace, old.uid)
+        self.listener.pod_changed(old, new)
+
+    def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        fence = None if new is None else resource_quota.compile_object(new.document)[0]
+        if new is not None and fence is not None:
+            self.view.fences.put_fence(fence)
+        elif (gone := new or old) is not None:
+            self.view.fences.drop_fence(gone.namespace, gone.name)
+        if (changed := new or old) is not None:
+            self.listener.fences_changed(changed.namespace)
+
+    def _namespace(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        name = (new or old).name  # type: ignore[union-attr]
+        before = self.view.namespaces.get(name, {})
+        labels = {} if new is None else dict(new.document["metadata"].get("labels") or {})
+        if new is None:
+            self.view.namespaces.pop(name, None)
+        else:
+            self.view.namespaces[name] = labels
+        if self._jobs_running and gating.namespace_gate(before) != gating.namespace_gate(labels):
+            self._relist_jobs()
+        self.listener.namespace_changed(name)
+
+    def _pod_group(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        changed = new or old
+        assert changed is not None
+        key = (changed.namespace, changed.name)
+        if new is None:
+            self.view.pod_groups.pop(key, None)
+        else:
+            spec = new.document.get("spec") or {}
+            self.view.pod_groups[key] = PodGroupRecord(
+                namespace=new.namespace,
+                name=new.name,
+                min_member=int(spec.get("minMember") or 0),
+                schedule_timeout_seconds=spec.get("scheduleTimeoutSeconds"),
+                resource_version=new.resource_version,
+                generation=feed.partition(".")[2],
+            )
+        self.listener.pod_group_changed(*key)
+
+    def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        self._keep(feed, old, new)
+        if self._jobs_running and self._recompile_timer is None:
+            # A thousand queues applied at once are one compilation.
+            self._recompile_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._recompile)
+
+    def _context_object(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        self._keep(feed, old, new)
+        if self._jobs_running and self._rebuild_context():
+            self._relist_jobs()
+
+    def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        try:
+            ledger = None if new is None else records.decode(new.document.get("data") or {})
+        except LedgerCorrupt as error:
+            log.error("ledger.corrupt", error=str(error))
+            ledger = None
+        if ledger is None or ledger.version >= self.view.ledger.version or not self.view.ledger_trusted:
+            self.view.set_ledger(ledger)
+            self.listener.ledger_changed()
+
+    # -- what jobs are read with ------------------------------------------------------------------------------------
+
+    def _keep(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        table = self._objects.setdefault(feed, {})
+        if new is not None:
+            table[new.uid] = new
+        elif old is not None:
+            table.pop(old.uid, None)
+
+    def _documents(self, *feeds: str) -> list[Mapping[str, Any]]:
+        kept = [item for feed in feeds for item in self._objects.get(feed, {}).values()]
+        return [item.document for item in sorted(kept, key=lambda item: (item.namespace, item.name, item.uid))]
+
+    def _rebuild_context(self) -> bool:
+        context = context_from(
+            priority_classes=self._documents("priorityclasses"),
+            workload_priority_classes=self.view.policy.priority_classes,
+            limit_ranges=self._documents("limitranges"),
+            runtime_classes=self._documents("runtimeclasses"),
+            training_runtimes=self._documents("trainingruntimes", "clustertrainingruntimes"),
+        )
+        changed, self.context = context != self.context, context
+        return changed
+
+    def _recompile(self) -> None:
+        self._recompile_timer = None
+        documents = self.policy_objects()
+        policy = merge.compile_policy(documents)
+        if policy == self.view.policy:
+            return
+        regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
+        self.view.policy = policy
+        if (self._rebuild_context() or regated) and self._jobs_running:
+            self._relist_jobs()
+        self.listener.policy_changed()
+
+    def policy_objects(self) -> list[Mapping[str, Any]]:
+        """Return every policy object of every dialect, those of the ConfigMap included."""
+        documents: list[Mapping[str, Any]] = []
+        for resource in policy_registry.RESOURCES[:-1]:
+            feeds = [_policy_feed(resource, version) for version in resource.versions]
+            # Of several served versions the preferred one alone is read: they show the same objects.
+            served = [feed for feed in feeds if self.informers[feed].served]
+            documents.extend(self._documents(*served[:1]))
+        for config in self._documents("policy-config-map"):
+            documents.extend(config_map.read(config).objects)
+        return documents
+
+    def _relist_jobs(self) -> None:
+        for kind in self.kinds.values():
+            self.informers[kind.key].relist()
+
+
+def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:
+    return f"{resource.plural}.{version}.{resource.group}"

@@ -1,0 +1,32 @@
+"""Every metric, with its help text. Labels are few and bounded: never a namespace, a gang or anything users write."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+REVIEWS = Counter("tutti_reviews_total", "Admission reviews answered.", ["endpoint", "outcome"])
+REVIEW_SECONDS = Histogram(
+    "tutti_review_duration_seconds",
+    "Time from the end of the request body to the answer.",
+    ["endpoint"],
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2),
+)
+ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted.", ["queue"])
+EVICTED = Counter("tutti_evicted_gangs_total", "Gangs stopped after admission.", ["queue", "reason"])
+WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by typed reason.", ["reason"])
+RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
+LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of the ledger; a ConfigMap holds 1 MiB.")
+LEDGER_WRITES = Counter("tutti_ledger_writes_total", "Writes to the ledger.", ["outcome"])
+LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger.")
+LEADING = Gauge("tutti_leading", "1 while this replica leads.")
+EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership.")
+CYCLE_SECONDS = Histogram(
+    "tutti_cycle_duration_seconds",
+    "Time of one decision cycle without its I/O.",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5),
+)
+EFFECTS = Counter("tutti_effects_total", "Writes to jobs, by kind of effect and outcome.", ["effect", "outcome"])
+WAIT_SECONDS = Histogram(
+    "tutti_admission_wait_seconds",
+    "Time from a gang's place in the queue to its admission.",
+    buckets=(0.1, 0.5, 1, 5, 30, 60, 300, 900, 3600, 14_400, 86_400),
+)
+EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")

@@ -1,0 +1,64 @@
+"""The few fields of a Pod that Tutti reads from lists and watches; the spec stays untyped for pricing."""
+
+from typing import Any
+
+import msgspec
+
+
+class OwnerReference(msgspec.Struct, gc=False):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """The parts of ObjectMeta that decide anything."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class Condition(msgspec.Struct, gc=False):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str = ""
+
+
+class Status(msgspec.Struct):
+    """The parts of PodStatus that decide anything."""
+
+    phase: str = "Pending"
+    conditions: list[Condition] | None = None
+
+
+class Pod(msgspec.Struct):
+    """A Pod as it arrives; ``spec`` is decoded on demand, because equal specs price equally."""
+
+    metadata: Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: Status = msgspec.field(default_factory=Status)
+
+
+_pod = msgspec.json.Decoder(Pod)
+
+
+def decode(raw: bytes) -> Pod:
+    """Return the pod in ``raw``. Raises msgspec.MsgspecError when it is not one."""
+    return _pod.decode(raw)
+
+
+def spec(pod: Pod) -> dict[str, Any]:
+    """Return the pod's spec as plain data."""
+    document = msgspec.json.decode(pod.spec)
+    assert isinstance(document, dict)
+    return document
