@@ -1,12 +1,13 @@
 """Writes ``base/registrations.yaml``: which requests the API server sends to the webhook.
 
-Run ``python -m manifests.registrations`` after changing this file. What is sent must be as little as possible, because an
-outage of the webhook refuses exactly what is sent; so every entry carries a CEL ``matchCondition`` that looks for the
-opt-in: a queue label, a PodGroup label on a pod template (an objectSelector cannot see those, and each kind keeps its
-templates elsewhere), or a trace of ours. Namespaces in which everything waits have entries of their own.
+Run ``python -m manifests.registrations`` after changing this file. What is sent must be as little as possible, because
+an outage of the webhook refuses exactly what is sent; so every entry carries a CEL ``matchCondition`` that looks for
+the opt-in: a queue label, a PodGroup label on a pod template (an objectSelector cannot see those, and each kind keeps
+its templates elsewhere), or a trace of ours. Namespaces in which everything waits have entries of their own.
 
-CEL rules that matter here: an expression that errors refuses the request without asking us, so every optional field is
-reached through ``?``; ``oldObject`` is null on CREATE; ``object`` is untyped, so one expression can serve several kinds.
+CEL rules that matter here: an expression that errors refuses the request without asking us, so every optional field
+is reached through ``?``; ``oldObject`` is null on CREATE; ``object`` is untyped, so one expression can serve several
+kinds.
 """
 
 import sys
@@ -62,7 +63,13 @@ class Family:
 
 FAMILIES: Final = (
     Family("job", "batch", "v1", ("jobs",), ("spec.template.metadata",)),
-    Family("jobset", "jobset.x-k8s.io", "v1alpha2", ("jobsets",), ("spec.replicatedJobs[*].template.spec.template.metadata",)),
+    Family(
+        "jobset",
+        "jobset.x-k8s.io",
+        "v1alpha2",
+        ("jobsets",),
+        ("spec.replicatedJobs[*].template.spec.template.metadata",),
+    ),
     Family(
         "kubeflow",
         "kubeflow.org",
@@ -103,9 +110,7 @@ FAMILIES: Final = (
         ("appwrappers",),
         ("spec.components[*].template.metadata", "spec.components[*].template.spec.template.metadata"),
     ),
-    Family(
-        "workflow", "argoproj.io", "v1alpha1", ("workflows",), ("spec.podMetadata", "spec.templates[*].metadata")
-    ),
+    Family("workflow", "argoproj.io", "v1alpha1", ("workflows",), ("spec.podMetadata", "spec.templates[*].metadata")),
     Family(
         "volcano",
         "batch.volcano.sh",
@@ -307,8 +312,8 @@ def job_entries() -> list[dict[str, Any]]:
 def scale_entry() -> dict[str, Any]:
     """A Scale has no labels: the webhook looks up its parent.
 
-    So this entry cannot be narrowed to gated jobs, and it may be ignored in an outage: the pods that a grown job adds are
-    still refused by the pod check, which cannot.
+    So this entry cannot be narrowed to gated jobs, and it may be ignored in an outage: the pods that a grown job adds
+    are still refused by the pod check, which cannot.
     """
     return entry(
         "scale",
@@ -357,7 +362,8 @@ def pod_entries() -> list[dict[str, Any]]:
         ]
     )
     gang, loose = (
-        {"matchExpressions": [{"key": names.GANG_LABEL, "operator": operator}]} for operator in ("Exists", "DoesNotExist")
+        {"matchExpressions": [{"key": names.GANG_LABEL, "operator": operator}]}
+        for operator in ("Exists", "DoesNotExist")
     )
     fenced = selector({"key": names.FENCED_NAMESPACE, "operator": "In", "values": ["true"]})
     return [
