@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.controlplane.binaries import say
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.external import ExternalCluster
+from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl, wait_until
 
 AnyCluster = Cluster | ExternalCluster
@@ -48,6 +49,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[AnyCluster]:
 
     with Cluster(report=report) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def tutti(cluster: AnyCluster) -> Installation | None:
+    """Tutti on the cluster, installed from ``manifests/``; None where KUBECONFIG's cluster must have it already."""
+    return Installation(cluster).install() if isinstance(cluster, Cluster) else None
 
 
 @pytest.fixture(scope="session")

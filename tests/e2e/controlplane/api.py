@@ -62,6 +62,10 @@ class Api:
         """Create an object and return it as stored."""
         return json.loads(self.request("POST", path, json.dumps(body)))
 
+    def json_patch(self, path: str, operations: list[dict[str, Any]]) -> None:
+        """Change an object by JSON patch."""
+        self.request("PATCH", path, json.dumps(operations), "application/json-patch+json")
+
     def create(self, kind: str, document: str | dict[str, Any], namespace: str = "") -> None:
         """Create an object of a kind in :data:`PATHS` from YAML text or a mapping; one that exists is left alone."""
         text = document if isinstance(document, str) else json.dumps(document)

@@ -9,8 +9,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -55,6 +56,7 @@ class Cluster:
         self.probes: dict[str, str] = {}
         """Readiness address of a component, by its name."""
         self.binaries = find_all(CORE_PROGRAMS + (OPERATOR_PROGRAMS if self.shape.operators else ()), report)
+        _remove_orphans()
         self.directory = Path(tempfile.mkdtemp(prefix=f"tutti-{os.getpid()}-"))
         self.logs = self.directory / "logs"
         self.logs.mkdir()
@@ -111,10 +113,16 @@ class Cluster:
             self.binaries[name] = find(name, self.report)
         return operators.start_cert_manager(self)
 
-    def component(self, name: str, *arguments: str | Path, program: str | Path | None = None) -> Component:
+    def component(
+        self,
+        name: str,
+        *arguments: str | Path,
+        program: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Component:
         """Add a component that is torn down with the cluster; the caller starts it."""
         command = [program if program is not None else self.binaries[name], *arguments]
-        self.components[name] = Component(name, command, self.logs)
+        self.components[name] = Component(name, command, self.logs, environment)
         return self.components[name]
 
     def kubeconfig_for_user(self, user: str, groups: tuple[str, ...] = ()) -> Path:
@@ -279,7 +287,7 @@ class Cluster:
     def _wait_working(self) -> None:
         """Wait until every component says that it is ready and pods could run."""
         for name, url in self.probes.items():
-            wait_ready(self.components[name], "it is ready", lambda url=url: self.http_ok(url), 60)  # type: ignore[misc]
+            wait_ready(self.components[name], "it is ready", partial(self.http_ok, url), 60)
         wait_ready(self.components["kwok"], "all nodes are ready", self._nodes_ready)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         manager = self.components["kube-controller-manager"]
@@ -288,6 +296,24 @@ class Cluster:
     def _nodes_ready(self) -> bool:
         listed: list[dict[str, Any]] = self.api.get("/api/v1/nodes")["items"]
         return len(listed) >= self.shape.nodes and all(_ready(node) for node in listed)
+
+
+def _remove_orphans() -> None:
+    """Remove folders of runs that were killed too hard to do it; their processes died with them."""
+    for folder in Path(tempfile.gettempdir()).glob("tutti-*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdecimal() and not _alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _ready(node: dict[str, Any]) -> bool:

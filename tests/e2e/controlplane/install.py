@@ -1,0 +1,218 @@
+"""Tutti installed from ``manifests/``: its Deployments become processes, its Services lead to localhost.
+
+Two webhook replicas and two reconcilers run under the manifests' service accounts with the manifests' rights. An
+ExternalName Service is followed to localhost with the port that the registration names, so a balancer of ours listens
+there for the replicas, as a Service's virtual address would.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.e2e.controlplane import kubeconfig
+from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+NAMESPACE: Final = "tutti-system"
+SECRET: Final = "tutti-certs"
+OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback"
+CERT_MANAGER_OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback-cert-manager"
+HOSTS: Final = tuple(
+    f"{service}.{NAMESPACE}.svc{suffix}"
+    for service in ("tutti-webhook", "tutti-visibility")
+    for suffix in ("", ".cluster.local")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One of Tutti's processes, as its pod would be."""
+
+    component: Component
+    webhook_port: int
+    visibility_port: int
+    health_port: int
+
+    @property
+    def name(self) -> str:
+        """Its identity: what a pod's name would be."""
+        return self.component.name
+
+    @property
+    def health(self) -> str:
+        """Base address of /healthz, /readyz and /metrics."""
+        return f"http://127.0.0.1:{self.health_port}"
+
+
+class Installation:
+    """Tutti on a cluster of ours; its replicas can be killed, frozen and started again."""
+
+    def __init__(
+        self, cluster: Cluster, overlay: Path = OVERLAY, replicas: int = 2, overrides: dict[str, Any] | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.overlay = overlay
+        self.overrides = overrides or {}
+        """Keys of Tutti's configuration file to set on top of the manifest's."""
+        self.webhook_port, self.visibility_port = cluster.ports.take(), cluster.ports.take()
+        self.webhooks = [self._replica("webhook", number) for number in range(replicas)]
+        self.reconcilers = [self._replica("reconciler", number) for number in range(replicas)]
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """All of Tutti's processes."""
+        return [*self.reconcilers, *self.webhooks]
+
+    def install(self, ready_seconds: float = 60) -> "Installation":
+        """Apply the manifests, start the processes and wait until every replica is ready.
+
+        Raises ComponentError with the tail of a log when one does not become so.
+        """
+        documents = redirect(self._render(), self.webhook_port, self.visibility_port)
+        base = config_of(documents)
+        self._kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        if self.overlay == OVERLAY:
+            self.issue_certificate()
+        folders = [self._folder(replica) / "certs" for replica in self.replicas]
+        self._start_mount(folders)
+        for replica in self.replicas:
+            self._write_config(replica, base)
+            replica.component.start()
+        self._start_balancer("service-webhook", self.webhook_port, self.webhooks, "webhook_port")
+        self._start_balancer("service-visibility", self.visibility_port, self.reconcilers, "visibility_port")
+        self.wait_ready(ready_seconds)
+        self.cluster.wait_served("/apis/visibility.tutti.dev/v1alpha1")
+        return self
+
+    def wait_ready(self, timeout_seconds: float = 60) -> None:
+        """Wait until every replica that runs says that it is ready."""
+        for replica in self.replicas:
+            if replica.component.running:
+                answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")
+                wait_ready(replica.component, "it is ready", answers, timeout_seconds)
+
+    def issue_certificate(self) -> None:
+        """Issue the serving certificate into its Secret and tell the API server whom to trust."""
+        authority = self.cluster.authority
+        leaf = authority.serving(HOSTS[0], HOSTS)
+        data = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.pem}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": SECRET, "namespace": NAMESPACE},
+            "data": {name: kubeconfig.encode(content) for name, content in data.items()},
+        }
+        self._kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(secret))
+        self._patch_authority(kubeconfig.encode(authority.pem))
+
+    def _replica(self, role: str, number: int) -> Replica:
+        name = f"tutti-{role}-{number}"
+        config = self.cluster.directory / name / "config.yaml"
+        component = self.cluster.component(
+            name, "-m", "webhook", role, "--config", config, program=sys.executable, environment=_python()
+        )
+        return Replica(component, *(self.cluster.ports.take() for _ in range(3)))
+
+    def _folder(self, replica: Replica) -> Path:
+        return self.cluster.directory / replica.name
+
+    def _write_config(self, replica: Replica, base: dict[str, Any]) -> None:
+        account = "tutti-webhook" if replica in self.webhooks else "tutti-reconciler"
+        local = {
+            "kubeconfig": str(self.cluster.kubeconfig_for_service_account(NAMESPACE, account)),
+            "identity": replica.name,
+            "cert_dir": str(self._folder(replica) / "certs"),
+            "listen": {
+                "host": "127.0.0.1",
+                "webhook_port": replica.webhook_port,
+                "visibility_port": replica.visibility_port,
+                "health_port": replica.health_port,
+            },
+            "peers": {peer.name: f"https://127.0.0.1:{peer.webhook_port}" for peer in self.webhooks},
+        }
+        self._folder(replica).mkdir(exist_ok=True)
+        (self._folder(replica) / "config.yaml").write_text(yaml.safe_dump(base | local | self.overrides))
+
+    def _start_mount(self, folders: list[Path]) -> None:
+        """Start what a kubelet would do for the certificate's Secret, and wait for the files."""
+        keys = self.cluster.directory / "keys"
+        arguments: list[str | Path] = [
+            "--server",
+            self.cluster.server,
+            "--keys",
+            keys,
+            "--secret",
+            f"{NAMESPACE}/{SECRET}",
+        ]
+        for folder in folders:
+            arguments += ["--to", folder]
+        mount = self._own_program("secret-mount", "mount", arguments)
+        wait_ready(mount, "the certificate is there", lambda: all((folder / "tls.key").exists() for folder in folders))
+
+    def _start_balancer(self, name: str, port: int, replicas: list[Replica], attribute: str) -> None:
+        arguments: list[str | Path] = ["--listen", str(port)]
+        for replica in replicas:
+            arguments += ["--replica", f"{getattr(replica, attribute)}={replica.health}/readyz"]
+        self._own_program(name, "balancer", arguments)
+
+    def _own_program(self, name: str, module: str, arguments: Sequence[str | Path]) -> Component:
+        command = ("-m", f"tests.e2e.controlplane.{module}", *arguments)
+        return self.cluster.component(name, *command, program=sys.executable, environment=_python()).start()
+
+    def _render(self) -> list[dict[str, Any]]:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [
+            document for document in yaml.load_all(self._kubectl("kustomize", str(self.overlay)), loader) if document
+        ]
+
+    def _patch_authority(self, bundle: str) -> None:
+        """Write the certificate authority into our webhook registrations and the APIService."""
+        for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            path = f"/apis/admissionregistration.k8s.io/v1/{kind}/tutti"
+            count = len(self.cluster.api.get(path)["webhooks"])
+            patches = [
+                {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
+                for number in range(count)
+            ]
+            self.cluster.api.json_patch(path, patches)
+        path = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tutti.dev"
+        self.cluster.api.json_patch(path, [{"op": "add", "path": "/spec/caBundle", "value": bundle}])
+
+    def _kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = [str(self.cluster.binaries["kubectl"]), f"--kubeconfig={self.cluster.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ComponentError(f"installing Tutti: kubectl {' '.join(arguments)} failed:\n{done.stderr.strip()}")
+        return done.stdout
+
+
+def redirect(documents: list[dict[str, Any]], webhook_port: int, visibility_port: int) -> list[dict[str, Any]]:
+    """Return the manifests with our ports: an ExternalName Service is followed with the port of who refers to it."""
+    for document in documents:
+        if document["kind"] in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            for webhook in document["webhooks"]:
+                webhook["clientConfig"]["service"]["port"] = webhook_port
+        elif document["kind"] == "APIService":
+            document["spec"]["service"]["port"] = visibility_port
+    return documents
+
+
+def config_of(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the configuration file that the manifests mount into the pods."""
+    for document in documents:
+        if document["kind"] == "ConfigMap" and document["metadata"]["name"] == "tutti-config":
+            return yaml.safe_load(document["data"]["config.yaml"]) or {}
+    return {}
+
+
+def _python() -> dict[str, str]:
+    """Return the environment in which our own modules are found."""
+    return {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
