@@ -63,8 +63,10 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
         return Step.SUSPEND if job.marked else Step.ADOPT
     if pods_present or job.active:
         return Step.WITHDRAW
-    if job.admission is not None and job.restorable:
-        return Step.RESTORE
+    if job.requeue is not None and job.requeue.undo is not None:
+        # Its template still carries what the last start injected; the API server takes the correction only once the
+        # job's controller has reported it stopped.
+        return Step.RESTORE if job.restorable else Step.NOTHING
     if job.held:
         return Step.WITHDRAW
     return Step.WAIT

@@ -1,0 +1,63 @@
+# Targets for people; each prints what it does. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help env check test demo up down e2e e2e-kind bench bench-engine lock manifests image clean
+
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@test -x $(RUN) || { echo "making the environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing locked dependencies"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+env: $(STAMP) ## make the Python environment
+
+check: env ## lint, types and import rules
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: env ## everything that needs no outside binary (about two minutes)
+	$(RUN) -m pytest -q -n 2
+
+demo: env ## two teams share a cluster: CLUSTER=real for the real control plane, KUBECONFIG=... for yours
+	@$(RUN) -m webhook demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG))
+
+up: env ## start a real control plane on loopback with Tutti installed; the last line says how to reach it
+	@$(RUN) -m tests.e2e.controlplane.up up $(UPFLAGS)
+
+down: env ## stop what `make up` started
+	@$(RUN) -m tests.e2e.controlplane.up down
+
+e2e: env ## end-to-end tests on the real control plane, or on KUBECONFIG=...
+	$(RUN) -m pytest -q tests/e2e --override-ini addopts="-ra --strict-markers" $(E2EFLAGS)
+
+e2e-kind: env ## the same suite on a new kind cluster with cert-manager (needs Docker, kind, kubectl)
+	tests/e2e/kind.sh
+
+bench: env ## jobs admitted per second on the real control plane, writes per job, webhook reviews per second
+	$(RUN) -m benchmarks.bench_admission
+	$(RUN) -m benchmarks.bench_webhook
+
+bench-engine: env ## decisions per second of the engine alone
+	$(RUN) -m benchmarks.bench_engine
+
+lock: ## write the hash-locked requirements anew
+	$(VENV)/bin/uv pip compile -q pyproject.toml --universal --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" -o requirements.lock
+	$(VENV)/bin/uv pip compile -q pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" -o requirements-dev.lock
+
+image: ## build the container image
+	docker build -t tutti:dev .
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
