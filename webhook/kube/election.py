@@ -1,0 +1,184 @@
+"""Leader election without I/O, over client-go's leader record.
+
+The record is text that somebody else reads and conditionally writes; time is a monotonic clock passed in. Upstream
+rules kept (client-go leaderelection): a lease is judged expired only by how long *this* process has seen it unchanged,
+never by the times written in it; a leader gives up before anybody may take over (renew < lease). Two electors with
+distinct identities therefore never both lead while their clocks run at the same rate. Safety does not rest on that: a
+take-over raises the ledger's epoch by compare-and-swap.
+
+Kept beyond upstream: a restarted process that finds its own identity takes over like anybody else, with another
+transition, because writes of its predecessor may still be on their way.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+RENEW_DUE_AT: Final = 1 / 3
+"""Share of the renew deadline after which to renew; two more attempts fit behind it."""
+LEASE_SECONDS_MAX: Final = 600.0
+"""A longer lease in a record is not believed: a slip of an editor must not keep everybody out for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """client-go's LeaderElectionRecord. Times are for people; nothing here decides by them."""
+
+    holder: str
+    """Empty once released."""
+    lease_seconds: float
+    acquired: str
+    renewed: str
+    transitions: int
+
+
+def parse(text: str) -> LeaderRecord | None:
+    """Return the record written as ``text``, or None when it is not one (then nobody holds it)."""
+    try:
+        fields = json.loads(text)
+        return LeaderRecord(
+            holder=str(fields.get("holderIdentity") or ""),
+            lease_seconds=min(max(0.0, float(fields.get("leaseDurationSeconds") or 0)), LEASE_SECONDS_MAX),
+            acquired=str(fields.get("acquireTime") or ""),
+            renewed=str(fields.get("renewTime") or ""),
+            transitions=int(fields.get("leaderTransitions") or 0),
+        )
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def render(record: LeaderRecord) -> str:
+    """Return the JSON text of ``record``, field by field as client-go writes it (whole seconds, rounded up)."""
+    fields = {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": -int(-record.lease_seconds // 1),
+        "acquireTime": record.acquired,
+        "renewTime": record.renewed,
+        "leaderTransitions": record.transitions,
+    }
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def timestamp(unix_seconds: float) -> str:
+    """Return a Unix time as RFC 3339 in UTC with microseconds."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class Elector:
+    """One candidate. ``now`` is monotonic seconds, ``unix_now`` is what people read in the record.
+
+    The driver reads the record, tells it to ``observe``, and, when it ``may_acquire`` or a renewal is due, writes
+    ``record()`` conditionally; once that write is known to be stored it calls ``renewed`` with the moment *before* it
+    was sent. A leader that ``must_quit`` ends its process.
+    """
+
+    def __init__(
+        self, identity: str, lease_seconds: float = 6.0, renew_seconds: float = 4.0, retry_seconds: float = 1.0
+    ) -> None:
+        assert identity, "an elector needs an identity of its own"
+        assert lease_seconds > renew_seconds > retry_seconds > 0
+        self.identity = identity
+        self.retry_seconds = retry_seconds
+        """How often a candidate looks again."""
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
+        self._seen: LeaderRecord | None = None
+        self._seen_text: str | None = None
+        self._seen_at = 0.0
+        self._absent = True
+        self._pending: LeaderRecord | None = None
+        self._held: LeaderRecord | None = None
+        self._renewed_at = 0.0
+        self._deposed = False
+
+    # -- following --------------------------------------------------------------------------------------------------
+
+    def observe(self, text: str | None, now: float) -> None:
+        """Take in the record as just read; None when there is none. ``now`` is not before the read was answered."""
+        record = None if text is None else parse(text)
+        self._absent = record is None
+        if record is None:
+            # A lease that was seen alive may still be lived by: losing its record does not end it earlier.
+            return
+        if self._held is not None and not self._deposed:
+            if record.transitions < self._held.transitions:
+                return  # Written before our take-over; it came late, through a cache.
+            self._deposed = not self._is_of_our_term(record)
+        if text != self._seen_text:
+            self._seen_text, self._seen, self._seen_at = text, record, now
+
+    def _is_of_our_term(self, record: LeaderRecord) -> bool:
+        # A successor may carry our own identity (a restarted process): only the transition tells it from us.
+        term = self._held or self._pending
+        same_term = term is None or record.transitions == term.transitions
+        return same_term and record.holder in (self.identity, "")
+
+    @property
+    def holder(self) -> str:
+        """Who holds the lease as last seen; empty when nobody does."""
+        return self._seen.holder if self._seen is not None and not self._absent else ""
+
+    def may_acquire(self, now: float) -> bool:
+        """Return whether a conditional write of ``record`` may be tried.
+
+        It may when nobody was seen to hold the lease, it was released, it ran out before our eyes, or its last holder
+        bears our own identity.
+        """
+        seen = self._seen
+        if seen is None or seen.holder in ("", self.identity):
+            return True
+        return now >= self._seen_at + max(self._lease_seconds, seen.lease_seconds)
+
+    # -- leading ----------------------------------------------------------------------------------------------------
+
+    def record(self, unix_now: float, *, least_transitions: int = 0) -> str:
+        """Return the record to write: a renewal while we lead, otherwise a take-over with one more transition.
+
+        ``least_transitions`` keeps the count from going back when the stored record was lost.
+        """
+        time = timestamp(unix_now)
+        if self._held is not None and not self._deposed:
+            self._pending = replace(self._held, renewed=time)
+        else:
+            before = max(self._seen.transitions if self._seen else 0, least_transitions)
+            self._pending = LeaderRecord(self.identity, self._lease_seconds, time, time, before + 1)
+        return render(self._pending)
+
+    def renewed(self, sent_at: float) -> None:
+        """Note that the last ``record`` is stored; ``sent_at`` is a moment before its write was sent."""
+        assert self._pending is not None, "nothing was written"
+        if self._held is None or self._deposed:
+            self._deposed = False
+            self._renewed_at = sent_at
+        self._held = self._pending
+        self._renewed_at = max(self._renewed_at, sent_at)
+        self._seen, self._seen_text, self._seen_at, self._absent = self._held, render(self._held), sent_at, False
+
+    def leading(self, now: float) -> bool:
+        """Return whether we lead: we wrote the record, nobody has superseded it, and its renew deadline is ahead."""
+        return self._held is not None and not self._deposed and now < self.quit_at
+
+    @property
+    def quit_at(self) -> float:
+        """Monotonic time at which a leader that has not renewed must have ended."""
+        return self._renewed_at + self._renew_seconds
+
+    def renew_due(self, now: float) -> bool:
+        """Return whether it is time to write ``record`` again."""
+        return now >= self._renewed_at + self._renew_seconds * RENEW_DUE_AT
+
+    def must_quit(self, now: float) -> bool:
+        """Return whether we led and may no longer: superseded, or not renewed in time."""
+        return self._held is not None and not self.leading(now)
+
+    def is_ours(self, text: str | None) -> bool:
+        """Return whether a stored record is one that we wrote in this term."""
+        record = None if text is None else parse(text)
+        return record is not None and record.holder == self.identity and self._is_of_our_term(record)
+
+    def released(self, unix_now: float) -> str:
+        """Return the record that hands the lease back, and stop leading: from here on ``may_acquire`` starts afresh."""
+        held = self._held or LeaderRecord("", self._lease_seconds, timestamp(unix_now), "", 0)
+        self._held = self._pending = None
+        return render(replace(held, holder="", renewed=timestamp(unix_now)))

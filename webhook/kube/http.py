@@ -1,0 +1,323 @@
+"""``Api`` over HTTP: kubernetes-asyncio finds the server and keeps the credentials fresh, aiohttp carries the bytes.
+
+The library's own request path is not used: it encodes bodies itself, has no time-outs, and its session looks for a
+netrc file in a thread at each call, which costs several times what the request does. Only ``connect`` and its parts
+import the library, when called, because that takes more than a second.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from webhook import errors
+from webhook.core.policy import Diagnostic
+from webhook.errors import PolicyError
+from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
+from webhook.kube.statuses import refusal
+
+log = structlog.get_logger(__name__)
+
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
+KEEPALIVE_SECONDS: Final = 60.0
+"""Idle connections are given up before the API server closes them, which it does after 90 seconds."""
+READ_BUFFER_BYTES: Final = 1 << 20
+_RELOAD_SECONDS_MIN: Final = 5.0
+
+
+class LineSplitter:
+    """Cuts a stream of chunks into lines of any length, each byte copied once."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that ``chunk`` completes, without their ends; empty ones are left out."""
+        first, *others = chunk.split(b"\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._parts), *others[:-1]]
+        self._parts = [others[-1]]
+        return [line for line in lines if line]
+
+
+class Credentials:
+    """The bearer token of one identity, read again when it runs out or is refused."""
+
+    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+        """``configuration`` is the library's; ``load`` fills it again from where it came from."""
+        self._configuration = configuration
+        self._load = load
+        self._loading = asyncio.Lock()
+        self._loaded_at = float("-inf")
+
+    async def header(self) -> str | None:
+        """Return the value of the Authorization header, or None for an identity proved by TLS alone."""
+        token: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return token.strip() if token else None
+
+    async def renewed(self, refused: str | None) -> bool:
+        """After a 401 to the header ``refused``, read the credentials again; return whether there are others now."""
+        async with self._loading:
+            now = asyncio.get_running_loop().time()
+            if await self.header() == refused and now - self._loaded_at > _RELOAD_SECONDS_MIN:
+                self._loaded_at = now
+                try:
+                    await self._load()
+                except Exception as error:
+                    # The library raises whatever a credential plugin or an issuer makes it raise.
+                    log.warning("kube.credentials_failed", error=str(error))
+        return await self.header() != refused
+
+
+class HttpApi:
+    """One API server, as one identity. Implements ``kube.api.Api``."""
+
+    def __init__(
+        self,
+        server: str,
+        session: aiohttp.ClientSession,
+        credentials: Credentials | None = None,
+        *,
+        proxy: str | None = None,
+        server_hostname: str | None = None,
+    ) -> None:
+        """Take over ``session``: ``close`` closes it. ``server`` is its base URL."""
+        self._server = server.rstrip("/")
+        self._session = session
+        self._credentials = credentials
+        self._options: dict[str, Any] = {"allow_redirects": False}
+        if proxy:
+            self._options["proxy"] = proxy
+        if server_hostname:
+            self._options["server_hostname"] = server_hostname
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> bytes:
+        """Send one request and return the body of a 2xx answer. Raises ``errors.ApiError``; see ``kube.api``."""
+        is_write = method != "GET"
+        if is_write:
+            # The server stops working on it too when we stop waiting: a late write is what fencing has to catch.
+            query = {**(query or {}), "timeout": f"{timeout_seconds:g}s"}
+        url = self._url(path, query)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        await self._authorise(headers)
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, timeout_seconds)
+        )
+        status, answer = await self._send(method, url, headers, body, timeout)
+        if status == 401 and await self._authorised_anew(headers):
+            status, answer = await self._send(method, url, headers, body, timeout)
+        if 200 <= status < 300:
+            return answer
+        raise refusal(status, answer, is_write=is_write)
+
+    async def _send(
+        self, method: str, url: URL, headers: dict[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+    ) -> tuple[int, bytes]:
+        try:
+            async with self._session.request(
+                method, url, data=body, headers=headers, timeout=timeout, **self._options
+            ) as response:
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error, is_write=method != "GET") from error
+
+    async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch; see ``kube.api``. Lines may have any length."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_seconds)
+        response = await self._open_watch(self._url(path, query), timeout)
+        try:
+            splitter = LineSplitter()
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield line
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            # Broken or silent: both mean that the watch is to be resumed, which is what its end means too.
+            return
+        finally:
+            response.close()
+
+    async def _open_watch(self, url: URL, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers: dict[str, str] = {}
+        await self._authorise(headers)
+        try:
+            response = await self._session.get(url, headers=headers, timeout=timeout, **self._options)
+            if response.status == 401 and await self._authorised_anew(headers):
+                response.close()
+                response = await self._session.get(url, headers=headers, timeout=timeout, **self._options)
+            if response.status == 200:
+                return response
+            async with response:
+                raise refusal(response.status, await response.read(), is_write=False)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error, is_write=False) from error
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._session.close()
+
+    async def _authorise(self, headers: dict[str, str]) -> None:
+        if self._credentials is not None:
+            token = await self._credentials.header()
+            if token is not None:
+                headers["Authorization"] = token
+
+    async def _authorised_anew(self, headers: dict[str, str]) -> bool:
+        if self._credentials is None or not await self._credentials.renewed(headers.get("Authorization")):
+            return False
+        await self._authorise(headers)
+        return True
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
+        text = self._server + quote(path, safe="/:@,%")
+        return URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+
+
+def _unanswered(error: Exception, *, is_write: bool) -> errors.Unavailable:
+    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    reason = "Timeout" if isinstance(error, TimeoutError) else "ConnectionFailed"
+    message = str(error) or type(error).__name__
+    return errors.Unavailable(0, reason, message, outcome_unknown=is_write and not never_sent)
+
+
+# -- connecting -----------------------------------------------------------------------------------------------------
+
+
+async def connect(kubeconfig: str | None = None, context: str | None = None, user_agent: str = "tutti") -> HttpApi:
+    """Return the API server of ``kubeconfig``, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
+
+    No request is sent yet, except to an OIDC issuer where the kubeconfig names one. Raises PolicyError when there is no
+    usable configuration.
+    """
+    # The library's constants are read when it is imported; what is asked for is read now.
+    source = kubeconfig or os.environ.get("KUBECONFIG") or None
+    if source is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        configuration, load = _in_cluster()
+    else:
+        configuration, load = _from_kubeconfig(source or str(Path.home() / ".kube" / "config"), context)
+    try:
+        await load()
+    except Exception as error:
+        raise PolicyError((_unusable(source, context, error),)) from error
+    credentials = Credentials(configuration, load)
+    session = _session(_tls(configuration), user_agent)
+    return HttpApi(
+        configuration.host,
+        session,
+        credentials,
+        proxy=configuration.proxy or _environment_proxy(configuration.host),
+        server_hostname=configuration.tls_server_name,
+    )
+
+
+def _in_cluster() -> tuple[Any, Callable[[], Awaitable[None]]]:
+    from kubernetes_asyncio import config  # noqa: PLC0415
+
+    configuration = _new_configuration()
+
+    async def load() -> None:
+        config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+
+    return configuration, load
+
+
+def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    from kubernetes_asyncio import config  # noqa: PLC0415
+
+    configuration = _new_configuration()
+
+    async def load() -> None:
+        _require_file(paths)
+        await config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
+
+    return configuration, load
+
+
+def _require_file(paths: str) -> None:
+    # The library merges what exists; of nothing it only complains in its log.
+    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        raise FileNotFoundError(f"no such file: {paths}")
+
+
+def _new_configuration() -> Any:
+    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
+
+    return Configuration()
+
+
+def _unusable(source: str | None, context: str | None, error: Exception) -> Diagnostic:
+    return Diagnostic(
+        path="kubeconfig",
+        value=" ".join(filter(None, (source or "(default)", context))),
+        message=str(error) or type(error).__name__,
+        fix="name a readable kubeconfig and one of its contexts, or run in a pod with a service account",
+    )
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _session(tls: ssl.SSLContext | bool, user_agent: str) -> aiohttp.ClientSession:
+    # Unlimited: what runs at the same time is bounded where it is started, and a renewal must never queue.
+    connector = aiohttp.TCPConnector(
+        limit=0, ssl=tls, keepalive_timeout=KEEPALIVE_SECONDS, socket_factory=_keepalive_socket
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=READ_BUFFER_BYTES,
+        # Not compressed: inside a data centre that costs both sides more than it saves.
+        headers={"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"},
+    )
+    # aiohttp repeats a PUT or DELETE whose connection broke. The repetition of a conditional write that was applied
+    # conflicts with itself, and the caller would be told that it was not applied.
+    session._retry_connection = False
+    return session
+
+
+def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket that notices a vanished peer in about half a minute, instead of after two hours."""
+    connection = socket.socket(address[0], address[1], address[2])
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", 15),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 30_000),
+    ):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection
+
+
+def _environment_proxy(server: str) -> str | None:
+    address = urlsplit(server)
+    if proxy_bypass(address.hostname or ""):
+        return None
+    return getproxies().get(address.scheme)

@@ -1,0 +1,290 @@
+"""Keeps records of one resource current: drives ``list_watch`` against an ``Api`` and tells who listens what changed.
+
+Objects are projected to small records as they arrive and nothing else is kept: that, and yielding to the loop between
+batches, is what keeps a list of thousands of pods from stopping admission. One object that cannot be read, or one
+listener that fails, is logged and counted; the informer goes on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Generic
+
+import structlog
+
+from webhook import errors
+from webhook.kube.api import Api
+from webhook.kube.list_watch import (
+    IDLE_SECONDS,
+    MISSING_RETRY_SECONDS,
+    PAGE_SIZE,
+    ListRequest,
+    ListWatch,
+    Progress,
+    WatchRequest,
+)
+from webhook.kube.statuses import refusal
+from webhook.kube.store import Change, Key, R, Store
+from webhook.wire.watch import Malformed, Status, read_event, read_metadata, read_page, read_status, version_number
+
+log = structlog.get_logger(__name__)
+
+BATCH: Final = 100
+"""Objects taken in before other tasks get their turn."""
+LIST_TIMEOUT_SECONDS: Final = 60.0
+"""One page of a big list on a busy server."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an informer has met, for metrics."""
+
+    lists: int = 0
+    """Complete lists."""
+    events: int = 0
+    unreadable: int = 0
+    """Objects whose projection raised."""
+    listener_failures: int = 0
+    failures: int = 0
+    """Requests refused or not answered."""
+
+
+class Informer(Generic[R]):
+    """Records of one resource by (namespace, name), current for as long as ``run`` runs."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        decode: Callable[[bytes], R | None],
+        *,
+        rng: Random,
+        name: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        on_change: Callable[[R | None, R | None], None] | None = None,
+        page_size: int = PAGE_SIZE,
+        idle_seconds: float = IDLE_SECONDS,
+        missing_retry_seconds: float = MISSING_RETRY_SECONDS,
+        audit_seconds: float | None = None,
+    ) -> None:
+        """``decode`` projects the JSON of one object, or returns None for an object to be treated as absent.
+
+        ``on_change`` is called as ``subscribe`` says. ``audit_seconds`` lists everything again at that interval.
+        """
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self.name = name or path.rsplit("/", 1)[-1]
+        self.counts = Counts()
+        self.synced = asyncio.Event()
+        """Set once everything was read for the first time, or the resource is known not to be served."""
+        self._api = api
+        self._path = path
+        self._decode = decode
+        self._listeners: list[Callable[[R | None, R | None], None]] = [] if on_change is None else [on_change]
+        self._audit_seconds = audit_seconds
+        self._audit: asyncio.TimerHandle | None = None
+        self._store: Store[R] = Store()
+        self._relist_asked = asyncio.Event()
+        self._machine = ListWatch(
+            rng,
+            selectors={key: text for key, text in selectors.items() if text},
+            page_size=page_size,
+            idle_seconds=idle_seconds,
+            missing_retry_seconds=missing_retry_seconds,
+        )
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def records(self) -> Mapping[Key, R]:
+        """All records by (namespace, name); live, so copy what must not change under an await."""
+        return self._store.records
+
+    def get(self, namespace: str, name: str) -> R | None:
+        """Return the record of that object, if it exists."""
+        return self._store.records.get((namespace, name))
+
+    @property
+    def served(self) -> bool:
+        """The API server knows the resource (its CRD is installed)."""
+        return self._machine.served is True
+
+    @property
+    def position(self) -> int:
+        """The newest resourceVersion seen: everything up to it is in ``records``."""
+        return self._machine.position
+
+    def subscribe(self, listener: Callable[[R | None, R | None], None]) -> None:
+        """Call ``listener(old, new)`` at every change from now on; ``new`` is None when the object is gone."""
+        self._listeners.append(listener)
+
+    def relist(self) -> None:
+        """Read everything again soon, for example because ``decode`` now answers differently."""
+        self._relist_asked.set()
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the records current until cancelled."""
+        try:
+            while True:
+                if self._relist_asked.is_set():
+                    self._relist_asked.clear()
+                    self._machine.relist()
+                wait_seconds = await self._step_until_relist()
+                if wait_seconds:
+                    await asyncio.sleep(wait_seconds)
+        finally:
+            if self._audit is not None:
+                self._audit.cancel()
+
+    async def _step_until_relist(self) -> float:
+        """Do one request; return how long to wait before the next. A wish to list again cuts it short."""
+        step = asyncio.create_task(self._step(), name=f"informer {self.name}")
+        asked = asyncio.create_task(self._relist_asked.wait())
+        try:
+            await asyncio.wait((step, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            if not step.done():
+                step.cancel()
+            await asyncio.gather(step, asked, return_exceptions=True)
+        return 0.0 if step.cancelled() else step.result()
+
+    async def _step(self) -> float:
+        try:
+            match self._machine.request():
+                case ListRequest() as request:
+                    return await self._list(request)
+                case WatchRequest() as request:
+                    return await self._watch(request)
+        except Malformed as error:
+            # Watching again from the same version could meet the same line for ever.
+            self._machine.relist()
+            return self._failed(errors.Unavailable(0, "Malformed", str(error)))
+        except errors.ApiError as error:
+            return self._failed(error)
+
+    def _failed(self, error: errors.ApiError) -> float:
+        self.counts.failures += 1
+        wait_seconds = self._machine.failed(error)
+        if self._machine.served is False:
+            self._store.begin_list()
+            self._tell(self._store.end_list())
+            if not self.synced.is_set():
+                log.info("informer.not_served", informer=self.name, path=self._path)
+            self.synced.set()
+        else:
+            log.warning("informer.failed", informer=self.name, error=str(error), retry_seconds=round(wait_seconds, 1))
+        return wait_seconds
+
+    # -- lists ------------------------------------------------------------------------------------------------------
+
+    async def _list(self, request: ListRequest) -> float:
+        body = await self._api.request("GET", self._path, query=request.query, timeout_seconds=LIST_TIMEOUT_SECONDS)
+        page = read_page(body)
+        progress = self._machine.page_read(page.metadata.resource_version, page.metadata.continue_token)
+        if progress is Progress.STALE:
+            log.warning("informer.stale_list", informer=self.name, position=self.position)
+            return self._machine.stale()
+        if request.first:
+            self._store.begin_list()
+        await self._take_in(page.objects())
+        if progress is Progress.COMPLETE:
+            self._tell(self._store.end_list())
+            self._listed()
+        return 0.0
+
+    async def _take_in(self, objects: Iterable[bytes]) -> None:
+        for number, raw in enumerate(objects, start=1):
+            self._tell(self._listed_changes(raw))
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def _listed_changes(self, raw: bytes) -> Iterable[Change[R]]:
+        try:
+            record = self._decode(raw)
+        except Exception:
+            metadata = read_metadata(raw)
+            key = (metadata.namespace, metadata.name)
+            self._unreadable(key)
+            return self._store.keep_listed(key, metadata.uid)
+        return () if record is None else self._store.put_listed(record)
+
+    def _listed(self) -> None:
+        self._machine.listed()
+        self.counts.lists += 1
+        self.synced.set()
+        if self._audit_seconds is not None:
+            if self._audit is not None:
+                self._audit.cancel()
+            self._audit = asyncio.get_running_loop().call_later(self._audit_seconds, self.relist)
+
+    # -- watches ----------------------------------------------------------------------------------------------------
+
+    async def _watch(self, request: WatchRequest) -> float:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        lines = self._api.watch(self._path, query=request.query, idle_seconds=request.idle_seconds)
+        try:
+            number = 0
+            async for line in lines:
+                self._tell(self._event_changes(line))
+                number += 1
+                if number % BATCH == 0:
+                    # Lines that arrived together are handed over without a pause in between.
+                    await asyncio.sleep(0)
+        finally:
+            if isinstance(lines, AsyncGenerator):
+                await lines.aclose()
+        return self._machine.watch_ended(loop.time() - started)
+
+    def _event_changes(self, line: bytes) -> Iterable[Change[R]]:
+        event = read_event(line)
+        self.counts.events += 1
+        if event.type == "ERROR":
+            status = read_status(event.object) or Status(500, "InternalError", "unreadable watch error")
+            raise refusal(status.code or 500, bytes(event.object), is_write=False)
+        metadata = read_metadata(event.object)
+        changes: Iterable[Change[R]] = ()
+        if event.type != "BOOKMARK":
+            changes = self._object_changes(
+                event.type,
+                bytes(event.object),
+                (metadata.namespace, metadata.name),
+                metadata.uid,
+                version_number(metadata.resource_version),
+            )
+        self._machine.advanced(metadata.resource_version)
+        return changes
+
+    def _object_changes(
+        self, event_type: str, raw: bytes, key: Key, uid: str, resource_version: int
+    ) -> Iterable[Change[R]]:
+        if event_type == "DELETED":
+            return self._store.drop(key, uid, resource_version)
+        try:
+            record = self._decode(raw)
+        except Exception:
+            self._unreadable(key)
+            return self._store.keep(key, uid)
+        if record is not None:
+            return self._store.put(record)
+        return self._store.drop(key, uid, resource_version) if key in self._store.records else ()
+
+    # -- telling ----------------------------------------------------------------------------------------------------
+
+    def _tell(self, changes: Iterable[Change[R]]) -> None:
+        for old, new in changes:
+            for listener in self._listeners:
+                try:
+                    listener(old, new)
+                except Exception:
+                    self.counts.listener_failures += 1
+                    log.exception("informer.listener_failed", informer=self.name)
+
+    def _unreadable(self, key: Key) -> None:
+        self.counts.unreadable += 1
+        log.exception("informer.unreadable", informer=self.name, object="/".join(key))

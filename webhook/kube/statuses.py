@@ -1,0 +1,33 @@
+"""From an HTTP status and a metav1.Status to the error class that says what to do next."""
+
+from typing import Final
+
+from webhook import errors
+from webhook.wire.watch import read_status
+
+_CLASSES: Final[dict[int, type[errors.ApiError]]] = {
+    401: errors.Forbidden,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    408: errors.Unavailable,
+    409: errors.Conflict,
+    410: errors.Gone,
+    429: errors.Unavailable,
+}
+_STARTING: Final = "not yet ready to handle request"
+"""An API server whose admission is not synced after a start answers 403 with this; it means 503."""
+
+
+def refusal(status: int, body: bytes, *, is_write: bool) -> errors.ApiError:
+    """Return the error for an answer other than 2xx.
+
+    After a 5xx nobody can say whether a write was applied (a time-out towards etcd is a 500); after a 4xx it was not.
+    """
+    said = read_status(body)
+    reason = (said.reason if said else "") or f"HTTP{status}"
+    message = (said.message if said else "") or body[:200].decode(errors="replace")
+    if status == 403 and _STARTING in message:
+        return errors.Unavailable(status, reason, message)
+    if status >= 500:
+        return errors.Unavailable(status, reason, message, outcome_unknown=is_write)
+    return _CLASSES.get(status, errors.Invalid)(status, reason, message)

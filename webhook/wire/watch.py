@@ -1,0 +1,100 @@
+"""Envelopes of lists, watches and errors: who an object is, while the object itself stays raw bytes.
+
+Only the reader of one kind knows its fields; the informer needs names and versions alone. Leaving the object raw makes
+a page of 500 cost one scan, and lets a single unreadable object fail by itself.
+"""
+
+import msgspec
+
+
+class Malformed(ValueError):
+    """The bytes are not the envelope they were asked to be."""
+
+
+class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
+    """What identifies one state of one object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: ObjectMeta
+
+
+class ListMeta(msgspec.Struct, gc=False):
+    """Where a list stands."""
+
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct):
+    """One page of a list; ``items`` lack apiVersion and kind, as the API server sends them."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+    def objects(self) -> list[bytes]:
+        """Return the JSON of each object; copies, so that keeping one does not keep the page."""
+        return [bytes(item) for item in self.items or ()]
+
+
+class Event(msgspec.Struct):
+    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (then ``object`` is a Status)."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Status(msgspec.Struct, gc=False):
+    """metav1.Status: how the API server says no."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_PAGE = msgspec.json.Decoder(Page)
+_EVENT = msgspec.json.Decoder(Event)
+_OBJECT = msgspec.json.Decoder(_Object)
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def read_page(body: bytes) -> Page:
+    """Return one page of a list. Raises Malformed."""
+    try:
+        return _PAGE.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"list: {error}") from error
+
+
+def read_event(line: bytes) -> Event:
+    """Return one watch event. Raises Malformed."""
+    try:
+        return _EVENT.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"watch event: {error}") from error
+
+
+def read_metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
+    """Return who an object is. Raises Malformed."""
+    try:
+        return _OBJECT.decode(raw).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"object: {error}") from error
+
+
+def read_status(body: bytes | msgspec.Raw) -> Status | None:
+    """Return the Status in the body of a refusal, or None when a proxy or an old endpoint wrote something else."""
+    try:
+        return _STATUS.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def version_number(resource_version: str) -> int:
+    """Return a resourceVersion as the integer it is (Kubernetes 1.35 guarantees that order); 0 for none."""
+    return int(resource_version) if resource_version.isdecimal() else 0
