@@ -1,0 +1,46 @@
+"""Policy from a ConfigMap: works in a cluster without a single policy CRD.
+
+The ConfigMap ``tutti-policy`` in ``tutti-system`` holds YAML documents, any number an entry, each a policy object of
+any dialect exactly as it would be applied.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import yaml
+
+from webhook.core import names
+from webhook.core.policy import Diagnostic
+from webhook.dialects.place import Place
+
+NAME: Final = "tutti-policy"
+NAMESPACE: Final = names.SYSTEM_NAMESPACE
+
+# libyaml reads ten times faster, but wheels without it exist.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, object], ...], tuple[Diagnostic, ...]]:
+    """Return the policy objects in a ConfigMap, by entry name and order, and what could not be read.
+
+    An entry that is not YAML, or a document that is not an object, is left out with a diagnostic; the others count.
+    """
+    problems: list[Diagnostic] = []
+    objects: list[Mapping[str, object]] = []
+    for _, entry in sorted(Place(config_map, "", problems)["data"].mapping().items()):
+        for index, document in enumerate(_documents(entry)):
+            if isinstance(document, Mapping):
+                objects.append(document)
+            elif document is not None:
+                Place(document, f"{entry.path}#{index}", problems).error("is not an object", "write a policy object")
+    return tuple(objects), tuple(problems)
+
+
+def _documents(entry: Place) -> list[object]:
+    try:
+        return list(yaml.load_all(entry.text(), _LOADER))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        entry.error(f"is not YAML{line}", "correct it; its policy is left out until then")
+        return []

@@ -1,0 +1,248 @@
+"""ElasticQuotaTree (``scheduling.sigs.k8s.io/v1beta1``) of kube-queue: a tree of minimums and maximums.
+
+Upstream has neither a schema nor a webhook; what its documentation asks for is enforced here. A leaf is a queue named
+by its full path (``root/team-a``), an inner node a cohort; ``limit_tree`` holds the arithmetic. Namespaces listed on a
+leaf are governed by it. An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's
+code, which takes any limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
+
+All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
+are sums over all capacity, so two flavors in one tree cannot be told apart.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from webhook.core import names
+from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue
+from webhook.dialects.fragment import Fragment, opened
+from webhook.dialects.limit_tree import LimitNode, compile_tree
+from webhook.dialects.place import Place, is_label_key
+
+GROUP: Final = "scheduling.sigs.k8s.io"
+KIND: Final = "ElasticQuotaTree"
+DIALECT: Final = "elastic-quota-tree"
+NAME: Final = "elasticquotatree"
+NAMESPACE: Final = "kube-system"
+"""Only the object of this name and namespace is honoured."""
+QUEUE_NAMESPACE: Final = "kube-queue"
+"""Where ``kubectl get queue`` finds the queues made from the tree."""
+DEFAULT_FLAVOR: Final = "default"
+ROOT: Final = "root"
+
+_LEND_LIMIT: Final = "alibabacloud.com/lendlimit"
+_FLAVORS: Final = "resourceflavors"
+_MAX_PREEMPTIBLE: Final = "kube-queue/max-preempible-jobs"
+_NODE_FIELDS: Final = ("name", "namespaces", "min", "max", "children", "attributes")
+_HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_MOST_DEPTH: Final = 64
+
+
+@dataclass(slots=True)
+class _Node:
+    """One node as read, with the place it stands at."""
+
+    place: Place
+    path: str
+    bare_name: str
+    limits: LimitNode
+    namespaces: tuple[str, ...] = ()
+    children: list["_Node"] = field(default_factory=list)
+
+    def walk(self) -> Iterator["_Node"]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def queue_object_name(path: str) -> str:
+    """Return the object name of a queue in the namespace ``kube-queue``: its path made a DNS name, and a hash of it.
+
+    Upstream ends the name in random letters; here they are a function of the path, so the name survives a restart.
+    """
+    digest = int.from_bytes(blake2b(path.encode(), digest_size=8).digest())
+    letters = ""
+    for _ in range(5):
+        digest, index = divmod(digest, len(_HASH_LETTERS))
+        letters += _HASH_LETTERS[index]
+    plain = re.sub(r"[^a-z0-9.-]", "-", path.lower())[-57:].strip("-.")
+    return f"{plain}-{letters}"
+
+
+def compile_object(obj: Mapping[str, object]) -> Fragment:
+    """Return what an ElasticQuotaTree defines. A tree with an error still claims its namespaces: its queues wait."""
+    fragment, place = opened(obj)
+    source = fragment.source
+    if (source.namespace, source.name) != (NAMESPACE, NAME):
+        place["metadata"].error(
+            f"only the tree {NAMESPACE}/{NAME} is honoured", f"name it {NAME} in the namespace {NAMESPACE}"
+        )
+        return fragment
+    if place["metadata"]["labels"][_MAX_PREEMPTIBLE].present:
+        place["metadata"]["labels"][_MAX_PREEMPTIBLE].warn("has no effect in Tutti", "limit max-jobs at the root")
+    place["spec"].only(("root",))
+    if not isinstance(place["spec"]["root"].value, Mapping):
+        place["spec"]["root"].error("the tree has no root", "write spec.root with min, max and children")
+        return fragment
+    root = _read(place["spec"]["root"], "", depth=1)
+    _check_names(root)
+    for node in root.walk():
+        _check_limits(node)
+    _check_root(root)
+    _define(root, _flavor(root), fragment)
+    return fragment
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(place: Place, parent: str, depth: int) -> _Node:
+    place.only(_NODE_FIELDS)
+    name = place["name"].text()
+    if parent and (not name or "/" in name):
+        place["name"].error("is not the name of a node", "name it, without '/'")
+    path = f"{parent}/{name or '?'}" if parent else ROOT
+    limits = LimitNode(path, _amounts(place["min"]), _amounts(place["max"]), _lend_limit(place["attributes"]))
+    namespaces = tuple(item.subdomain() for item in place["namespaces"].items())
+    node = _Node(place, path, path.rpartition("/")[2], limits, namespaces)
+    if depth > _MOST_DEPTH:
+        place.error(f"is more than {_MOST_DEPTH} levels deep", "flatten the tree")
+        return node
+    node.children = [_read(child, path, depth + 1) for child in place["children"].items()]
+    limits.children = [child.limits for child in node.children]
+    return node
+
+
+def _amounts(place: Place) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for key, member in place.mapping().items():
+        resource = names.MAX_JOBS if key in names.MAX_JOBS_SPELLINGS else key
+        amount = member.amount()
+        if not is_label_key(key):
+            member.error(f"{key!r} is not a resource name", "write for example 'cpu' or 'nvidia.com/gpu'")
+        elif resource in result and result[resource] != amount:
+            member.error("is set differently under another spelling", f"keep {names.MAX_JOBS_SPELLINGS[0]} only")
+        elif amount is not None:
+            result[resource] = amount
+    return result
+
+
+def _lend_limit(attributes: Place) -> dict[str, int]:
+    """Return the attribute's resource list: JSON text, or written as an object."""
+    place = attributes[_LEND_LIMIT]
+    if not isinstance(place.value, str):
+        return _amounts(place)
+    try:
+        value = json.loads(place.value)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        place.error("is not a JSON resource list", """write for example '{"cpu": "4"}'""")
+        return {}
+    return _amounts(Place(value, place.path, place.problems))
+
+
+def _flavor(root: _Node) -> str:
+    chosen = root.place["attributes"][_FLAVORS].text() or DEFAULT_FLAVOR
+    if "," in chosen:
+        root.place["attributes"][_FLAVORS].error(
+            "names several flavors, of which the limits are one sum", "name one flavor"
+        )
+    for node in root.walk():
+        place = node.place["attributes"][_FLAVORS]
+        if place.present and place.text() != chosen:
+            place.error(f"differs from the root's flavor {chosen!r}", "name the flavor at the root only")
+    return chosen
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _check_names(root: _Node) -> None:
+    paths: dict[str, str] = {}
+    bare: dict[str, str] = {}
+    spaces: dict[str, str] = {}
+    for node in root.walk():
+        if node.path in paths:
+            node.place["name"].error("a sibling has the same name", "name siblings differently")
+        elif node.bare_name in bare:
+            node.place["name"].error(f"{bare[node.bare_name]} has the same name", "use a name once in the tree")
+        paths[node.path] = bare[node.bare_name] = node.path
+        for index, namespace in enumerate(node.namespaces):
+            place = Place(namespace, f"{node.place.path}/namespaces/{index}", node.place.problems)
+            if node.children:
+                place.error("namespaces belong on leaves", "list it on a node without children")
+            if namespace in spaces:
+                place.error(f"the namespace is listed at {spaces[namespace]} too", "list a namespace at one leaf")
+            spaces[namespace] = node.path
+
+
+def _check_limits(node: _Node) -> None:
+    least, most = node.limits.minimum, node.limits.maximum
+    for resource in sorted(least):
+        if resource in most and least[resource] > most[resource]:
+            _member(node.place["min"], resource).error("min exceeds max", "lower min or raise max")
+    for resource in sorted({name for child in node.children for name in child.limits.minimum}):
+        bound = least.get(resource, 0)
+        if node.path == ROOT and resource not in least:
+            if resource not in most:
+                continue
+            bound = most[resource]
+        total = sum(child.limits.minimum.get(resource, 0) for child in node.children)
+        if total > bound:
+            node.place["min"].error(
+                f"the children's min of {resource} add up to more than this node's",
+                "raise this min or lower the children's",
+            )
+    for child in node.children:
+        for resource in sorted(child.limits.maximum):
+            if resource in most and child.limits.maximum[resource] > most[resource]:
+                _member(child.place["max"], resource).warn(f"exceeds the max of {node.path}", "the lower of both holds")
+
+
+def _member(place: Place, resource: str) -> Place:
+    spellings = names.MAX_JOBS_SPELLINGS if resource == names.MAX_JOBS else (resource,)
+    return next((place[key] for key in spellings if place[key].present), place[spellings[0]])
+
+
+def _check_root(root: _Node) -> None:
+    for resource in sorted({*root.limits.minimum, *root.limits.maximum}):
+        if root.limits.minimum.get(resource) != root.limits.maximum.get(resource):
+            root.place.warn(f"min and max of {resource} differ at the root", "the root's max is its capacity")
+    if root.limits.lendable:
+        root.place["attributes"][_LEND_LIMIT].warn("the root has nobody to lend to", "remove it")
+
+
+# -- meaning ----------------------------------------------------------------------------------------------------------
+
+
+def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
+    broken = fragment.broken
+    tree = None if broken else compile_tree(root.limits, flavor)
+    reclaim = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
+    for node in root.walk():
+        if node.children:
+            continue
+        fragment.queues.append(
+            Queue(
+                name=node.path,
+                dialect=DIALECT,
+                cohort=tree.parents[node.path] if tree else None,
+                resource_groups=tree.groups[node.path] if tree else (),
+                namespace_selector=LabelSelector(),
+                preemption=reclaim,
+                ignores_undeclared=True,
+                inactive=broken,
+            )
+        )
+        fragment.queue_aliases.setdefault(node.bare_name, node.path)
+        fragment.queue_aliases.setdefault(queue_object_name(node.path), node.path)
+        for namespace in node.namespaces:
+            fragment.namespace_queues.setdefault(namespace, node.path)
+    if tree:
+        fragment.cohorts.extend(tree.cohorts)
+        if flavor == DEFAULT_FLAVOR:
+            fragment.flavors.append(Flavor(DEFAULT_FLAVOR))

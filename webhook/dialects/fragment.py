@@ -1,0 +1,63 @@
+"""What policy objects compile to, before it is merged into one Policy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from webhook.core.policy import Cohort, Diagnostic, Flavor, LocalQueue, Queue
+from webhook.dialects.place import Place
+
+
+class Source(NamedTuple):
+    """Which object something was read from."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(slots=True)
+class Fragment:
+    """What one object (or one tree of objects) defines, and what is wrong with it."""
+
+    source: Source
+    queues: list[Queue] = field(default_factory=list)
+    cohorts: list[Cohort] = field(default_factory=list)
+    flavors: list[Flavor] = field(default_factory=list)
+    local_queues: list[LocalQueue] = field(default_factory=list)
+    namespace_queues: dict[str, str] = field(default_factory=dict)
+    queue_aliases: dict[str, str] = field(default_factory=dict)
+    priority_classes: dict[str, int] = field(default_factory=dict)
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def broken(self) -> str | None:
+        """The first error as a sentence for the inactive queue; None when the object compiles."""
+        first = next((problem for problem in self.problems if not problem.warning), None)
+        return None if first is None else f"{self.source} does not compile: {first}"
+
+
+def source_of(obj: Mapping[str, object]) -> Source:
+    """Return which object ``obj`` is; missing parts are empty."""
+    metadata = obj.get("metadata")
+    fields = metadata if isinstance(metadata, Mapping) else {}
+    group, slash, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    return Source(
+        group if slash else "",
+        str(obj.get("kind") or ""),
+        str(fields.get("namespace") or ""),
+        str(fields.get("name") or ""),
+    )
+
+
+def opened(obj: Mapping[str, object]) -> tuple[Fragment, Place]:
+    """Return an empty fragment for ``obj`` and the place of the whole document, which notes problems in it."""
+    fragment = Fragment(source_of(obj))
+    place = Place(obj, "", fragment.problems)
+    if not fragment.source.name:
+        place["metadata"]["name"].error("the object has no name", "set metadata.name")
+    return fragment, place

@@ -1,0 +1,262 @@
+"""Kueue's objects, ``kueue.x-k8s.io`` v1beta2 and v1beta1: queues, cohorts, local queues, flavors, priority classes.
+
+The rules are those of Kueue's CRD schemas and webhooks. Both versions' spellings are read in either version
+(``cohortName`` and ``cohort``, ``MayStopSearch`` and ``Borrow``/``Preempt``), because a CRD without a conversion
+webhook serves an object under one version with the fields that it was written with under the other.
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from webhook.core.policy import (
+    Cohort,
+    Diagnostic,
+    Flavor,
+    Fungibility,
+    LocalQueue,
+    Preemption,
+    PreemptionPolicy,
+    Preference,
+    Queue,
+    SearchPolicy,
+    StopPolicy,
+    Strategy,
+)
+from webhook.dialects import selector
+from webhook.dialects.fragment import Fragment, opened
+from webhook.dialects.kueue_quota import BORROWING_PERCENT, LENDING_PERCENT, resource_groups
+from webhook.dialects.place import Place
+
+GROUP: Final = "kueue.x-k8s.io"
+DIALECT: Final = "kueue"
+
+_STRATEGIES: Final = {str(strategy): strategy for strategy in Strategy}
+_STOP_POLICIES: Final = {str(policy): policy for policy in StopPolicy}
+_SEARCH: Final = {
+    "MayStopSearch": SearchPolicy.MAY_STOP_SEARCH,
+    "TryNextFlavor": SearchPolicy.TRY_NEXT_FLAVOR,
+}
+_PREFERENCES: Final = {str(preference): preference for preference in Preference}
+_MODES: Final = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
+_SMALLEST_WEIGHT: Final = Decimal("1e-9")
+
+
+def compile_object(obj: Mapping[str, object]) -> Fragment:
+    """Return what one object of the group defines. Kinds without meaning for quota define nothing and say so."""
+    fragment, place = opened(obj)
+    reader = _READERS.get(fragment.source.kind)
+    if reader is None:
+        place["kind"].warn("is not a kind that Tutti reads", f"kinds read here: {', '.join(_READERS)}")
+    elif fragment.source.name:
+        reader(place, fragment)
+    return fragment
+
+
+# -- ClusterQueue -----------------------------------------------------------------------------------------------------
+
+
+def _cluster_queue(place: Place, fragment: Fragment) -> None:
+    spec = place["spec"]
+    spec.only(_CLUSTER_QUEUE_FIELDS)
+    cohort = _cohort_name(spec)
+    groups = resource_groups(spec, has_parent=cohort is not None, is_cohort=False)
+    queue = Queue(
+        name=fragment.source.name,
+        dialect=DIALECT,
+        cohort=cohort,
+        resource_groups=groups,
+        strategy=spec["queueingStrategy"].choice(Strategy.BEST_EFFORT_FIFO, _STRATEGIES),
+        stop_policy=spec["stopPolicy"].choice(StopPolicy.NONE, _STOP_POLICIES),
+        namespace_selector=selector.label_selector(spec["namespaceSelector"]),
+        preemption=_preemption(spec["preemption"]),
+        fungibility=_fungibility(spec["flavorFungibility"]),
+        weight_millis=_weight(spec["fairSharing"]),
+        usage_based_ordering=_admission_mode(spec["admissionScope"]["admissionMode"]),
+        inactive=_unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors}),
+    )
+    if fragment.broken is not None:
+        queue = Queue(queue.name, DIALECT, cohort=cohort, inactive=fragment.broken)
+    fragment.queues.append(queue)
+
+
+_CLUSTER_QUEUE_FIELDS: Final = (
+    "resourceGroups",
+    "cohortName",
+    "cohort",
+    "queueingStrategy",
+    "namespaceSelector",
+    "flavorFungibility",
+    "preemption",
+    "admissionChecksStrategy",
+    "admissionChecks",
+    "stopPolicy",
+    "fairSharing",
+    "admissionScope",
+    "concurrentAdmissionPolicy",
+    BORROWING_PERCENT,
+    LENDING_PERCENT,
+)
+
+
+def _cohort_name(spec: Place) -> str | None:
+    current, older = spec["cohortName"].subdomain(), spec["cohort"].subdomain()
+    if current and older and current != older:
+        spec["cohort"].error(f"differs from cohortName {current!r}", "keep cohortName only")
+    return current or older or None
+
+
+def _preemption(place: Place) -> Preemption:
+    place.only(("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort"))
+    never, lower = PreemptionPolicy.NEVER, PreemptionPolicy.LOWER_PRIORITY
+    newer, anyone = PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY, PreemptionPolicy.ANY
+    borrow = place["borrowWithinCohort"]
+    borrow.only(("policy", "maxPriorityThreshold"))
+    result = Preemption(
+        place["withinClusterQueue"].choice(never, {str(p): p for p in (never, lower, newer)}),
+        place["reclaimWithinCohort"].choice(never, {str(p): p for p in (never, lower, anyone)}),
+        borrow["policy"].choice(never, {str(p): p for p in (never, lower)}),
+        borrow["maxPriorityThreshold"].integer(),
+    )
+    if result.reclaim_within_cohort is never and result.borrow_within_cohort is not never:
+        borrow["policy"].error(
+            "preempting while borrowing needs reclaimWithinCohort", "set reclaimWithinCohort or write Never here"
+        )
+    return result
+
+
+def _fungibility(place: Place) -> Fungibility:
+    place.only(("whenCanBorrow", "whenCanPreempt", "preference"))
+    result = Fungibility(
+        place["whenCanBorrow"].choice(
+            SearchPolicy.MAY_STOP_SEARCH, {**_SEARCH, "Borrow": SearchPolicy.MAY_STOP_SEARCH}
+        ),
+        place["whenCanPreempt"].choice(
+            SearchPolicy.TRY_NEXT_FLAVOR, {**_SEARCH, "Preempt": SearchPolicy.MAY_STOP_SEARCH}
+        ),
+        place["preference"].choice(Preference.BORROWING_OVER_PREEMPTION, _PREFERENCES),
+    )
+    if place["preference"].present and {result.when_can_borrow, result.when_can_preempt} != {
+        SearchPolicy.TRY_NEXT_FLAVOR
+    }:
+        place["preference"].error(
+            "chooses among scanned flavors, but the scan may stop before",
+            "set whenCanBorrow and whenCanPreempt to TryNextFlavor",
+        )
+    return result
+
+
+def _weight(sharing: Place) -> int:
+    """Return a fair-sharing weight in thousandths; Kueue refuses weights above 0 and up to a billionth."""
+    sharing.only(("weight",))
+    place = sharing["weight"]
+    amount = place.amount()
+    if amount is None:
+        return 1000
+    text = str(place.value)
+    try:
+        exact = Decimal(text.removesuffix("n")) * (_SMALLEST_WEIGHT if text.endswith("n") else 1)
+    except InvalidOperation:
+        return amount
+    if 0 < exact <= _SMALLEST_WEIGHT:
+        place.error("is too small a weight", "write 0 or more than 1n")
+    return amount
+
+
+def _admission_mode(place: Place) -> bool:
+    mode = place.text()
+    if mode and mode not in _MODES:
+        place.error("is not an allowed value", f"write one of {', '.join(_MODES)}")
+    return mode == _MODES[0]
+
+
+def _unsupported(spec: Place, flavors: set[str]) -> str | None:
+    """Note what Tutti does not carry out; return why the queue must not admit because of it."""
+    if spec["concurrentAdmissionPolicy"].present:
+        spec["concurrentAdmissionPolicy"].warn("has no effect in Tutti", "remove it")
+    checks = [item["name"].text() for item in spec["admissionChecksStrategy"]["admissionChecks"].items(most=64)]
+    checks += [item.text() for item in spec["admissionChecks"].items()]
+    for item in spec["admissionChecksStrategy"]["admissionChecks"].items():
+        for flavor in item["onFlavors"].items(most=64):
+            if flavor.text() not in flavors:
+                flavor.error("is not a flavor of this queue", f"name one of {', '.join(sorted(flavors)) or 'none'}")
+    if not checks:
+        return None
+    place = spec["admissionChecksStrategy" if spec["admissionChecksStrategy"].present else "admissionChecks"]
+    place.warn("admission checks are not supported: the queue admits nothing", "remove them")
+    return f"admission checks are not supported: {', '.join(checks)}"
+
+
+# -- the other kinds --------------------------------------------------------------------------------------------------
+
+
+def _cohort(place: Place, fragment: Fragment) -> None:
+    spec = place["spec"]
+    spec.only(("parentName", "parent", "resourceGroups", "fairSharing", BORROWING_PERCENT, LENDING_PERCENT))
+    parent = spec["parentName"].subdomain() or spec["parent"].subdomain() or None
+    groups = resource_groups(spec, has_parent=parent is not None, is_cohort=True)
+    weight = _weight(spec["fairSharing"])
+    if fragment.broken is not None:
+        groups, weight = (), 1000
+    fragment.cohorts.append(Cohort(fragment.source.name, parent, groups, weight))
+
+
+def _local_queue(place: Place, fragment: Fragment) -> None:
+    spec = place["spec"]
+    spec.only(("clusterQueue", "stopPolicy", "fairSharing"))
+    queue = spec["clusterQueue"].subdomain()
+    if not spec["clusterQueue"].present:
+        spec["clusterQueue"].error("the cluster queue is missing", "name a ClusterQueue")
+    if not fragment.source.namespace:
+        place["metadata"]["namespace"].error("a LocalQueue lives in a namespace", "set metadata.namespace")
+    stop = spec["stopPolicy"].choice(StopPolicy.NONE, _STOP_POLICIES)
+    weight = _weight(spec["fairSharing"])
+    if fragment.broken is None:
+        fragment.local_queues.append(LocalQueue(fragment.source.namespace, fragment.source.name, queue, stop, weight))
+
+
+def _flavor(place: Place, fragment: Fragment) -> None:
+    spec = place["spec"]
+    spec.only(("nodeLabels", "nodeTaints", "tolerations", "topologyName"))
+    flavor = Flavor(
+        fragment.source.name,
+        selector.labels(spec["nodeLabels"], most=8),
+        selector.taints(spec["nodeTaints"]),
+        selector.tolerations(spec["tolerations"]),
+    )
+    if spec["topologyName"].subdomain():
+        if not flavor.node_labels:
+            spec["topologyName"].error("a topology needs at least one node label", "set nodeLabels")
+        spec["topologyName"].warn("topology-aware placement is not carried out", "remove it")
+    if fragment.broken is None:
+        fragment.flavors.append(flavor)
+
+
+def _priority_class(place: Place, fragment: Fragment) -> None:
+    value = place["value"].integer()
+    if not place["value"].present:
+        place["value"].error("the value is missing", "write a whole number")
+    if len(place["description"].text()) > 2048:
+        place["description"].error("is too long", "write at most 2048 characters")
+    if value is not None:
+        fragment.priority_classes[fragment.source.name] = value
+
+
+def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Diagnostic, ...]:
+    """Return what an update changes that may not change: the target of a LocalQueue."""
+    problems: list[Diagnostic] = []
+    before, after = Place(old, "", []), Place(new, "", problems)
+    if after["kind"].value == "LocalQueue":
+        target, known = after["spec"]["clusterQueue"], before["spec"]["clusterQueue"]
+        if known.present and target.value != known.value:
+            target.error(f"the target of a LocalQueue cannot change from {known.value!r}", "create another LocalQueue")
+    return tuple(problems)
+
+
+_READERS: Final[dict[str, Callable[[Place, Fragment], None]]] = {
+    "ClusterQueue": _cluster_queue,
+    "Cohort": _cohort,
+    "LocalQueue": _local_queue,
+    "ResourceFlavor": _flavor,
+    "WorkloadPriorityClass": _priority_class,
+}

@@ -1,0 +1,183 @@
+"""Reading of objects that nobody has checked: a place in a document, and what is wrong there.
+
+Policy objects come from free-form custom resources and from YAML in a ConfigMap, so any value may have any type. A
+``Place`` is one value with its JSON pointer; each reader returns a usable value and notes a diagnostic, with the path,
+the value and how to mend it, when the document holds something else. Reading never raises.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from webhook.core import quantity
+from webhook.core.policy import Diagnostic
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+LABEL_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)", re.ASCII)
+_SHOWN_CHARACTERS: Final = 80
+
+
+class Place:
+    """One value of a document, its JSON pointer, and the list that problems found below it are noted in."""
+
+    __slots__ = ("path", "problems", "value")
+
+    def __init__(self, value: object, path: str, problems: list[Diagnostic]) -> None:
+        self.value = value
+        self.path = path
+        self.problems = problems
+
+    # -- problems ---------------------------------------------------------------------------------------------------
+
+    def error(self, message: str, fix: str) -> None:
+        """Note that the object does not compile because of this value."""
+        self.problems.append(Diagnostic(self.path, _shown(self.value), message, fix))
+
+    def warn(self, message: str, fix: str) -> None:
+        """Note something that the owner should know, though the object compiles."""
+        self.problems.append(Diagnostic(self.path, _shown(self.value), message, fix, warning=True))
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a value; JSON null counts as absent, as in the API server."""
+        return self.value is not None
+
+    def __getitem__(self, key: str) -> "Place":
+        """Return the place of a member, which may be absent."""
+        members = self.value if isinstance(self.value, Mapping) else {}
+        return Place(members.get(key), f"{self.path}/{escape(key)}", self.problems)
+
+    def mapping(self) -> dict[str, "Place"]:
+        """Return the members; empty when absent."""
+        if self.value is None:
+            return {}
+        if not isinstance(self.value, Mapping):
+            self.error("is not an object", "write 'name: value' members here")
+            return {}
+        return {str(key): self._member(str(key), value) for key, value in self.value.items()}
+
+    def items(self, least: int = 0, most: int | None = None) -> Iterator["Place"]:
+        """Yield the elements of a list; notes an error when there are fewer than ``least`` or more than ``most``."""
+        if self.value is None and not least:
+            return
+        if not isinstance(self.value, Sequence) or isinstance(self.value, str | bytes):
+            self.error("is not a list", "write a list here")
+            return
+        size = len(self.value)
+        if size < least or (most is not None and size > most):
+            self.error(f"has {size} entries", f"write {least} to {'any number' if most is None else most}")
+        for index, value in enumerate(self.value):
+            yield Place(value, f"{self.path}/{index}", self.problems)
+
+    def _member(self, key: str, value: object) -> "Place":
+        return Place(value, f"{self.path}/{escape(key)}", self.problems)
+
+    def only(self, known: Sequence[str]) -> None:
+        """Warn of members that are not among ``known``: they would be ignored in silence."""
+        for key, place in self.mapping().items():
+            if key not in known:
+                close = get_close_matches(key, known, n=1)
+                meant = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+                place.warn("is not a field that Tutti knows; it has no effect", meant)
+
+    # -- scalars ----------------------------------------------------------------------------------------------------
+
+    def text(self, default: str = "") -> str:
+        """Return a string."""
+        if self.value is None:
+            return default
+        if not isinstance(self.value, str):
+            self.error("is not text", "write it in quotes")
+            return default
+        return self.value
+
+    def subdomain(self) -> str:
+        """Return the name of a cluster object (RFC 1123 subdomain), or the empty string."""
+        name = self.text()
+        if name and (len(name) > 253 or SUBDOMAIN.fullmatch(name) is None):
+            self.error("is not a name", "use lower-case letters, digits, '-' and '.', at most 253 characters")
+            return ""
+        return name
+
+    def label_key(self) -> str:
+        """Return a label key or resource name (``cpu``, ``nvidia.com/gpu``), or the empty string."""
+        key = self.text()
+        if not is_label_key(key):
+            self.error("is not a qualified name", "write for example 'cpu' or 'nvidia.com/gpu'")
+            return ""
+        return key
+
+    def boolean(self, default: bool) -> bool:
+        """Return a boolean."""
+        if self.value is None:
+            return default
+        if not isinstance(self.value, bool):
+            self.error("is not a boolean", "write true or false")
+            return default
+        return self.value
+
+    def integer(self, least: int = -(2**31), most: int = 2**31 - 1) -> int | None:
+        """Return an integer within bounds; None when absent or wrong."""
+        if self.value is None:
+            return None
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
+            self.error("is not an allowed integer", f"write a whole number from {least} to {most}")
+            return None
+        return self.value
+
+    def choice(self, default: Choice, allowed: Mapping[str, Choice]) -> Choice:
+        """Return what the text stands for; an unknown text is an error."""
+        if self.value is None or self.value == "":
+            return default
+        if not isinstance(self.value, str) or self.value not in allowed:
+            self.error("is not an allowed value", f"write one of {', '.join(allowed)}")
+            return default
+        return allowed[self.value]
+
+    def amount(self) -> int | None:
+        """Return a quantity of at least 0 in thousandths; None when absent or wrong."""
+        if self.value is None:
+            return None
+        # Fractions that YAML or JSON carried as numbers mean their shortest text, as in the API server's own reader.
+        value = repr(self.value) if isinstance(self.value, float) else self.value
+        try:
+            amount = quantity.parse(value)
+        except quantity.QuantityError:
+            self.error("is not a quantity", "write text such as '4', '500m' or '16Gi'")
+            return None
+        if amount < 0:
+            self.error("is negative", "write 0 or more")
+            return None
+        return amount
+
+
+def escape(key: str) -> str:
+    """Return ``key`` as one token of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def is_label_key(key: str) -> bool:
+    """Return whether ``key`` is a qualified name: an optional DNS prefix, a slash, and up to 63 characters."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or SUBDOMAIN.fullmatch(prefix) is None):
+        return False
+    return 0 < len(name) <= 63 and LABEL_NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Return whether ``value`` may be the value of a label."""
+    return value == "" or (len(value) <= 63 and LABEL_NAME.fullmatch(value) is not None)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "absent"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

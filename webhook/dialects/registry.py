@@ -1,0 +1,60 @@
+"""Which policy resources there are to watch: group, served versions, kind, plural, scope and dialect."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.dialects import elastic_quota_tree, kueue, volcano
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResource:
+    """One API resource that quota is written in."""
+
+    group: str
+    versions: tuple[str, ...]
+    """Versions that are read, preferred first; a cluster may serve any of them or none."""
+    kind: str
+    plural: str
+    namespaced: bool
+    dialect: str
+
+    @property
+    def key(self) -> str:
+        """``Kind.group``, or the kind alone in the core group."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    def path(self, version: str) -> str:
+        """Return the path that lists and watches the resource in all namespaces."""
+        prefix = f"/apis/{self.group}" if self.group else "/api"
+        return f"{prefix}/{version}/{self.plural}"
+
+
+_KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")
+
+RESOURCES: Final[tuple[PolicyResource, ...]] = (
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ClusterQueue", "clusterqueues", False, kueue.DIALECT),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "Cohort", "cohorts", False, kueue.DIALECT),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "LocalQueue", "localqueues", True, kueue.DIALECT),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ResourceFlavor", "resourceflavors", False, kueue.DIALECT),
+    PolicyResource(
+        kueue.GROUP, _KUEUE_VERSIONS, "WorkloadPriorityClass", "workloadpriorityclasses", False, kueue.DIALECT
+    ),
+    PolicyResource(
+        elastic_quota_tree.GROUP,
+        ("v1beta1",),
+        elastic_quota_tree.KIND,
+        "elasticquotatrees",
+        True,
+        elastic_quota_tree.DIALECT,
+    ),
+    PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False, volcano.DIALECT),
+    PolicyResource("", ("v1",), "ResourceQuota", "resourcequotas", True, "resource-quota"),
+)
+"""ResourceQuotas become fences (``resource_quota``); all others are compiled into the Policy (``merge``)."""
+
+RESOURCE_QUOTA: Final = RESOURCES[-1]
+
+
+def resource_of(group: str, kind: str) -> PolicyResource | None:
+    """Return the resource of a group and kind, if it is a policy resource."""
+    return next((item for item in RESOURCES if (item.group, item.kind) == (group, kind)), None)

@@ -1,0 +1,86 @@
+"""metav1.LabelSelector, node taints and tolerations, as the API server validates them."""
+
+from typing import Final
+
+from webhook.core.gang import Requirement, Toleration
+from webhook.core.policy import LabelSelector, Taint
+from webhook.dialects.place import Place, is_label_key, is_label_value
+
+_SELECTOR_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST: Final = 8
+
+
+def label_selector(place: Place) -> LabelSelector | None:
+    """Return the selector at ``place``; None when absent (it then selects nothing)."""
+    if not place.present:
+        return None
+    place.only(("matchLabels", "matchExpressions"))
+    expressions = tuple(_requirement(item) for item in place["matchExpressions"].items())
+    return LabelSelector(labels(place["matchLabels"]), expressions)
+
+
+def labels(place: Place, most: int | None = None) -> dict[str, str]:
+    """Return a map of valid labels."""
+    result = {}
+    for key, member in place.mapping().items():
+        value = member.text()
+        if not is_label_key(key):
+            member.error(f"{key!r} is not a label key", "write for example 'zone' or 'example.com/zone'")
+        elif not is_label_value(value):
+            member.error("is not a label value", "use at most 63 letters, digits, '-', '_' and '.'")
+        else:
+            result[key] = value
+    if most is not None and len(result) > most:
+        place.error(f"has {len(result)} entries", f"write at most {most}")
+    return result
+
+
+def _requirement(place: Place) -> Requirement:
+    key, operator = place["key"].label_key(), place["operator"].text()
+    values = tuple(item.text() for item in place["values"].items())
+    if operator not in _SELECTOR_OPERATORS:
+        place["operator"].error("is not an operator", f"write one of {', '.join(_SELECTOR_OPERATORS)}")
+    elif operator in ("In", "NotIn") and not values:
+        place["values"].error(f"{operator} needs values", "list at least one value")
+    elif operator not in ("In", "NotIn") and values:
+        place["values"].error(f"{operator} takes no values", "remove them")
+    return Requirement(key, operator, values)
+
+
+def taints(place: Place) -> tuple[Taint, ...]:
+    """Return the node taints of a flavor: at most 8, unique by key and effect."""
+    result: list[Taint] = []
+    for item in place.items(most=_MOST):
+        taint = Taint(item["key"].label_key(), item["value"].text(), item["effect"].text())
+        if taint.effect not in _TAINT_EFFECTS:
+            item["effect"].error("is not a taint effect", f"write one of {', '.join(_TAINT_EFFECTS)}")
+        if not is_label_value(taint.value):
+            item["value"].error("is not a label value", "use at most 63 letters, digits, '-', '_' and '.'")
+        if any((taint.key, taint.effect) == (other.key, other.effect) for other in result):
+            item.error("repeats a taint of this key and effect", "keep one of them")
+        result.append(taint)
+    return tuple(result)
+
+
+def tolerations(place: Place) -> tuple[Toleration, ...]:
+    """Return the tolerations of a flavor: at most 8."""
+    return tuple(_toleration(item) for item in place.items(most=_MOST))
+
+
+def _toleration(place: Place) -> Toleration:
+    key, operator = place["key"].text(), place["operator"].text("Equal")
+    value, effect = place["value"].text(), place["effect"].text()
+    if operator not in ("Equal", "Exists"):
+        place["operator"].error("is not an operator", "write Equal or Exists")
+    if key and not is_label_key(key):
+        place["key"].error("is not a label key", "write for example 'nvidia.com/gpu'")
+    if not key and operator != "Exists":
+        place["key"].error("an empty key needs the operator Exists", "name a key or write 'operator: Exists'")
+    if operator == "Exists" and value:
+        place["value"].error("Exists takes no value", "remove the value or write 'operator: Equal'")
+    if effect and effect not in _TAINT_EFFECTS:
+        place["effect"].error("is not a taint effect", f"write one of {', '.join(_TAINT_EFFECTS)}")
+    if place["tolerationSeconds"].integer(least=-(2**63), most=2**63 - 1) is not None and effect != "NoExecute":
+        place["tolerationSeconds"].error("needs the effect NoExecute", "remove it or write 'effect: NoExecute'")
+    return Toleration(key, operator, value, effect)

@@ -1,0 +1,190 @@
+"""Volcano's Queue (``scheduling.volcano.sh/v1beta1``): capability, deserved and guarantee, in a tree by parent.
+
+``capability`` is the maximum, ``deserved`` the minimum that is taken back when needed, ``guarantee`` the part of it
+that is never lent. A queue with children is a cohort and takes no gangs; one without a parent is a child of ``root``,
+which need not exist. Without a capability the root is unlimited: Volcano would use the cluster's total there, which is
+not written in any object. The weight is the fair-sharing weight. A queue that states neither capability nor deserved
+for a resource, on its whole path, is not limited in it. An inner queue that states no deserved amount deserves what
+its children do together.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.core import amounts
+from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy
+from webhook.dialects.fragment import Fragment, Source, opened
+from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
+from webhook.dialects.place import Place
+
+GROUP: Final = "scheduling.volcano.sh"
+KIND: Final = "Queue"
+DIALECT: Final = "volcano"
+ROOT: Final = "root"
+FLAVOR: Final = "default"
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One Queue object as read."""
+
+    fragment: Fragment
+    place: Place
+    guarantee: dict[str, int]
+    deserved: dict[str, int]
+    capability: dict[str, int]
+    parent: str
+    weight_millis: int
+    stop: StopPolicy
+    children: list["_Queue"] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.fragment.source.name
+
+
+def cohort_name(queue: str) -> str:
+    """Return the name of the cohort that a queue with children becomes."""
+    return f"volcano/{queue}"
+
+
+def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
+    """Return what all Queue objects of a cluster define together: a fragment an object, the tree's cohorts in one."""
+    queues = {queue.name: queue for queue in map(_read, objects) if queue.name}
+    if not queues:
+        return []
+    tree = Fragment(Source(GROUP, KIND, "", ROOT), flavors=[Flavor(FLAVOR)])
+    root = queues.get(ROOT) or _read({"metadata": {"name": ROOT}})
+    for queue in queues.values():
+        parent = queues.get(queue.parent, root if queue.parent == ROOT else None)
+        if parent is not None and queue is not root:
+            parent.children.append(queue)
+    in_tree = _grow(root)
+    weights = {cohort_name(queue.name): queue.weight_millis for queue in queues.values()}
+    compiled = compile_tree(in_tree, FLAVOR, weights)
+    tree.cohorts.extend(compiled.cohorts)
+    for queue in queues.values():
+        if queue is not root and not queue.children:
+            _define(queue, compiled, queues)
+    return [tree, *(queue.fragment for queue in queues.values())]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read(obj: Mapping[str, object]) -> _Queue:
+    fragment, place = opened(obj)
+    spec = place["spec"]
+    parent = spec["parent"].subdomain() or ROOT
+    if fragment.source.name == parent != ROOT:
+        spec["parent"].error("a queue cannot be its own parent", "name another queue")
+    weight = spec["weight"].integer(least=1, most=65535)
+    queue = _Queue(
+        fragment=fragment,
+        place=place,
+        guarantee=_amounts(spec["guarantee"]["resource"]),
+        deserved=_amounts(spec["deserved"]),
+        capability=_amounts(spec["capability"]),
+        parent=parent,
+        weight_millis=1000 * (weight or 1),
+        stop=_stop(place["status"]["state"]),
+    )
+    _check_limits(queue)
+    if not spec["reclaimable"].boolean(True):
+        spec["reclaimable"].warn("what the queue borrows may be reclaimed all the same", "lower its capability")
+    return queue
+
+
+def _amounts(place: Place) -> dict[str, int]:
+    return {key: amount for key, member in place.mapping().items() if (amount := member.amount()) is not None}
+
+
+def _stop(place: Place) -> StopPolicy:
+    """Return whether the queue admits; a closed queue keeps what runs."""
+    return StopPolicy.HOLD if place.value in ("Closed", "Closing") else StopPolicy.NONE
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def _check_limits(queue: _Queue) -> None:
+    spec = queue.place["spec"]
+    for resource, amount in sorted(queue.guarantee.items()):
+        if queue.deserved and resource not in queue.deserved:
+            spec["deserved"].error(f"does not list {resource}, of which a guarantee is given", "list it")
+        for name, limits in (("deserved", queue.deserved), ("capability", queue.capability)):
+            if amount > limits.get(resource, amount):
+                spec["guarantee"]["resource"][resource].error(f"guarantee exceeds {name}", f"raise {name}")
+    for resource, amount in sorted(queue.deserved.items()):
+        if amount > queue.capability.get(resource, amount):
+            spec["deserved"][resource].error("deserved exceeds capability", "raise capability")
+
+
+def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping[str, int]) -> bool:
+    """Note where the children are promised more than their parent has; return whether the parent can keep it."""
+    spec, kept = queue.place["spec"], True
+    for name, limits in (("deserved", queue.deserved), ("capability", queue.capability)):
+        for resource, amount in sorted(promised.items()):
+            if amount > limits.get(resource, amount):
+                spec[name][resource].error("its children deserve more together", f"raise {name} or lower theirs")
+                kept = False
+    for child in queue.children:
+        for resource, amount in sorted(child.capability.items()):
+            if amount > ceiling.get(resource, amount):
+                child.place["spec"]["capability"][resource].warn(
+                    "exceeds the capability of a queue above", "the lower of both holds"
+                )
+    return kept
+
+
+# -- meaning -----------------------------------------------------------------------------------------------------------
+
+
+def _grow(queue: _Queue, above: Mapping[str, int] | None = None) -> LimitNode:
+    """Return the queue with its subtree; children that do not compile, or promise too much, are left out."""
+    ceiling = {**(above or {}), **queue.capability}
+    children = [_grow(child, ceiling) for child in queue.children if child.fragment.broken is None]
+    promised = amounts.total(child.minimum for child in children)
+    if not _check_children(queue, promised, ceiling):
+        children, promised = [], {}
+    minimum = amounts.maximum(amounts.maximum(promised, queue.deserved), queue.guarantee)
+    lendable = {name: minimum[name] - kept for name, kept in queue.guarantee.items()}
+    name = cohort_name(queue.name) if queue.children or queue.name == ROOT else queue.name
+    return LimitNode(name, minimum, queue.capability, lendable, children)
+
+
+def _define(queue: _Queue, compiled: Compiled, queues: Mapping[str, _Queue]) -> None:
+    inactive = queue.fragment.broken
+    if inactive is None and queue.name not in compiled.groups:
+        inactive = _why_outside(queue, queues)
+        queue.place["spec"]["parent"].warn(inactive, "mend the parent or name another")
+    queue.fragment.queues.append(
+        Queue(
+            name=queue.name,
+            dialect=DIALECT,
+            cohort=None if inactive else compiled.parents[queue.name],
+            resource_groups=() if inactive else compiled.groups[queue.name],
+            stop_policy=queue.stop,
+            namespace_selector=LabelSelector(),
+            preemption=Preemption(PreemptionPolicy.LOWER_PRIORITY, PreemptionPolicy.ANY),
+            weight_millis=queue.weight_millis,
+            ignores_undeclared=True,
+            inactive=inactive,
+        )
+    )
+
+
+def _why_outside(queue: _Queue, queues: Mapping[str, _Queue]) -> str:
+    """Return why a queue hangs in no tree: a parent above that is missing, broken or its own descendant."""
+    seen = {queue.name}
+    while queue.parent != ROOT or ROOT in queues:
+        if queue.parent not in queues:
+            return f"there is no queue {queue.parent!r}"
+        queue = queues[queue.parent]
+        if queue.fragment.broken is not None:
+            return f"the parent queue does not compile: {queue.fragment.broken}"
+        if queue.name in seen:
+            break
+        seen.add(queue.name)
+    return "the parents form a cycle"
