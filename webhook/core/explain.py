@@ -1,0 +1,116 @@
+"""Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
+
+from collections.abc import Iterable
+from heapq import nsmallest
+
+from webhook.core.decision import Decision
+from webhook.core.flavors import Block, Mode, Request, Verdict, assign
+from webhook.core.gang import Gang
+from webhook.core.holdings import Holding, Holdings
+from webhook.core.policy import FlavorResource, Queue
+from webhook.core.quota_tree import Node, Usage
+from webhook.core.reasons import Code, Holder, Reason
+
+HOLDERS_SHOWN = 3
+_SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
+
+
+def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> Reason:
+    """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
+    if decision.fence is not None:
+        return decision.fence
+    if decision.fits:
+        return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
+    blocks = decision.assignment.decisive
+    block = min(blocks, key=lambda b: _SEVERITY.get(b.code, 0))
+    return _of_blocks(blocks, node) or _short(block, node, holdings, decision.assignment.mode)
+
+
+def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
+    """Return the reason when no flavor could ever do, or None when one has merely no room now."""
+    block = min(blocks, key=lambda b: _SEVERITY.get(b.code, 0))
+    if block.code is Code.NO_MATCHING_FLAVOR:
+        return Reason(
+            Code.NO_MATCHING_FLAVOR,
+            message="; ".join(dict.fromkeys(b.message for b in blocks if b.code is Code.NO_MATCHING_FLAVOR)),
+            node=str(node),
+            resource=block.key.resource,
+            help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
+        )
+    if block.code is Code.EXCEEDS_MAX_QUOTA:
+        return exceeds(node, block)
+    return None
+
+
+def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | None:
+    """Return why the smallest start of ``gang`` would not fit an idle tree, or None when it would."""
+    if request.refusal is not None:
+        return request.refusal
+
+    def judge(key: FlavorResource, amount: int) -> Verdict:
+        if amount > node.potential(key):
+            return Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
+        return Verdict(Mode.FIT, 0)
+
+    assignment = assign(request, gang.least_counts, queue.fungibility, judge)
+    if assignment.mode is Mode.FIT:
+        return None
+    return _of_blocks(assignment.decisive, node) or Reason(Code.EXCEEDS_MAX_QUOTA, node=str(node))
+
+
+def exceeds(node: Node, block: Block) -> Reason:
+    """Return the reason of an amount that the queue could not hold even if everything else were idle."""
+    limit = node.potential(block.key)
+    return Reason(
+        Code.EXCEEDS_MAX_QUOTA,
+        node=str(_cap(node, block.key, limit)),
+        resource=block.key.resource,
+        flavor=block.key.flavor,
+        asked=block.asked,
+        limit=limit,
+        help=f"it can never start: ask for at most what {node} can hold, or raise its quota",
+    )
+
+
+def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
+    """Return the node whose quota makes ``limit`` the most that ``node`` could ever use."""
+    if node.parent is None or node.subtree.get(key, 0) + node.borrowing.get(key, limit + 1) == limit:
+        return node
+    rest = limit - node.local.get(key, 0)
+    return _cap(node.parent, key, rest)
+
+
+def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
+    usage = holdings.usage
+    binding = usage.binding_node(node, block.key, block.asked) or node
+    limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
+    holders = _holders(binding, block.key, holdings)
+    tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
+    return Reason(
+        Code.WAITING_FOR_QUOTA,
+        node=str(binding),
+        resource=block.key.resource,
+        flavor=block.key.flavor,
+        asked=block.asked,
+        used=usage.of(binding, block.key),
+        limit=limit,
+        holders=holders,
+        help=tail + _help(usage, node, block, holders),
+    )
+
+
+def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
+    missing = block.asked - max(0, usage.available(node, block.key))
+    amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
+    text = str(amount).removeprefix("asks ")
+    if holders:
+        return f"it starts when {text} more is free, by gangs ending or by a higher quota"
+    return f"it starts when the quota is raised by {text}"
+
+
+def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holder, ...]:
+    def rank(holding: Holding) -> tuple[int, str, str]:
+        return (-holding.amounts[key], str(holding), holding.uid)
+
+    holding_key: Iterable[Holding] = (h for h in holdings.under(node) if h.amounts.get(key, 0))
+    return tuple(Holder(str(h), h.amounts[key]) for h in nsmallest(HOLDERS_SHOWN, holding_key, key=rank))

@@ -1,0 +1,145 @@
+"""Where gangs wait: lanes (one a queue) of lines (gangs that ask the same of it).
+
+Gangs of one queue with the same namespace, label, priority and pod sets get the same answer, so they stand in one line
+and one answer serves all: a decision about the head of a line decides the line. A line is awake or parked. Each lane
+offers one line at a time, the first in queue order that is awake; in a StrictFIFO queue nobody passes a parked one.
+
+Order within a queue: usage-decay rank where the queue has one, then priority, time, uid.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from webhook.core.flavors import Block, Request
+from webhook.core.gang import Gang, PodPrice, PodSet
+from webhook.core.policy import Queue, Strategy
+from webhook.core.quota_tree import Node
+from webhook.core.reasons import Reason
+
+LineKey = tuple[object, ...]
+OrderKey = tuple[float, int, float, str]
+"""Rank, negated priority, time, uid: smaller goes first."""
+
+
+def line_key(gang: Gang) -> LineKey:
+    """Return what two gangs of one queue must have in common to get the same answer."""
+    sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
+    return (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, sets)
+
+
+def _pod_set_key(pod_set: PodSet) -> LineKey:
+    placement: LineKey = ()
+    if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
+        placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
+    return (pod_set.name, pod_set.count, pod_set.min_count, _price_key(pod_set.price), placement)
+
+
+def _price_key(price: PodPrice) -> LineKey:
+    requests = tuple(sorted(price.requests.items()))
+    limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
+    flags = (price.has_deadline, price.best_effort, price.priority_class, price.cross_namespace_affinity)
+    return (requests, limits, flags)
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Gangs of one queue that ask the same. The head is the earliest."""
+
+    lane: "Lane"
+    key: LineKey
+    sample: Gang
+    """Any of its gangs: they differ in name, uid and time only."""
+    gangs: dict[str, Gang] = field(default_factory=dict)
+    order: list[tuple[float, str]] = field(default_factory=list)
+    """(time, uid), sorted."""
+    request: Request = field(default_factory=Request)
+    aside: Reason | None = None
+    """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
+    parked: bool = False
+    blocks: tuple[Block, ...] = ()
+    fence: Reason | None = None
+    """What the fences said, where they were what blocked it."""
+    rank: float = 0.0
+    stamp: int = 0
+    """Changes with every entry in the lane's order, so that stale entries are recognised."""
+
+    def put(self, gang: Gang) -> None:
+        """Add one gang that is not yet in the line."""
+        self.gangs[gang.uid] = gang
+        insort(self.order, (gang.created_seconds, gang.uid))
+
+    def drop(self, uid: str) -> Gang:
+        """Take one gang out."""
+        gang = self.gangs.pop(uid)
+        del self.order[bisect_left(self.order, (gang.created_seconds, uid))]
+        return gang
+
+    @property
+    def head(self) -> Gang:
+        """The gang whose turn it is."""
+        return self.gangs[self.order[0][1]]
+
+    @property
+    def order_key(self) -> OrderKey:
+        """Place of its head in the queue."""
+        created, uid = self.order[0]
+        return (self.rank, -self.sample.priority, created, uid)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """All that waits in one queue; the lane without queue serves gangs that only fences bind."""
+
+    name: str | None
+    queue: Queue | None = None
+    node: Node | None = None
+    lines: dict[LineKey, Line] = field(default_factory=dict)
+    resting: dict[str, Gang] = field(default_factory=dict)
+    """Gangs in back-off, by uid: neither considered nor in anybody's way."""
+    closed: Reason | None = None
+    """Why the queue admits nothing at all."""
+    stamp: int = 0
+    """Changes with every entry in a cycle's agenda, so that stale entries are recognised."""
+    _heap: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
+
+    @property
+    def strict(self) -> bool:
+        """Nobody passes the head."""
+        return self.queue is not None and self.queue.strategy is Strategy.STRICT_FIFO
+
+    def offer(self, line: Line) -> None:
+        """Put a line (back) into the order, after its head changed or it woke up."""
+        line.stamp += 1
+        heappush(self._heap, (line.order_key, line.stamp, line))
+
+    def first(self) -> Line | None:
+        """Return the line to decide about next, or None when all that may go is parked."""
+        if self.closed is not None:
+            return None
+        while self._heap:
+            _, stamp, line = self._heap[0]
+            if line.stamp != stamp or not line.order or line.aside is not None:
+                heappop(self._heap)
+            elif not line.parked:
+                return line
+            elif self.strict:
+                return None
+            else:
+                heappop(self._heap)
+        return None
+
+    def strict_head(self) -> Line | None:
+        """Return the parked line that everybody else in a StrictFIFO queue stands behind."""
+        if self.strict and self.closed is None and self.first() is None and self._heap:
+            return self._heap[0][2]
+        return None
+
+    def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
+        """Yield every gang that waits here with its place, in no order."""
+        for line in self.lines.values():
+            for created, uid in line.order:
+                yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
+        for gang in self.resting.values():
+            yield (0.0, -gang.priority, gang.created_seconds, gang.uid), gang

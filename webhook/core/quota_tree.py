@@ -1,0 +1,257 @@
+"""The quota tree: what each queue and cohort owns, lends, borrows and uses, per flavor and resource.
+
+The words and the arithmetic are Kueue's; every dialect compiles to them. With, at node n and for one flavor resource:
+
+    subtree(queue)     nominal                         local(n)   max(0, subtree - lending limit), 0 without a limit
+    subtree(cohort)    nominal + sum over children of (subtree - local)
+    usage(cohort)      sum over children of max(0, usage - local)
+    available(root)    subtree - usage                 (negative after a quota was lowered below its usage)
+    available(n)       max(0, local - usage) + min(available(parent), borrowing room)
+    borrowing room     subtree - local - max(0, usage - local) + borrowing limit; without bound where none is set
+    potential(root)    subtree
+    potential(n)       local + potential(parent), at most subtree + borrowing limit
+
+Quota below ``local`` is private: it never reaches the parent, in either direction. A borrowing limit caps what is
+drawn from the parent at each level. ``QuotaTree`` is what the policy says and never changes; ``Usage`` is what is
+taken.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.policy import Cohort, FlavorResource, Policy, Queue, Quota, ResourceGroup
+
+AmountsByFlavor = Mapping[FlavorResource, int]
+"""Flavor and resource to thousandths."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A queue or a cohort with everything that follows from the policy alone."""
+
+    name: str
+    is_queue: bool
+    index: int
+    quotas: dict[FlavorResource, Quota]
+    weight_millis: int
+    parent: "Node | None" = None
+    children: list["Node"] = field(default_factory=list)
+    height: int = 0
+    """Distance to the deepest leaf below; 0 for a queue."""
+    subtree: dict[FlavorResource, int] = field(default_factory=dict)
+    local: dict[FlavorResource, int] = field(default_factory=dict)
+    """Private quota; only entries above 0."""
+    borrowing: dict[FlavorResource, int] = field(default_factory=dict)
+    """Borrowing limits, where one is set and there is a parent to borrow from."""
+
+    @property
+    def root(self) -> "Node":
+        """The top of this node's tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    def path(self) -> Iterator["Node"]:
+        """Yield this node and its ancestors, upwards."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def below(self) -> Iterator["Node"]:
+        """Yield this node and its descendants, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+    def nominal(self, key: FlavorResource) -> int:
+        """Return the node's own nominal quota."""
+        quota = self.quotas.get(key)
+        return 0 if quota is None else quota.nominal
+
+    def potential(self, key: FlavorResource) -> int:
+        """Return the most this node could ever use, were everything else idle."""
+        subtree = self.subtree.get(key, 0)
+        if self.parent is None:
+            return subtree
+        reach = self.local.get(key, 0) + self.parent.potential(key)
+        limit = self.borrowing.get(key)
+        return reach if limit is None else min(subtree + limit, reach)
+
+    def __str__(self) -> str:
+        return f"{'queue' if self.is_queue else 'cohort'} {self.name}"
+
+
+class QuotaTree:
+    """All queues and cohorts of one policy. Cohorts that are only named exist too, without quota of their own."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.nodes: list[Node] = []
+        self.queues: dict[str, Node] = {}
+        self.cohorts: dict[str, Node] = {}
+        for name in _cohort_names(policy):
+            self.cohorts[name] = self._node(name, policy.cohorts.get(name))
+        for name in sorted(policy.queues):
+            self.queues[name] = self._node(name, policy.queues[name])
+        for name, node in self.cohorts.items():
+            cohort = policy.cohorts.get(name)
+            self._attach(node, None if cohort is None else cohort.parent)
+        for name, node in self.queues.items():
+            self._attach(node, policy.queues[name].cohort)
+        for root in [node for node in self.nodes if node.parent is None]:
+            _settle(root)
+
+    def find(self, name: str) -> Node | None:
+        """Return the queue of that name, else the cohort of that name."""
+        return self.queues.get(name) or self.cohorts.get(name)
+
+    def _node(self, name: str, source: Queue | Cohort | None) -> Node:
+        groups = () if source is None else source.resource_groups
+        weight = 1000 if source is None else source.weight_millis
+        node = Node(name, isinstance(source, Queue), len(self.nodes), dict(_quotas(groups)), weight)
+        self.nodes.append(node)
+        return node
+
+    def _attach(self, node: Node, parent_name: str | None) -> None:
+        parent = None if parent_name is None else self.cohorts[parent_name]
+        if parent is None or node in parent.path():
+            # A cycle of cohorts is cut here; the dialect has deactivated every queue below it.
+            return
+        node.parent = parent
+        parent.children.append(node)
+
+
+def _cohort_names(policy: Policy) -> list[str]:
+    named = {queue.cohort for queue in policy.queues.values()} | {c.parent for c in policy.cohorts.values()}
+    return sorted(set(policy.cohorts) | {name for name in named if name is not None})
+
+
+def _quotas(groups: Iterable[ResourceGroup]) -> Iterator[tuple[FlavorResource, Quota]]:
+    for group in groups:
+        for flavor in group.flavors:
+            for resource, quota in flavor.quotas.items():
+                yield FlavorResource(flavor.flavor, resource), quota
+
+
+def _settle(node: Node) -> None:
+    """Compute what follows from the quotas, children first."""
+    for child in node.children:
+        _settle(child)
+    node.height = 1 + max((child.height for child in node.children), default=-1)
+    node.subtree = {key: quota.nominal for key, quota in node.quotas.items()}
+    for child in node.children:
+        for key, amount in child.subtree.items():
+            node.subtree[key] = node.subtree.get(key, 0) + amount - child.local.get(key, 0)
+    if node.parent is None:
+        return
+    for key, quota in node.quotas.items():
+        if quota.lending_limit is not None and node.subtree[key] > quota.lending_limit:
+            node.local[key] = node.subtree[key] - quota.lending_limit
+        if quota.borrowing_limit is not None:
+            node.borrowing[key] = quota.borrowing_limit
+
+
+class Usage:
+    """What is taken at every node of one tree, kept incrementally."""
+
+    __slots__ = ("_taken", "tree")
+
+    def __init__(self, tree: QuotaTree, taken: list[dict[FlavorResource, int]] | None = None) -> None:
+        self.tree = tree
+        self._taken: list[dict[FlavorResource, int]] = [{} for _ in tree.nodes] if taken is None else taken
+
+    def copy(self) -> "Usage":
+        """Return an independent copy."""
+        return Usage(self.tree, [dict(taken) for taken in self._taken])
+
+    def of(self, node: Node, key: FlavorResource) -> int:
+        """Return what ``node`` uses of its parent's and its own quota."""
+        return self._taken[node.index].get(key, 0)
+
+    def all_of(self, node: Node) -> dict[FlavorResource, int]:
+        """Return everything ``node`` uses."""
+        return dict(self._taken[node.index])
+
+    def add(self, queue: Node, amounts: AmountsByFlavor) -> None:
+        """Charge ``amounts`` to ``queue``; what exceeds private quota bubbles up."""
+        for key, change in amounts.items():
+            node: Node | None = queue
+            amount = change
+            while node is not None and amount > 0:
+                taken = self._taken[node.index]
+                before = taken.get(key, 0)
+                taken[key] = before + amount
+                private = node.local.get(key, 0) - before
+                if private > 0:
+                    amount -= private
+                node = node.parent
+
+    def remove(self, queue: Node, amounts: AmountsByFlavor) -> None:
+        """Return ``amounts`` of ``queue``: the exact reverse of ``add``."""
+        for key, change in amounts.items():
+            node: Node | None = queue
+            amount = change
+            while node is not None and amount > 0:
+                taken = self._taken[node.index]
+                before = taken[key]
+                taken[key] = before - amount
+                amount = min(amount, before - node.local.get(key, 0))
+                node = node.parent
+
+    def available(self, node: Node, key: FlavorResource) -> int:
+        """Return what ``node`` could take now; negative where the tree is oversubscribed."""
+        used = self._taken[node.index].get(key, 0)
+        subtree = node.subtree.get(key, 0)
+        if node.parent is None:
+            return subtree - used
+        local = node.local.get(key, 0)
+        reach = self.available(node.parent, key)
+        limit = node.borrowing.get(key)
+        if limit is not None:
+            reach = min(reach, subtree - local - max(0, used - local) + limit)
+        return reach + max(0, local - used)
+
+    def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
+        """Return whether ``queue`` can take all of ``amounts`` now."""
+        return all(amount <= max(0, self.available(queue, key)) for key, amount in amounts.items())
+
+    def local_available(self, node: Node, key: FlavorResource) -> int:
+        """Return the unused part of the node's private quota."""
+        return max(0, node.local.get(key, 0) - self._taken[node.index].get(key, 0))
+
+    def borrowing_with(self, node: Node, key: FlavorResource, amount: int) -> bool:
+        """Return whether ``node`` would exceed its subtree's quota with ``amount`` more."""
+        return self._taken[node.index].get(key, 0) + amount > node.subtree.get(key, 0)
+
+    def borrow_level(self, queue: Node, key: FlavorResource, amount: int) -> tuple[int, bool]:
+        """Return how high in the tree ``queue`` must borrow to take ``amount`` (0: not at all), and whether quota
+        above that height could still be reclaimed for it.
+        """
+        if not self.borrowing_with(queue, key, amount) or queue.parent is None:
+            return 0, queue.parent is not None
+        rest = amount - self.local_available(queue, key)
+        node, top = queue.parent, queue.parent
+        while True:
+            if not self.borrowing_with(node, key, rest):
+                return node.height, node.parent is not None
+            rest -= self.local_available(node, key)
+            top = node
+            if node.parent is None:
+                return top.height, False
+            node = node.parent
+
+    def binding_node(self, queue: Node, key: FlavorResource, amount: int) -> Node | None:
+        """Return the node whose limit or quota refuses ``amount``, the lowest one if several do; None if none does."""
+        rest = amount
+        for node in queue.path():
+            used, local = self.of(node, key), node.local.get(key, 0)
+            if node.parent is None:
+                return node if rest > node.subtree.get(key, 0) - used else None
+            rest -= max(0, local - used)
+            if rest <= 0:
+                return None
+            limit = node.borrowing.get(key)
+            if limit is not None and rest > node.subtree.get(key, 0) - local - max(0, used - local) + limit:
+                return node
+        return None

@@ -1,0 +1,44 @@
+"""What the engine is told beside the policy: Kueue's Configuration, as far as decisions depend on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """Kueue's ``resources.transformations[]``: one requested resource charged as others."""
+
+    resource: str
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    """Charged resource to factor, in thousandths."""
+    replace: bool = False
+    """Strategy Replace: the input itself is not charged. Otherwise Retain."""
+    multiply_by: str = ""
+    """Another requested resource whose amount multiplies the output as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDecay:
+    """Kueue's ``admissionFairSharing``: local queues that used less lately go first."""
+
+    half_life_seconds: float = 0.0
+    """0: nothing is remembered, only the entry penalties of this sampling interval count."""
+    sampling_interval_seconds: float = 300.0
+    resource_weights: Mapping[str, float] = field(default_factory=dict)
+    """Absent resource: 1. Amounts are whole units (cores, bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Everything that changes decisions and is not policy. The default is plain Kueue."""
+
+    fair_sharing: tuple[str, ...] = ()
+    """Kueue's ``fairSharing.preemptionStrategies`` in order; empty: classical preemption and order."""
+    one_head_per_queue: bool = False
+    """Comparison mode: a cycle considers only the head of each queue, all against the same state, as Kueue does."""
+    excluded_prefixes: tuple[str, ...] = ()
+    """Requested resources with such a prefix are not charged."""
+    transformations: tuple[Transformation, ...] = ()
+    ignore_undeclared: bool = False
+    """Kueue's ``quotaCheckStrategy: IgnoreUndeclared``, for every queue."""
+    usage_decay: UsageDecay | None = None

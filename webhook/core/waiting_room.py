@@ -1,0 +1,189 @@
+"""All waiting gangs of one cluster: which lane and line each stands in, who rests, who is parked, who is woken.
+
+Whatever the policy alone decides is decided here, once: which queue a gang waits in, whether the queue, the local queue
+or the namespace keeps it out, and which flavors its pod sets may use.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from webhook.core.flavors import compile_request
+from webhook.core.gang import Gang
+from webhook.core.parking import Parking, Point
+from webhook.core.policy import Policy, Queue, StopPolicy
+from webhook.core.queueing import Lane, Line, line_key
+from webhook.core.quota_tree import QuotaTree
+from webhook.core.reasons import Code, Reason
+from webhook.core.settings import EngineSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Where one waiting gang is."""
+
+    gang: Gang
+    lane: Lane | None
+    """None while its queue is unknown."""
+    line: Line | None
+    """None while it rests or its queue is unknown."""
+
+
+class WaitingRoom:
+    """Everything that waits."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.policy = Policy()
+        self.namespaces: Mapping[str, Mapping[str, str]] = {}
+        self.tree = QuotaTree(self.policy)
+        self.tickets: dict[str, Ticket] = {}
+        self.lanes: dict[str | None, Lane] = {None: Lane(None)}
+        self.awake: dict[Lane, None] = {}
+        """Lanes that may have a line to decide about."""
+        self._parking = Parking()
+        self._resting: list[tuple[float, str]] = []
+
+    def set_policy(self, policy: Policy, tree: QuotaTree, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        """Sort everything anew under another policy. Back-offs keep running."""
+        gangs = [ticket.gang for ticket in self.tickets.values()]
+        resting = {uid for lane in self.lanes.values() for uid in lane.resting}
+        self.policy, self.tree, self.namespaces = policy, tree, namespaces
+        self.tickets, self.awake, self._parking, self._resting = {}, {}, Parking(), []
+        self.lanes = {None: Lane(None)}
+        for name in policy.queues:
+            self.lanes[name] = Lane(name, policy.queues[name], tree.queues[name], closed=_closed(policy.queues[name]))
+        for gang in gangs:
+            self.submit(gang, gang.not_before_seconds - 1 if gang.uid in resting else gang.not_before_seconds)
+
+    def submit(self, gang: Gang, now: float) -> None:
+        """Let a gang wait; one of the same uid is replaced."""
+        known = self.tickets.get(gang.uid)
+        if known is not None:
+            if known.gang == gang:
+                return
+            self.withdraw(gang.uid)
+        name = self.policy.queue_of(gang.namespace, gang.queue)
+        lane = self.lanes.get(name)
+        if lane is None or (name is None and gang.queue is not None):
+            self.tickets[gang.uid] = Ticket(gang, None, None)
+            return
+        if gang.not_before_seconds > now:
+            lane.resting[gang.uid] = gang
+            heappush(self._resting, (gang.not_before_seconds, gang.uid))
+            self.tickets[gang.uid] = Ticket(gang, lane, None)
+            return
+        self._join(lane, gang)
+
+    def withdraw(self, uid: str) -> Gang | None:
+        """Forget a waiting gang; None when it did not wait."""
+        ticket = self.tickets.pop(uid, None)
+        if ticket is None:
+            return None
+        if ticket.line is not None:
+            self._leave(ticket.line, uid)
+        elif ticket.lane is not None:
+            del ticket.lane.resting[uid]
+        return ticket.gang
+
+    def end_rests(self, now: float) -> None:
+        """Let gangs whose back-off is over join their lines."""
+        while self._resting and self._resting[0][0] <= now:
+            until, uid = heappop(self._resting)
+            lane = self._rests(until, uid)
+            if lane is not None:
+                self._join(lane, lane.resting.pop(uid))
+
+    def _rests(self, until: float, uid: str) -> Lane | None:
+        """Return the lane where the gang rests until that very time, if it still does."""
+        ticket = self.tickets.get(uid)
+        lane = None if ticket is None or ticket.line is not None else ticket.lane
+        return lane if lane is not None and lane.resting[uid].not_before_seconds == until else None
+
+    def next_rest_end(self) -> float | None:
+        """Return when the earliest back-off ends."""
+        while self._resting and not self._rests(*self._resting[0]):
+            heappop(self._resting)
+        return self._resting[0][0] if self._resting else None
+
+    def park(self, line: Line, points: list[Point]) -> None:
+        """Set a blocked line aside until something at ``points`` changes."""
+        line.parked = True
+        self._parking.park(line, points)
+
+    def wake(self, points: list[Point]) -> None:
+        """Wake the lines that a change at ``points`` could help."""
+        for line in self._parking.helped_by(points):
+            if line.parked:
+                self.wake_line(line)
+
+    def wake_line(self, line: Line) -> None:
+        """Have a line decided about again."""
+        line.parked = False
+        self._parking.forget(line)
+        line.lane.offer(line)
+        self.awake[line.lane] = None
+
+    def in_order(self, lane: Lane) -> Iterator[Gang]:
+        """Yield the gangs of a lane in queue order."""
+        for _, gang in sorted(lane.waiting(), key=lambda item: item[0]):
+            yield gang
+
+    def _join(self, lane: Lane, gang: Gang) -> None:
+        key = line_key(gang)
+        line = lane.lines.get(key)
+        if line is None:
+            line = lane.lines[key] = Line(lane, key, gang)
+            line.aside = self._aside(gang)
+            if lane.queue is not None:
+                line.request = compile_request(gang, lane.queue, self.policy.flavors, self.settings)
+        line.put(gang)
+        self.tickets[gang.uid] = Ticket(gang, lane, line)
+        if line.order[0][1] == gang.uid:
+            self.wake_line(line)
+
+    def _leave(self, line: Line, uid: str) -> None:
+        was_head = line.order[0][1] == uid
+        line.drop(uid)
+        if not line.order:
+            self._parking.forget(line)
+            del line.lane.lines[line.key]
+        elif was_head:
+            self.wake_line(line)
+        if was_head:
+            self.awake[line.lane] = None
+
+    def _aside(self, gang: Gang) -> Reason | None:
+        """Return why the policy keeps the gang out of its queue, blocking nobody."""
+        name = self.policy.queue_of(gang.namespace, gang.queue)
+        queue = None if name is None else self.policy.queues[name]
+        if queue is None:
+            return None
+        local = None if gang.queue is None else self.policy.local_queues.get((gang.namespace, gang.queue))
+        if local is not None and local.stop_policy is not StopPolicy.NONE:
+            return Reason(
+                Code.SUSPENDED,
+                f"LocalQueue {local.namespace}/{local.name} is stopped ({local.stop_policy})",
+                help="it starts when the stop policy is lifted",
+            )
+        selector = queue.namespace_selector
+        if selector is None or not selector.matches(self.namespaces.get(gang.namespace, {})):
+            return Reason(
+                Code.MISCONFIGURED,
+                f"queue {queue.name} does not select namespace {gang.namespace}",
+                help="label the namespace or change the queue's namespaceSelector",
+            )
+        return None
+
+
+def _closed(queue: Queue) -> Reason | None:
+    """Return why the queue admits nothing, whoever asks."""
+    if queue.inactive is not None:
+        return Reason(Code.SUSPENDED, f"queue {queue.name} is inactive: {queue.inactive}")
+    if queue.stop_policy is not StopPolicy.NONE:
+        return Reason(
+            Code.SUSPENDED,
+            f"queue {queue.name} is stopped ({queue.stop_policy})",
+            help="it starts when the stop policy is lifted",
+        )
+    return None
