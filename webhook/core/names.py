@@ -25,7 +25,9 @@ REQUEUE: Final = "tutti.dev/requeue"
 """Annotation on a job that was stopped: its place in the queue, its back-off and why it was stopped."""
 HOLD: Final = "tutti.dev/hold"
 """Annotation on a job that its owner suspended after admission: it waits until the owner un-suspends it."""
-OWN_ANNOTATIONS: Final = frozenset({ADMISSION, REQUEUE, HOLD, LEDGER_VERSION})
+VOIDED: Final = "tutti.dev/voided"
+"""Annotation on a waiting job whose reservation was voided: written first, so that a late start of it conflicts."""
+OWN_ANNOTATIONS: Final = frozenset({ADMISSION, REQUEUE, HOLD, LEDGER_VERSION, VOIDED})
 
 GATED_NAMESPACE: Final = "tutti.dev/gated"
 """Namespace label: every job of a known kind waits for Tutti, with or without a queue label."""

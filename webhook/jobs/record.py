@@ -48,6 +48,9 @@ class Requeue:
     attempts: int = 0
     not_before_seconds: float = 0.0
     message: str = ""
+    undo: Admission | None = None
+    """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
+    patch ``restore`` takes it back and clears this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,12 @@ class Template:
     """Number of tolerations; None when the list is absent."""
     count_path: str | None = None
     """JSON pointer of the number of pods, where partial admission may lower it."""
+    count_written: int | None = None
+    """The number at ``count_path``; None when absent (a patch must create it)."""
+    metadata_path: str | None = None
+    """JSON pointer of the map that holds the pods' labels and annotations, where it is not ``path``/metadata."""
+    spec_path: str | None = None
+    """JSON pointer of the map that holds node selector and tolerations, where it is not ``path``/spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,10 @@ class JobRecord:
     """Pods of each set that have ended and will not be replaced."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
+    suspend_gap: str | None = None
+    """JSON pointer of the first missing map on the way to the suspend field; None when none is missing."""
+    ordered_start: bool = False
+    """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
 
     @property
     def key(self) -> str:

@@ -1,0 +1,62 @@
+"""What reading a job needs from the rest of the cluster: classes, LimitRanges, runtime overheads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """Cluster facts at one moment. Immutable: a change is a new context, and records read before it are read again."""
+
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
+    """PriorityClass name to value."""
+    default_priority_class: str = ""
+    """The PriorityClass that is the global default, if there is one."""
+    workload_priority_classes: Mapping[str, int] = field(default_factory=dict)
+    """Kueue's WorkloadPriorityClass name to value."""
+    limit_ranges: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Namespace to its LimitRange objects."""
+    runtime_overheads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """RuntimeClass name to its ``overhead.podFixed``."""
+    training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """(namespace, name) to the TrainingRuntime object a TrainJob may refer to; cluster-wide ones under ("", name)."""
+
+    @property
+    def default_priority(self) -> int:
+        """Value of the global default PriorityClass, 0 without one."""
+        return self.priority_classes.get(self.default_priority_class, 0)
+
+
+NO_CONTEXT: Final = ReadContext()
+"""Nothing known of the cluster: enough to find pod sets and templates, not to price or rank them."""
+
+
+def context_from(
+    *,
+    priority_classes: Sequence[Mapping[str, Any]] = (),
+    workload_priority_classes: Mapping[str, int] | None = None,
+    limit_ranges: Sequence[Mapping[str, Any]] = (),
+    runtime_classes: Sequence[Mapping[str, Any]] = (),
+    training_runtimes: Sequence[Mapping[str, Any]] = (),
+) -> ReadContext:
+    """Return the context that these API objects make. Of several global defaults the lowest value wins, as in Kueue."""
+    defaults = [item for item in priority_classes if item.get("globalDefault")]
+    default = min(defaults, key=lambda item: (item.get("value", 0), item["metadata"]["name"]), default=None)
+    ranges: dict[str, list[Mapping[str, Any]]] = {}
+    for item in limit_ranges:
+        ranges.setdefault(item["metadata"]["namespace"], []).append(item)
+    return ReadContext(
+        priority_classes={item["metadata"]["name"]: int(item.get("value", 0)) for item in priority_classes},
+        default_priority_class="" if default is None else default["metadata"]["name"],
+        workload_priority_classes=workload_priority_classes or {},
+        limit_ranges=ranges,
+        runtime_overheads={
+            item["metadata"]["name"]: overhead
+            for item in runtime_classes
+            if (overhead := (item.get("overhead") or {}).get("podFixed"))
+        },
+        training_runtimes={
+            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in training_runtimes
+        },
+    )

@@ -1,0 +1,135 @@
+"""Does an object of a job kind have to wait for Tutti, and by which rule.
+
+Gated is what (a) carries a queue label, (b) has a pod template that joins a PodGroup, or (c) lives in a namespace
+marked mandatory or mapped to a queue. What a gated owner's controller writes belongs to its owner's gang and is never
+gated again; whoever only claims such an owner is gated like everybody else.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webhook.core import names
+from webhook.jobs import paths
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
+from webhook.jobs.record import Owner
+from webhook.jobs.registry import KINDS
+
+
+class GateRule(StrEnum):
+    """Why an object is gated."""
+
+    QUEUE_LABEL = "QueueLabel"
+    POD_GROUP = "PodGroup"
+    NAMESPACE = "Namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """An object that must wait, and the first rule that says so."""
+
+    rule: GateRule
+    queue: str | None
+    """The queue its owner names; None when a PodGroup or the namespace gates it."""
+
+
+def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | None:
+    """Return the queue that the object's labels ask for, or else the kind's own queue field; empty text is none."""
+    labels = paths.find(obj, ("metadata", "labels"))
+    if isinstance(labels, dict):
+        for label in names.QUEUE_LABELS:
+            value = labels.get(label)
+            if isinstance(value, str) and value:
+                return value
+    if kind is not None and kind.queue is not None:
+        value = paths.find(obj, kind.queue)
+        return value if isinstance(value, str) and value else None
+    return None
+
+
+def owner_of(obj: Mapping[str, Any]) -> Owner | None:
+    """Return the controller ownerReference of ``obj``."""
+    references = paths.find(obj, ("metadata", "ownerReferences"))
+    if not isinstance(references, list):
+        return None
+    for reference in references:
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            group, slash, _ = str(reference.get("apiVersion", "")).partition("/")
+            key = f"{reference.get('kind', '')}.{group if slash else ''}"
+            return Owner(key, str(reference.get("name", "")), str(reference.get("uid", "")))
+    return None
+
+
+def is_child(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    kinds: Mapping[str, JobKind] = KINDS,
+    username: str | None = None,
+) -> bool:
+    """Return whether ``obj`` belongs to the gang of a controller owner of a known kind.
+
+    With ``username`` (at creation) only what that owner kind's controller writes counts: an ownerReference that
+    somebody else wrote proves nothing.
+    """
+    owner = owner_of(obj)
+    owner_kind = None if owner is None else kinds.get(owner.kind)
+    if owner_kind is None or kind.key not in owner_kind.child_kinds:
+        return False
+    return username is None or username in owner_kind.controller_users
+
+
+def gated_by(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    namespace_labels: Mapping[str, str],
+    mapped_namespaces: Collection[str],
+    *,
+    kinds: Mapping[str, JobKind] = KINDS,
+    username: str | None = None,
+) -> Gate | None:
+    """Return the gate that holds ``obj``, or None when it is not ours to hold.
+
+    ``mapped_namespaces`` are those whose jobs all wait in one queue (leaves of an ElasticQuotaTree). ``username`` is
+    who creates the object, where that is known.
+    """
+    if is_child(kind, obj, kinds, username) or managed_by_other(kind, obj):
+        return None
+    queue = queue_label(obj)
+    if queue is not None:
+        return Gate(GateRule.QUEUE_LABEL, queue)
+    if _joins_pod_group(kind, obj):
+        return Gate(GateRule.POD_GROUP, None)
+    namespace = paths.find(obj, ("metadata", "namespace"))
+    mandatory = namespace_labels.get(names.GATED_NAMESPACE, "false") != "false"
+    if mandatory or namespace in mapped_namespaces:
+        return Gate(GateRule.NAMESPACE, None)
+    return None
+
+
+def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the object names a controller other than the kind's ordinary one."""
+    manager = None if kind.managed_by is None else paths.find(obj, kind.managed_by)
+    return bool(manager) and manager != kind.manager
+
+
+def pod_group_of(labels: Mapping[str, Any]) -> str | None:
+    """Return the PodGroup that a pod or pod template with ``labels`` joins, of whichever generation."""
+    for label in names.POD_GROUP_LABELS:
+        name = labels.get(label)
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    return any(pod_group_of(site.labels) is not None for site in readable_sites(kind, obj))
+
+
+def readable_sites(kind: JobKind, obj: Mapping[str, Any]) -> list[PodSetSite]:
+    """Return the pod sets of ``obj``, or none when it cannot be read (validation will say why)."""
+    try:
+        return find_pod_sets(kind, obj)
+    except UnreadableJob:
+        return []

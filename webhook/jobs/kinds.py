@@ -1,0 +1,155 @@
+"""What Tutti has to know of one API kind that makes gangs, as data.
+
+An entry says where a kind keeps its suspend field, its pod templates and counts, and how its controller reports that
+pods exist, run and end. Kueue's integrations (one Go package a kind) are the model for the meaning of each field; here
+a kind is a value, so that an operator can add one for their own CRD in configuration.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook.jobs.paths import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One factor of a pod count: the number at ``path``, or ``default`` where it is absent, but at most the numbers at
+    ``at_most`` where they are present.
+    """
+
+    path: Path
+    default: int = 1
+    at_most: tuple[Path, ...] = ()
+
+
+class Layout(StrEnum):
+    """How the pod sets of a source are laid out."""
+
+    ONE = "one"
+    LIST = "list"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetSource:
+    """Where one pod set, or a list or map of them, is described.
+
+    ``template`` and the paths in ``factors`` and ``minimum`` are relative to the item (to the object for ``ONE``).
+    """
+
+    template: Path
+    factors: tuple[Factor, ...] = ()
+    """The count is their product; no factor means one pod."""
+    layout: Layout = Layout.ONE
+    items: Path = ()
+    """Where the list or map is."""
+    name: str = "main"
+    """Name of a single pod set; for a list, the item's field that holds it; unused for a map (its key is the name)."""
+    order: tuple[str, ...] = ()
+    """Keys of a map in their fixed order, compared without case; other keys make the object unreadable."""
+    minimum: Path | None = None
+    """Where the owner says how few pods of the set are worth starting."""
+    minimum_annotation: str | None = None
+    """Annotation of the object that says the same (for single sets)."""
+    count: Path | None = None
+    """The number that partial admission may lower; None where the kind allows no change."""
+    optional: bool = False
+    """An absent template, list or map means no such pods, not an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One way a kind's status says yes.
+
+    Either a condition type that is True, or a path (``*`` allowed) whose value is among ``values``, is not among
+    ``other_than``, or, with neither given, is a positive number, true or a non-empty text.
+    """
+
+    condition: str = ""
+    path: Path = ()
+    values: tuple[str, ...] = ()
+    other_than: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Numbers that together reach a total: all pods (``wanted`` None) or the sum of the numbers at ``wanted``.
+
+    A list counts with its length; items that lack the last key of ``wanted`` count one.
+    """
+
+    have: tuple[Path, ...]
+    wanted: Path | None = None
+
+
+class TemplateChange(StrEnum):
+    """When the API server, or the kind's own webhook, accepts a change of pod templates."""
+
+    ALWAYS = "always"
+    SUSPENDED = "suspended"
+    """Stored suspended, and its controller reports no active pod."""
+    STOPPED = "stopped"
+    """As ``SUSPENDED``, and never started or reported stopped: batch/v1 Job."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One API kind whose objects are gangs."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    pod_sets: tuple[PodSetSource, ...] = ()
+    reader: str | None = None
+    """Name of a built-in reader of pod sets, where paths cannot say it."""
+    suspend: Path | None = None
+    """The boolean that holds it; None for kinds held by scheduling gates."""
+    aliases: tuple[str, ...] = ()
+    namespaced: bool = True
+    priority_classes: tuple[Path, ...] = ()
+    """The kind's own PriorityClass names, first present wins."""
+    queue: Path | None = None
+    """The kind's own queue field, used where no queue label is."""
+    quorum: Path | None = None
+    """Pods that must be able to run together, where the kind has a field for it."""
+    deadline_seconds: Path | None = None
+    """A run-time limit that the kind's controller enforces."""
+    managed_by: Path | None = None
+    manager: str = ""
+    """The value of ``managed_by`` that means the kind's ordinary controller."""
+    succeeded: tuple[Signal, ...] = ()
+    failed: tuple[Signal, ...] = ()
+    active: tuple[Signal, ...] = ()
+    ready: Signal | Tally | None = None
+    template_change: TemplateChange = TemplateChange.SUSPENDED
+    reclaim: str | None = None
+    """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``."""
+    controller_users: frozenset[str] = frozenset()
+    """Usernames under which the kind's controller creates its pods and children."""
+    child_kinds: frozenset[str] = frozenset()
+    """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
+    evictable: bool = True
+    """Suspending it takes its pods away. Argo's suspend leaves them: such a kind is gated at creation only."""
+    ordered_start: tuple[Signal, ...] = ()
+    """Any of these in the object means that its controller brings pods up one after another."""
+    scheduling_gated: bool = False
+    """Held by a scheduling gate on its pods instead of a suspend field."""
+    extra: tuple[tuple[str, Path], ...] = field(default=())
+    """Named paths for the built-in reader."""
+
+    @property
+    def key(self) -> str:
+        """``Kind.group``, the registry key."""
+        return f"{self.kind}.{self.group}"
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``; the core group has no group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        """The lower-case name kubectl takes."""
+        return self.kind.lower()

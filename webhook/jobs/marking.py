@@ -1,0 +1,147 @@
+"""The patches made from a whole object: ``mark`` at creation, ``strip`` at uninstallation.
+
+``mark`` is what the mutating webhook answers: hold the job at its kind's suspend field (or with a scheduling gate on
+its pod templates), put the gang and pod set labels on every pod template, drop whatever a user wrote in our name.
+Both are computed as "what the object should be" and then as the difference, so both are idempotent and smallest.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core import names
+from webhook.jobs import annotations, editing, paths, status
+from webhook.jobs.editing import Patch
+from webhook.jobs.gating import readable_sites
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_sets import Place, PodSetSite
+from webhook.jobs.record import Admission
+
+GATE = {"name": names.SCHEDULING_GATE}
+
+
+def mark(kind: JobKind, obj: Mapping[str, Any]) -> Patch:
+    """Return the patch that holds ``obj`` until it is admitted; empty when it is held already."""
+    return editing.diff(obj, marked(kind, obj))
+
+
+def strip(kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None) -> Patch:
+    """Return the patch that takes everything of ours off ``obj``: annotations, labels, gates, what a start injected.
+
+    Pod templates are touched only while the API server accepts that; the labels that stay on a running Job do nothing
+    without Tutti. ``suspend`` sets the suspend field as well (False lets a waiting job go); None leaves it.
+    """
+    return editing.diff(obj, stripped(kind, obj, suspend=suspend))
+
+
+def marked(kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``obj`` as ``mark`` makes it. What is too malformed to edit stays: validation will refuse it."""
+    changed: Any = _without_own_annotations(obj, ("metadata",))
+    if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
+        changed = _put(changed, kind.suspend, True)
+    for site in readable_sites(kind, obj):
+        if site.metadata_path is None:
+            continue
+        changed = _put(changed, (*site.metadata_path, "labels", names.GANG_LABEL), names.GANG_PENDING)
+        changed = _put(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
+        changed = _without_own_annotations(changed, site.metadata_path)
+        if kind.scheduling_gated:
+            changed = _gated(changed, site)
+    return changed if isinstance(changed, dict) else obj
+
+
+def stripped(kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None) -> Mapping[str, Any]:
+    """Return ``obj`` as ``strip`` makes it."""
+    changed: Any = obj
+    suspended = kind.suspend is None or paths.find(obj, kind.suspend) is True
+    if status.restorable(kind, obj, suspended, status.active(kind, obj)):
+        start = _last_start(obj)
+        for site in readable_sites(kind, obj):
+            changed = _without_ours(changed, kind, site)
+            changed = changed if start is None else _undone(changed, site, start)
+    changed = _without_own_annotations(changed, ("metadata",), prune=True)
+    if suspend is not None and kind.suspend is not None and suspended is not suspend:
+        changed = _put(changed, kind.suspend, suspend)
+    return changed if isinstance(changed, dict) else obj
+
+
+def gate_pod(pod: Mapping[str, Any]) -> Patch:
+    """Return the patch that holds a plain pod of a PodGroup at creation: our scheduling gate and the pending label."""
+    changed: Any = _without_own_annotations(pod, ("metadata",))
+    changed = _put(changed, ("metadata", "labels", names.GANG_LABEL), names.GANG_PENDING)
+    gates = paths.find(pod, ("spec", "schedulingGates"))
+    if not isinstance(gates, list):
+        changed = _put(changed, ("spec", "schedulingGates"), [GATE])
+    elif GATE not in gates:
+        changed = _put(changed, ("spec", "schedulingGates"), [*gates, GATE])
+    return editing.diff(pod, changed)
+
+
+def _put(node: Any, place: Place, value: Any) -> Any:
+    try:
+        return editing.put(node, place, value)
+    except editing.Blocked:
+        return node
+
+
+def _gated(node: Any, site: PodSetSite) -> Any:
+    gates = site.scheduling.get("schedulingGates") or []
+    if site.spec_path is None or not isinstance(gates, list) or GATE in gates:
+        return node
+    return _put(node, (*site.spec_path, "schedulingGates"), [*gates, GATE])
+
+
+def _without_own_annotations(node: Any, metadata_path: Place, *, prune: bool = False) -> Any:
+    own = _at(node, (*metadata_path, "annotations"))
+    if isinstance(own, dict):
+        for name in sorted(names.OWN_ANNOTATIONS & own.keys()):
+            node = editing.drop(node, (*metadata_path, "annotations", name), prune=prune)
+    return node
+
+
+def _without_ours(node: Any, kind: JobKind, site: PodSetSite) -> Any:
+    if site.metadata_path is None:
+        return node
+    for label in (names.GANG_LABEL, names.POD_SET_LABEL):
+        node = editing.drop(node, (*site.metadata_path, "labels", label), prune=True)
+    node = _without_own_annotations(node, site.metadata_path, prune=True)
+    gates = site.scheduling.get("schedulingGates")
+    if kind.scheduling_gated and site.spec_path is not None and isinstance(gates, list) and GATE in gates:
+        node = editing.drop(node, (*site.spec_path, "schedulingGates", gates.index(GATE)), prune=True)
+    return node
+
+
+def _undone(node: Any, site: PodSetSite, start: Admission) -> Any:
+    """Take back what a start injected into one pod set."""
+    injected = start.injected.get(site.name, {})
+    keys, count = injected.get("nodeSelector"), injected.get("tolerations")
+    if site.spec_path is not None:
+        for key in keys if isinstance(keys, list) else ():
+            node = editing.drop(node, (*site.spec_path, "nodeSelector", key), prune=True)
+        tolerations = site.scheduling.get("tolerations")
+        if isinstance(count, int) and count > 0 and isinstance(tolerations, list):
+            kept = tolerations[:-count]
+            place = (*site.spec_path, "tolerations")
+            node = _put(node, place, kept) if kept else editing.drop(node, place)
+    original = annotations.original_count(start, site.name, site.count_written)
+    if original is not None and site.count_path is not None:
+        node = _put(node, site.count_path, original)
+    return node
+
+
+def _last_start(obj: Mapping[str, Any]) -> Admission | None:
+    """Return the start whose injections are still in the object, whether it runs or was stopped."""
+    own = paths.find_mapping(obj, ("metadata", "annotations"))
+    uid = paths.find(obj, ("metadata", "uid"))
+    if not isinstance(uid, str):
+        return None
+    requeue = annotations.decode_requeue(own.get(names.REQUEUE), uid)
+    return annotations.decode_admission(own.get(names.ADMISSION), uid) or (requeue.undo if requeue else None)
+
+
+def _at(node: Any, place: Place) -> Any:
+    for key in place:
+        if isinstance(key, int):
+            node = node[key] if isinstance(node, list) and key < len(node) else None
+        else:
+            node = node.get(key) if isinstance(node, dict) else None
+    return node

@@ -1,0 +1,337 @@
+"""The reconciler's patches, made from a ``JobRecord``: start, stop, restore, void, adopt; and lifting a pod's gate.
+
+Each carries the uid and the resourceVersion of the record: an object that moved on answers 409 (or 422 when it is
+another object of the same name) and nothing is applied.
+
+A start injects flavor labels and tolerations and may lower a count. The annotation ``tutti.dev/admission`` says what
+was injected. A stop cannot take it back where the API server freezes pod templates until the job has come to rest
+(batch/v1 Job, JobSet): it moves that part of the admission into the re-queue annotation as ``undo``, and the patch
+``restore`` follows once the record is ``restorable``. A ``start`` of a job not yet restored does both at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.core import names
+from webhook.core.gang import Toleration
+from webhook.core.ledger import Reservation
+from webhook.core.policy import Flavor
+from webhook.jobs import annotations, paths
+from webhook.jobs.editing import Operation, Patch
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.marking import GATE, gate_pod, mark, strip
+from webhook.jobs.record import Admission, JobRecord, Requeue, Template
+from webhook.jobs.registry import KINDS
+
+__all__ = ["adopt", "gate_pod", "lift", "mark", "restore", "start", "stop", "strip", "void"]
+
+
+def start(
+    record: JobRecord,
+    reservation: Reservation,
+    version: tuple[int, int],
+    flavors: Mapping[str, Flavor],
+    *,
+    kinds: Mapping[str, JobKind] = KINDS,
+) -> Patch:
+    """Return the patch that un-suspends a job with what ``reservation`` grants.
+
+    ``version`` is (epoch, seq) of the ledger that holds the reservation; ``flavors`` by name. The record must be
+    restorable unless nothing is injected, and its gang readable.
+    """
+    kind = kinds[record.kind]
+    undo = None if record.requeue is None else record.requeue.undo
+    changes: Patch = []
+    injected: dict[str, Mapping[str, object]] = {}
+    originals: dict[str, int] = {}
+    for template in record.templates:
+        changes += _stamp(template, record.uid, version)
+        wanted = _wanted(reservation, template.pod_set, flavors)
+        operations, gained = _schedule(template, _owners_tolerations(record, template.pod_set), wanted, undo)
+        changes += operations
+        if gained:
+            injected[template.pod_set] = gained
+        changes += _set_count(record, template, reservation, undo, originals)
+    admission = Admission(
+        uid=record.uid,
+        epoch=version[0],
+        seq=version[1],
+        queue=reservation.queue,
+        counts=reservation.counts,
+        flavors={s.name: s.flavors for s in reservation.pod_sets},
+        since_seconds=reservation.since_seconds,
+        injected=injected,
+        original_counts=originals,
+    )
+    marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
+    return [*_preconditions(record), *marks, *changes, *_set_suspend(record, kind, False)]
+
+
+def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapping[str, JobKind] = KINDS) -> Patch:
+    """Return the patch that suspends a job whole and writes down its place; with ``hold`` it then waits for its owner.
+
+    What its start injected is taken back at once where the kind allows it, else kept in the annotation for
+    ``restore``.
+    """
+    kind = kinds[record.kind]
+    assert kind.evictable, f"{kind.key} cannot be stopped: suspending it leaves its pods"
+    undo = _undo_of(record)
+    changes: Patch = []
+    if undo is not None and record.restorable:
+        changes, undo = _restore_templates(record, undo), None
+    marks = {names.REQUEUE: annotations.encode_requeue(replace(requeue, undo=undo), record.uid)}
+    if hold:
+        marks[names.HOLD] = annotations.encode_hold(record.uid)
+    gone = (names.ADMISSION,) if record.admission is not None else ()
+    return [*_preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
+
+
+def restore(record: JobRecord) -> Patch:
+    """Return the patch that takes back what the last start changed; empty when there is nothing to take back.
+
+    Only for a record that is ``restorable``; the API server refuses it otherwise.
+    """
+    requeue = record.requeue
+    if requeue is None or requeue.undo is None:
+        return []
+    text = annotations.encode_requeue(replace(requeue, undo=None), record.uid)
+    marks = _annotate(record, {names.REQUEUE: text}, ())
+    return [*_preconditions(record), *marks, *_restore_templates(record, requeue.undo)]
+
+
+def void(record: JobRecord, epoch: int) -> Patch:
+    """Return the patch that makes every start authorised before it conflict: it only moves the resourceVersion.
+
+    The value names the version it replaces, so that voiding twice in one epoch moves it twice.
+    """
+    return [*_preconditions(record), *_annotate(record, {names.VOIDED: f"{epoch}/{record.resource_version}"}, ())]
+
+
+def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int]) -> Patch:
+    """Return the patch that writes the admission on a job that runs already; its templates stay as they are."""
+    admission = Admission(
+        uid=record.uid,
+        epoch=version[0],
+        seq=version[1],
+        queue=reservation.queue,
+        counts=reservation.counts,
+        flavors={s.name: s.flavors for s in reservation.pod_sets},
+        since_seconds=reservation.since_seconds,
+    )
+    marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
+    return [*_preconditions(record), *marks]
+
+
+def lift(
+    pod: Mapping[str, Any],
+    reservation: Reservation,
+    pod_set: str,
+    version: tuple[int, int],
+    flavors: Mapping[str, Flavor],
+) -> Patch:
+    """Return the patch that lets one gated pod be scheduled as part of an admitted gang; empty when it has no gate."""
+    gates = paths.find(pod, ("spec", "schedulingGates"))
+    if not isinstance(gates, list) or GATE not in gates:
+        return []
+    metadata = paths.find_mapping(pod, ("metadata",))
+    spec = paths.find_mapping(pod, ("spec",))
+    labels, selector, tolerations = metadata.get("labels"), spec.get("nodeSelector"), spec.get("tolerations")
+    template = Template(
+        pod_set=pod_set,
+        path="",
+        has_metadata=True,
+        labels=labels if isinstance(labels, dict) else None,
+        has_annotations=isinstance(metadata.get("annotations"), dict),
+        node_selector=selector if isinstance(selector, dict) else None,
+        tolerations=len(tolerations) if isinstance(tolerations, list) else None,
+    )
+    scheduling, _ = _schedule(template, (), _wanted(reservation, pod_set, flavors), None)
+    place = f"/spec/schedulingGates/{gates.index(GATE)}"
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata.get("uid")},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion")},
+        *_stamp(template, reservation.uid, version),
+        *scheduling,
+        {"op": "remove", "path": place},
+    ]
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def _preconditions(record: JobRecord) -> Patch:
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": record.uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},
+    ]
+
+
+def _waiting_marks(record: JobRecord) -> tuple[str, ...]:
+    gone = ((names.REQUEUE, record.requeue is not None), (names.HOLD, record.held))
+    return tuple(name for name, present in gone if present)
+
+
+def _annotate(record: JobRecord, put: Mapping[str, str], gone: tuple[str, ...]) -> Patch:
+    if not record.has_annotations:
+        return [{"op": "add", "path": "/metadata/annotations", "value": dict(put)}]
+    added = [_add(("metadata", "annotations", name), text) for name, text in put.items()]
+    return added + [{"op": "remove", "path": paths.pointer("metadata", "annotations", name)} for name in gone]
+
+
+def _add(place: tuple[str, ...], value: object) -> Operation:
+    return {"op": "add", "path": paths.pointer(*place), "value": value}
+
+
+def _set_suspend(record: JobRecord, kind: JobKind, suspend: bool) -> Patch:
+    if kind.suspend is None or record.suspended is suspend:
+        return []
+    if record.suspend_gap is None:
+        return [_add(kind.suspend, suspend)]
+    depth = record.suspend_gap.count("/")
+    return [_add(kind.suspend[:depth], paths.nest(kind.suspend[depth:], suspend))]
+
+
+def _metadata_pointer(template: Template) -> str:
+    return f"{template.path}/metadata" if template.metadata_path is None else template.metadata_path
+
+
+def _spec_pointer(template: Template) -> str:
+    return f"{template.path}/spec" if template.spec_path is None else template.spec_path
+
+
+def _stamp(template: Template, uid: str, version: tuple[int, int]) -> Patch:
+    """Write gang, pod set and ledger version on one pod template."""
+    labels = {names.GANG_LABEL: uid, names.POD_SET_LABEL: template.pod_set}
+    marks = {names.LEDGER_VERSION: f"{version[0]}.{version[1]}"}
+    at = _metadata_pointer(template)
+    if not template.has_metadata:
+        return [{"op": "add", "path": at, "value": {"labels": labels, "annotations": marks}}]
+    operations = _put_all(f"{at}/labels", labels, template.labels)
+    return operations + _put_all(f"{at}/annotations", marks, {} if template.has_annotations else None)
+
+
+def _put_all(pointer: str, wanted: Mapping[str, str], current: Mapping[str, str] | None) -> Patch:
+    if current is None:
+        return [{"op": "add", "path": pointer, "value": dict(wanted)}] if wanted else []
+    return [
+        {"op": "add", "path": f"{pointer}/{paths.escape(key)}", "value": value}
+        for key, value in wanted.items()
+        if current.get(key) != value
+    ]
+
+
+def _wanted(
+    reservation: Reservation, pod_set: str, flavors: Mapping[str, Flavor]
+) -> tuple[dict[str, str], list[Toleration]]:
+    """Return the node labels and tolerations of the flavors assigned to one pod set."""
+    reserved = reservation.pod_set(pod_set)
+    assigned = [] if reserved is None else [flavors[f] for f in sorted(set(reserved.flavors.values())) if f in flavors]
+    labels: dict[str, str] = {}
+    tolerations: list[Toleration] = []
+    for flavor in assigned:
+        labels.update(flavor.node_labels)
+        tolerations += [t for t in flavor.tolerations if t not in tolerations]
+    return labels, tolerations
+
+
+def _owners_tolerations(record: JobRecord, pod_set: str) -> tuple[Toleration, ...]:
+    sets = () if record.gang is None else record.gang.pod_sets
+    return next((s.tolerations for s in sets if s.name == pod_set), ())
+
+
+def _schedule(
+    template: Template,
+    owners: tuple[Toleration, ...],
+    wanted: tuple[dict[str, str], list[Toleration]],
+    undo: Admission | None,
+) -> tuple[Patch, dict[str, object]]:
+    """Return the patch that takes back the last start's node selector and tolerations and writes the ``wanted`` ones,
+    and what the template gains over what its owner wrote. An owner's own selector is never overwritten.
+    """
+    old_keys, old_count = _injections(undo, template.pod_set)
+    current = template.node_selector
+    theirs = {key: value for key, value in (current or {}).items() if key not in old_keys}
+    labels = {key: value for key, value in wanted[0].items() if key not in theirs}
+    tolerations = [_toleration(t) for t in wanted[1] if t not in owners]
+    at = _spec_pointer(template)
+    operations = _replace_map(f"{at}/nodeSelector", current, {**theirs, **labels})
+    operations += _replace_tail(f"{at}/tolerations", template.tolerations, old_count, tolerations)
+    gained: dict[str, object] = {}
+    if labels:
+        gained["nodeSelector"] = sorted(labels)
+    if tolerations:
+        gained["tolerations"] = len(tolerations)
+    return operations, gained
+
+
+def _injections(undo: Admission | None, pod_set: str) -> tuple[list[str], int]:
+    injected = {} if undo is None else undo.injected.get(pod_set, {})
+    keys, count = injected.get("nodeSelector"), injected.get("tolerations")
+    return (keys if isinstance(keys, list) else []), (count if isinstance(count, int) else 0)
+
+
+def _replace_map(pointer: str, current: Mapping[str, str] | None, wanted: Mapping[str, str]) -> Patch:
+    if current is None:
+        return _put_all(pointer, wanted, None)
+    if current and not wanted:
+        return [{"op": "remove", "path": pointer}]
+    gone = [{"op": "remove", "path": f"{pointer}/{paths.escape(key)}"} for key in current if key not in wanted]
+    return gone + _put_all(pointer, wanted, current)
+
+
+def _replace_tail(pointer: str, length: int | None, gone: int, tail: list[dict[str, str]]) -> Patch:
+    """Replace the last ``gone`` items of a list by ``tail``."""
+    if length is None:
+        return [{"op": "add", "path": pointer, "value": tail}] if tail else []
+    gone = min(gone, length)
+    if gone and gone == length and not tail:
+        return [{"op": "remove", "path": pointer}]
+    operations: Patch = [{"op": "remove", "path": f"{pointer}/{length - 1 - index}"} for index in range(gone)]
+    return operations + [{"op": "add", "path": f"{pointer}/-", "value": item} for item in tail]
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    fields = ("key", "operator", "value", "effect")
+    return {name: value for name in fields if (value := getattr(toleration, name))}
+
+
+def _set_count(
+    record: JobRecord,
+    template: Template,
+    reservation: Reservation,
+    undo: Admission | None,
+    originals: dict[str, int],
+) -> Patch:
+    """Lower one pod set's count to what was reserved, or put back what an earlier start lowered."""
+    reserved = reservation.pod_set(template.pod_set)
+    if template.count_path is None or template.count_written is None or reserved is None or record.gang is None:
+        return []
+    lowered = None if undo is None else annotations.original_count(undo, template.pod_set, template.count_written)
+    owners = template.count_written if lowered is None else lowered
+    count = owners
+    if reserved.count < record.gang.counts.get(template.pod_set, 0):
+        count = reserved.count
+        originals[template.pod_set] = owners
+    return [] if count == template.count_written else [_replace(template.count_path, count)]
+
+
+def _replace(pointer: str, value: object) -> Operation:
+    return {"op": "replace", "path": pointer, "value": value}
+
+
+def _undo_of(record: JobRecord) -> Admission | None:
+    """Return the start whose changes are still in the job and must be taken back."""
+    if record.admission is not None and (record.admission.injected or record.admission.original_counts):
+        return record.admission
+    return None if record.requeue is None else record.requeue.undo
+
+
+def _restore_templates(record: JobRecord, undo: Admission) -> Patch:
+    changes: Patch = []
+    for template in record.templates:
+        changes += _schedule(template, (), ({}, []), undo)[0]
+        original = annotations.original_count(undo, template.pod_set, template.count_written)
+        if original is not None and template.count_path is not None:
+            changes.append(_replace(template.count_path, original))
+    return changes

@@ -1,0 +1,322 @@
+"""Read one object of a known job kind into a ``JobRecord``. Pure, and total: odd input becomes a ``problem``.
+
+Priority follows Kueue: WorkloadPriorityClass label, the kind's own class, the first pod set that names a class, the
+cluster's default class, 0. An object stopped by Tutti whose templates still carry what its last start injected is read
+as its owner wrote it, so that a stale node selector decides nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from webhook.core import names
+from webhook.core.gang import Gang, PodSet, Requirement, Toleration
+from webhook.jobs import annotations, editing, paths, status
+from webhook.jobs.annotations import original_count
+from webhook.jobs.context import ReadContext
+from webhook.jobs.gating import managed_by_other, owner_of, pod_group_of, queue_label
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_requests import PriceError, price, with_limit_range_defaults
+from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
+from webhook.jobs.record import Admission, JobRecord, Requeue, Template
+
+_EMPTY: Final[Mapping[str, Any]] = {}
+BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+
+def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobRecord:
+    """Return what ``obj`` asks and where it stands. Never raises: what cannot be read becomes ``problem``."""
+    metadata = paths.find_mapping(obj, ("metadata",))
+    own = metadata.get("annotations")
+    marks: Mapping[str, Any] = own if isinstance(own, dict) else _EMPTY
+    uid = _text(metadata.get("uid"))
+    admission = annotations.decode_admission(marks.get(names.ADMISSION), uid) if marks else None
+    requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
+    sites: list[PodSetSite] = []
+    gang, problem = None, None
+    try:
+        sites = find_pod_sets(kind, obj, context)
+        asked = _as_written(kind, obj, sites, context, requeue)
+        gang = _gang(kind, obj, metadata, asked, context, admitted=admission is not None, requeue=requeue)
+    except (UnreadableJob, PriceError) as error:
+        problem = str(error)
+    suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
+    active = status.active(kind, obj)
+    finished = status.finished(kind, obj)
+    return JobRecord(
+        kind=kind.key,
+        namespace=_text(metadata.get("namespace")),
+        name=_text(metadata.get("name")),
+        uid=uid,
+        resource_version=_integer(metadata.get("resourceVersion")),
+        created_seconds=_seconds(metadata.get("creationTimestamp")),
+        gang=gang,
+        problem=problem,
+        queue_label=queue_label(obj, kind),
+        owner=owner_of(obj),
+        suspended=suspended,
+        finished=finished,
+        active=active,
+        ready=finished is not None or (gang is not None and status.ready(kind, obj, gang.pods)),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        marked=any(names.GANG_LABEL in site.labels for site in sites),
+        restorable=status.restorable(kind, obj, suspended, active),
+        managed_by_other=managed_by_other(kind, obj),
+        has_annotations=isinstance(own, dict),
+        admission=admission,
+        requeue=requeue,
+        held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
+        reclaimed=status.reclaimed(kind, obj, sites),
+        templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
+        generation=_integer(metadata.get("generation")),
+        suspend_gap=_suspend_gap(kind, obj),
+        ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
+    )
+
+
+def _as_written(
+    kind: JobKind, obj: Mapping[str, Any], sites: list[PodSetSite], context: ReadContext, requeue: Requeue | None
+) -> list[PodSetSite]:
+    """Return the pod sets with the counts their owner wrote, where the last start lowered them."""
+    undo = None if requeue is None else requeue.undo
+    if undo is None or not undo.original_counts:
+        return sites
+    restored: Any = obj
+    for site in sites:
+        count = original_count(undo, site.name, site.count_written)
+        if count is not None and site.count_path is not None:
+            restored = editing.put(restored, site.count_path, count)
+    return find_pod_sets(kind, restored, context)
+
+
+def _gang(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    sites: Sequence[PodSetSite],
+    context: ReadContext,
+    *,
+    admitted: bool,
+    requeue: Requeue | None,
+) -> Gang:
+    namespace = _text(metadata.get("namespace"))
+    if len({site.name for site in sites}) < len(sites):
+        raise UnreadableJob(f"{', '.join(site.name for site in sites)}: two pod sets have one name; rename one")
+    undo = None if requeue is None else requeue.undo
+    pod_sets = tuple(_pod_set(site, namespace, context, undo, admitted) for site in sites)
+    labels = paths.find_mapping(metadata, ("labels",))
+    pods = sum(pod_set.count for pod_set in pod_sets)
+    created = _seconds(metadata.get("creationTimestamp"))
+    return Gang(
+        uid=_text(metadata.get("uid")),
+        kind=kind.key,
+        namespace=namespace,
+        name=_text(metadata.get("name")),
+        queue=queue_label(obj, kind),
+        pod_sets=pod_sets,
+        priority=_priority(kind, obj, labels, sites, context, admitted=admitted),
+        created_seconds=created if requeue is None else requeue.place_seconds,
+        quorum=_quorum(kind, obj, sites, pods, admitted),
+        max_run_seconds=_max_run_seconds(kind, obj, labels),
+        not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
+        pod_group=_pod_group(sites),
+        labels=labels,
+    )
+
+
+def _pod_set(site: PodSetSite, namespace: str, context: ReadContext, undo: Admission | None, admitted: bool) -> PodSet:
+    spec: Mapping[str, Any] = site.spec
+    if namespace in context.limit_ranges:
+        spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
+    overhead = context.runtime_overheads.get(spec.get("runtimeClassName") or "")
+    try:
+        cost = price(spec, overhead, default_priority_class=context.default_priority_class)
+    except PriceError as error:
+        raise UnreadableJob(f"pod set {site.name}: {error}") from None
+    scheduling = site.scheduling
+    pod_set = PodSet(
+        name=site.name,
+        count=site.count,
+        price=cost,
+        min_count=_min_count(site, admitted),
+        node_selector=_node_selector(scheduling.get("nodeSelector")),
+        node_affinity=_node_affinity(spec.get("affinity")),
+        tolerations=_tolerations(scheduling.get("tolerations")),
+    )
+    return pod_set if undo is None else _undone(pod_set, undo)
+
+
+def _undone(pod_set: PodSet, undo: Admission) -> PodSet:
+    """Return the pod set as its owner wrote it, before the start that ``undo`` records."""
+    injected = undo.injected.get(pod_set.name, _EMPTY)
+    keys = injected.get("nodeSelector")
+    count = injected.get("tolerations")
+    keep = len(pod_set.tolerations) - (count if isinstance(count, int) else 0)
+    return replace(
+        pod_set,
+        node_selector={
+            key: value
+            for key, value in pod_set.node_selector.items()
+            if not (isinstance(keys, (list, tuple)) and key in keys)
+        },
+        tolerations=pod_set.tolerations[: max(keep, 0)],
+    )
+
+
+def _min_count(site: PodSetSite, admitted: bool) -> int | None:
+    least = site.min_count
+    if least is None or (admitted and least >= site.count):
+        return None
+    if 1 <= least <= site.count:
+        return None if least == site.count else least
+    message = "fewest pods worth starting must be from 1 to the number of pods"
+    raise UnreadableJob(f"pod set {site.name}: {least}: {message}; write at most {site.count}")
+
+
+def _priority(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    labels: Mapping[str, Any],
+    sites: Sequence[PodSetSite],
+    context: ReadContext,
+    *,
+    admitted: bool,
+) -> int:
+    named = [(labels.get(names.PRIORITY_CLASS_LABEL), context.workload_priority_classes, "WorkloadPriorityClass")]
+    named += [(paths.find(obj, path), context.priority_classes, "PriorityClass") for path in kind.priority_classes]
+    named += [(site.spec.get("priorityClassName"), context.priority_classes, "PriorityClass") for site in sites]
+    for name, values, family in named:
+        if not isinstance(name, str) or not name:
+            continue
+        value = values.get(name, BUILT_IN_PRIORITIES.get(name))
+        if value is not None:
+            return value
+        # A class that went away must not make a running gang unreadable; it only falls through to the next source.
+        if not admitted:
+            raise UnreadableJob(f"{family} {name!r} does not exist; create it or name another")
+    return context.default_priority
+
+
+def _quorum(
+    kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pods: int, admitted: bool
+) -> int | None:
+    number, where = None if kind.quorum is None else paths.find(obj, kind.quorum), paths.render(kind.quorum or ())
+    for site in sites:
+        text = site.labels.get(names.MIN_AVAILABLE_LABEL)
+        if text is not None:
+            number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else text
+            where = f"label {names.MIN_AVAILABLE_LABEL}"
+    if number is None:
+        return None
+    if type(number) is not int or number < 1:
+        raise UnreadableJob(f"{where}: {number!r:.60}: is no quorum; write a number of pods from 1 to {pods}")
+    if number > pods:
+        if admitted:
+            return pods
+        raise UnreadableJob(f"{where}: {number}: the gang has only {pods} pods; write at most {pods}")
+    return number
+
+
+def _pod_group(sites: Sequence[PodSetSite]) -> str | None:
+    groups = {group for site in sites if (group := pod_group_of(site.labels)) is not None}
+    if len(groups) > 1:
+        raise UnreadableJob(f"{', '.join(sorted(groups))}: one gang names several PodGroups; name one")
+    return next(iter(groups), None)
+
+
+def _max_run_seconds(kind: JobKind, obj: Mapping[str, Any], labels: Mapping[str, Any]) -> int | None:
+    limits = []
+    text = labels.get(names.MAX_EXECUTION_LABEL)
+    if isinstance(text, str) and text.isdecimal() and 0 < len(text) < 12 and int(text) > 0:
+        limits.append(int(text))
+    deadline = None if kind.deadline_seconds is None else paths.find(obj, kind.deadline_seconds)
+    if type(deadline) is int and deadline > 0:
+        limits.append(deadline)
+    return min(limits, default=None)
+
+
+def _template(site: PodSetSite) -> Template:
+    metadata, scheduling = site.metadata, site.scheduling
+    tolerations = scheduling.get("tolerations")
+    selector = scheduling.get("nodeSelector")
+    labels = None if metadata is None else metadata.get("labels")
+    return Template(
+        pod_set=site.name,
+        path=site.path,
+        has_metadata=metadata is not None,
+        labels=labels if isinstance(labels, dict) else None,
+        has_annotations=metadata is not None and isinstance(metadata.get("annotations"), dict),
+        node_selector=selector if isinstance(selector, dict) else None,
+        tolerations=len(tolerations) if isinstance(tolerations, list) else None,
+        count_path=None if site.count_path is None else paths.pointer(*site.count_path),
+        count_written=site.count_written,
+        metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
+        spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
+    )
+
+
+def _node_selector(selector: object) -> Mapping[str, str]:
+    return selector if isinstance(selector, dict) else _EMPTY
+
+
+def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
+    if not isinstance(tolerations, list):
+        return ()
+    return tuple(
+        Toleration(
+            key=item.get("key") or "",
+            operator=item.get("operator") or "Equal",
+            value=item.get("value") or "",
+            effect=item.get("effect") or "",
+        )
+        for item in tolerations
+        if isinstance(item, dict)
+    )
+
+
+def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
+    if not isinstance(affinity, dict):
+        return ()
+    terms = paths.find(affinity, _AFFINITY_TERMS)
+    if not isinstance(terms, list):
+        return ()
+    return tuple(_term(term) for term in terms if isinstance(term, dict))
+
+
+_AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+
+
+def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, item.get("values") or ())))
+        for item in term.get("matchExpressions") or ()
+        if isinstance(item, dict)
+    )
+
+
+def _suspend_gap(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
+    gap = None if kind.suspend is None else paths.find_gap(obj, kind.suspend)
+    return None if gap is None else paths.pointer(*gap)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, str) and value.isdecimal() and value.isascii():
+        return int(value[:32])
+    return value if type(value) is int else 0
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

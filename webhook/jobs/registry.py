@@ -1,0 +1,34 @@
+"""All known job kinds: the shipped entries, and what an operator adds or overrides by configuration."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from webhook.jobs.entries import ENTRIES
+from webhook.jobs.kinds import JobKind
+
+
+def _by_key(kinds: Iterable[JobKind]) -> Mapping[str, JobKind]:
+    return MappingProxyType({kind.key: kind for kind in kinds})
+
+
+KINDS: Final[Mapping[str, JobKind]] = _by_key(ENTRIES)
+"""The shipped kinds by key, ``Kind.group``."""
+
+
+def by_resource(group: str, plural: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
+    """Return the kind served as ``plural`` in ``group``, as an admission request names it."""
+    return next((kind for kind in kinds.values() if kind.plural == plural and kind.group == group), None)
+
+
+def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
+    """Return the kind a person means: its key, or without regard to case its kind, plural or short name, each
+    optionally with ``.group``. A name that several kinds share means the first registered.
+    """
+    if name in kinds:
+        return kinds[name]
+    short, _, group = name.lower().partition(".")
+    for kind in kinds.values():
+        if short in (kind.singular, kind.plural, *kind.aliases) and group in ("", kind.group):
+            return kind
+    return None

@@ -1,0 +1,146 @@
+"""What a job's controller reports: finished, active, ready, and pods that have ended for good."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from webhook.jobs import paths
+from webhook.jobs.kinds import JobKind, Signal, Tally, TemplateChange
+from webhook.jobs.pod_sets import PodSetSite
+
+
+def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
+    """Return ``Succeeded`` or ``Failed`` once the job has ended."""
+    if not obj.get("status"):
+        return None
+    if any(holds(signal, obj) for signal in kind.succeeded):
+        return "Succeeded"
+    return "Failed" if any(holds(signal, obj) for signal in kind.failed) else None
+
+
+def active(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the controller reports pods of its own."""
+    return bool(obj.get("status")) and any(holds(signal, obj) for signal in kind.active)
+
+
+def ready(kind: JobKind, obj: Mapping[str, Any], pods: int) -> bool:
+    """Return whether the controller reports all pods (``pods`` in number) running or done."""
+    if not obj.get("status"):
+        return False
+    rule = kind.ready
+    if isinstance(rule, Tally):
+        wanted = pods if rule.wanted is None else _wanted(obj, rule.wanted)
+        return sum(_number(found) for path in rule.have for found in paths.find_each(obj, path)) >= wanted
+    return rule is not None and holds(rule, obj)
+
+
+def restorable(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active: bool) -> bool:
+    """Return whether the API server would accept a change of the pod templates now."""
+    match kind.template_change:
+        case TemplateChange.ALWAYS:
+            return True
+        case TemplateChange.SUSPENDED:
+            return suspended and not is_active
+        case TemplateChange.STOPPED:
+            started = paths.find(obj, ("status", "startTime")) is not None
+            return suspended and not is_active and (not started or has_condition(obj, "Suspended"))
+    return False
+
+
+def holds(signal: Signal, obj: Mapping[str, Any]) -> bool:
+    """Return whether the status says yes to ``signal``."""
+    if signal.condition:
+        return has_condition(obj, signal.condition)
+    for found in paths.find_each(obj, signal.path):
+        if signal.values:
+            if found in signal.values:
+                return True
+        elif signal.other_than:
+            if found is not None and found not in signal.other_than:
+                return True
+        elif found is True or (isinstance(found, str) and found) or _number(found) > 0:
+            return True
+    return False
+
+
+def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
+    """Return whether the condition of that type is True."""
+    conditions = paths.find(obj, ("status", "conditions"))
+    if not isinstance(conditions, list):
+        return False
+    return any(isinstance(c, dict) and c.get("type") == kind and c.get("status") == "True" for c in conditions)
+
+
+def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) -> dict[str, int]:
+    """Return the pods of each set that have ended and will not be replaced."""
+    if kind.reclaim is None or not obj.get("status"):
+        return {}
+    counts = {site.name: site.count for site in sites}
+    gone = _RECLAIM_RULES[kind.reclaim](obj, counts)
+    return {name: min(number, counts[name]) for name, number in gone.items() if number > 0 and name in counts}
+
+
+def _reclaimed_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """A Job keeps ``completions`` minus ended pods busy at most; without completions each success ends a pod."""
+    count = counts.get("main", 0)
+    completions = paths.find(obj, ("spec", "completions"))
+    succeeded = _number(paths.find(obj, ("status", "succeeded")))
+    if type(completions) is not int:
+        return {"main": succeeded}
+    ended = succeeded
+    if paths.find(obj, ("spec", "completionMode")) == "Indexed":
+        texts = (paths.find(obj, ("status", key)) for key in ("completedIndexes", "failedIndexes"))
+        ended = _count_indexes((text for text in texts if isinstance(text, str)), completions)
+    return {"main": count - max(completions - ended, 0)}
+
+
+def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """Every child Job that succeeded gives back all of its pods."""
+    replicas = {}
+    for item in paths.find_each(obj, ("spec", "replicatedJobs", paths.EACH)):
+        if isinstance(item, dict):
+            number = item.get("replicas", 1)
+            replicas[str(item.get("name")).lower()] = number if type(number) is int else 1
+    gone = {}
+    for item in paths.find_each(obj, ("status", "replicatedJobsStatus", paths.EACH)):
+        if isinstance(item, dict):
+            name = str(item.get("name")).lower()
+            each = counts.get(name, 0) // max(replicas.get(name, 1), 1)
+            gone[name] = _number(item.get("succeeded")) * each
+    return gone
+
+
+_RECLAIM_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, int]]]] = {
+    "job": _reclaimed_of_job,
+    "jobset": _reclaimed_of_jobset,
+}
+RECLAIM_RULES: Final = frozenset(_RECLAIM_RULES)
+"""Names that ``JobKind.reclaim`` may take."""
+
+
+def _count_indexes(texts: Iterable[str], below: int) -> int:
+    """Return how many indexes under ``below`` the interval texts (``1,3-5``) name together."""
+    intervals: list[tuple[int, int]] = []
+    for text in texts:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            if first.isdecimal() and (last or first).isdecimal():
+                intervals.append((int(first), min(int(last or first), below - 1)))
+    total, reached = 0, -1
+    for low, high in sorted(intervals):
+        start = max(low, reached + 1)
+        if high >= start:
+            total += high - start + 1
+            reached = high
+    return total
+
+
+def _wanted(obj: Mapping[str, Any], path: paths.Path) -> int:
+    *items, field = path
+    numbers = (paths.find(item, (field,)) for item in paths.find_each(obj, tuple(items)))
+    return sum(1 if number is None else _number(number) for number in numbers)
+
+
+def _number(found: object) -> int:
+    if isinstance(found, list):
+        return len(found)
+    return found if type(found) is int else 0
