@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import AnyCluster
+from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 
 POD_SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -65,9 +67,7 @@ def test_a_jobset_of_two_pods_runs_and_completes(owner: Kubectl) -> None:
     wait_until(lambda: condition(owner.get("jobset", "pair"), "Completed") == "True", what="the JobSet completes")
 
 
-def test_a_pytorchjob_of_one_master_and_two_workers_runs(owner: Kubectl, admin: Kubectl) -> None:
-    # The operator's own init container in workers does not ask for the restricted level.
-    admin("label", "namespace", admin.namespace, "--overwrite", "pod-security.kubernetes.io/enforce=baseline")
+def test_a_pytorchjob_of_one_master_and_two_workers_runs(owner: Kubectl) -> None:
     replicas = {
         role: {"replicas": count, "restartPolicy": "Never", "template": template("pytorch")}
         for role, count in (("Master", 1), ("Worker", 2))
@@ -99,3 +99,41 @@ def test_a_user_has_only_the_rights_of_their_namespace(owner: Kubectl) -> None:
     assert not owner.in_namespace("default").can("create", "jobs.batch")
     with pytest.raises(KubectlError, match="forbidden"):
         owner("get", "nodes")
+
+
+def test_cert_manager_issues_a_certificate_and_injects_its_authority(cluster: AnyCluster, admin: Kubectl) -> None:
+    if isinstance(cluster, Cluster):
+        cluster.start_cert_manager()
+    namespace = admin.namespace
+    issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": {"name": "self"}}
+    admin.apply(issuer | {"spec": {"selfSigned": {}}})
+    certificate = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "leaf"}}
+    admin.apply(
+        certificate
+        | {"spec": {"secretName": "leaf", "dnsNames": [f"a.{namespace}.svc"], "issuerRef": {"name": "self"}}}
+    )
+    registration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": namespace, "annotations": {"cert-manager.io/inject-ca-from": f"{namespace}/leaf"}},
+        "webhooks": [
+            {
+                "name": "nothing.tutti.dev",
+                "clientConfig": {"service": {"name": "a", "namespace": namespace}},
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "rules": [],
+            }
+        ],
+    }
+    admin.apply(registration)
+
+    def injected() -> str:
+        found = admin.get("validatingwebhookconfiguration", namespace)
+        return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
+
+    try:
+        wait_until(injected, timeout_seconds=60, what="the authority is injected")
+        assert admin.get("secret", "leaf")["data"]["ca.crt"] == injected()
+    finally:
+        admin.delete("validatingwebhookconfiguration", namespace)

@@ -43,7 +43,12 @@ class Api:
         """Return the body of the answer; raises ApiError on a status of 400 or more, OSError without an answer."""
         connection = HTTPSConnection(self._address, timeout=30, context=self._tls)
         try:
-            connection.request(method, path, body, {"Content-Type": content_type, "Accept": "application/json"})
+            connection.request(
+                method,
+                path,
+                body.encode() if body else None,
+                {"Content-Type": content_type, "Accept": "application/json"},
+            )
             answer = connection.getresponse()
             text = answer.read().decode()
         except HTTPException as error:

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
-from tests.e2e.controlplane import kubeconfig, nodes, operators
+from tests.e2e.controlplane import kinds, kubeconfig, modules, nodes, operators
 from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.binaries import find, find_all, say
 from tests.e2e.controlplane.pki import LOOPBACK, Authority, service_account_key
@@ -75,13 +76,20 @@ class Cluster:
         """
         began = time.monotonic()
         try:
-            self._start_api_server()
-            self._start_controllers()
-            for number in range(self.shape.nodes):
-                self.api.create("Node", nodes.node(f"node-{number}", self.shape.gpus_per_node))
-            if self.shape.operators:
-                operators.start_jobset(self)
-                operators.start_training_operator(self)
+            with ThreadPoolExecutor() as pool:
+                # Rendering takes a second in which the API server starts.
+                rendered = [
+                    pool.submit(operators.render, self.binaries["kubectl"], folder)
+                    for folder in self._operator_folders()
+                ]
+                self._start_api_server()
+                self._start_controllers()
+                for number in range(self.shape.nodes):
+                    self.api.create("Node", nodes.node(f"node-{number}", self.shape.gpus_per_node))
+                for start, objects in zip(
+                    (operators.start_jobset, operators.start_training_operator), rendered, strict=False
+                ):
+                    start(self, objects.result())
             self._wait_working()
         except BaseException:
             self.stop()
@@ -109,9 +117,16 @@ class Cluster:
 
     def start_cert_manager(self) -> list[Component]:
         """Install and start the real cert-manager; builds it on first use."""
-        for name in ("cert-manager-controller", "cert-manager-cainjector"):
+        for name in operators.CERT_MANAGER_PROGRAMS:
             self.binaries[name] = find(name, self.report)
         return operators.start_cert_manager(self)
+
+    def install_kinds(self, project: str) -> None:
+        """Install the job kinds of a project in :data:`kinds.PROJECTS` without its controller."""
+        for document in kinds.definitions(project):
+            self.api.create("CustomResourceDefinition", document)
+        for path in kinds.served(project):
+            self.wait_served(path)
 
     def component(
         self,
@@ -279,6 +294,12 @@ class Cluster:
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
         ).start()
+
+    def _operator_folders(self) -> list[Path]:
+        """Return the operators' kustomizations, in the order in which they start."""
+        if not self.shape.operators:
+            return []
+        return [modules.jobset_installation(), modules.training_operator_installation()]
 
     def _system_kubeconfig(self, user: str, *groups: str) -> Path:
         """Write the kubeconfig of a control plane component: bootstrap RBAC knows its user name."""

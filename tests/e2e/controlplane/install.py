@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import yaml
 
-from tests.e2e.controlplane import kubeconfig
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
 
@@ -24,11 +23,6 @@ NAMESPACE: Final = "tutti-system"
 SECRET: Final = "tutti-certs"
 OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback"
 CERT_MANAGER_OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback-cert-manager"
-HOSTS: Final = tuple(
-    f"{service}.{NAMESPACE}.svc{suffix}"
-    for service in ("tutti-webhook", "tutti-visibility")
-    for suffix in ("", ".cluster.local")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +92,13 @@ class Installation:
                 answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")
                 wait_ready(replica.component, "it is ready", answers, timeout_seconds)
 
-    def issue_certificate(self) -> None:
-        """Issue the serving certificate into its Secret and tell the API server whom to trust."""
-        authority = self.cluster.authority
-        leaf = authority.serving(HOSTS[0], HOSTS)
-        data = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.pem}
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/tls",
-            "metadata": {"name": SECRET, "namespace": NAMESPACE},
-            "data": {name: kubeconfig.encode(content) for name, content in data.items()},
-        }
-        self._kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(secret))
-        self._patch_authority(kubeconfig.encode(authority.pem))
+    def issue_certificate(self, *, new_authority: bool = False) -> None:
+        """Issue the serving certificate into its Secret and announce its authority, as the documentation says."""
+        out = ["--out", str(self.cluster.directory / "certs")]
+        if new_authority:
+            self._certs("rotate", *out, "--new-authority")
+        self._kubectl("apply", "--server-side", "-f", "-", stdin=self._certs("issue", *out, "--secret"))
+        self._certs("patch-ca", *out, "--kubeconfig", str(self.cluster.kubeconfig))
 
     def _replica(self, role: str, number: int) -> Replica:
         name = f"tutti-{role}-{number}"
@@ -173,25 +160,12 @@ class Installation:
             document for document in yaml.load_all(self._kubectl("kustomize", str(self.overlay)), loader) if document
         ]
 
-    def _patch_authority(self, bundle: str) -> None:
-        """Write the certificate authority into our webhook registrations and the APIService."""
-        for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            path = f"/apis/admissionregistration.k8s.io/v1/{kind}/tutti"
-            count = len(self.cluster.api.get(path)["webhooks"])
-            patches = [
-                {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
-                for number in range(count)
-            ]
-            self.cluster.api.json_patch(path, patches)
-        path = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tutti.dev"
-        self.cluster.api.json_patch(path, [{"op": "add", "path": "/spec/caBundle", "value": bundle}])
-
     def _kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        command = [str(self.cluster.binaries["kubectl"]), f"--kubeconfig={self.cluster.kubeconfig}", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ComponentError(f"installing Tutti: kubectl {' '.join(arguments)} failed:\n{done.stderr.strip()}")
-        return done.stdout
+        kubectl = str(self.cluster.binaries["kubectl"])
+        return _run([kubectl, f"--kubeconfig={self.cluster.kubeconfig}", *arguments], stdin)
+
+    def _certs(self, *arguments: str) -> str:
+        return _run([sys.executable, "-m", "certs", *arguments])
 
 
 def redirect(documents: list[dict[str, Any]], webhook_port: int, visibility_port: int) -> list[dict[str, Any]]:
@@ -211,6 +185,14 @@ def config_of(documents: list[dict[str, Any]]) -> dict[str, Any]:
         if document["kind"] == "ConfigMap" and document["metadata"]["name"] == "tutti-config":
             return yaml.safe_load(document["data"]["config.yaml"]) or {}
     return {}
+
+
+def _run(command: list[str], stdin: str | None = None) -> str:
+    """Return what a command prints; raises ComponentError with its stderr."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise ComponentError(f"installing Tutti: {' '.join(command)} failed:\n{done.stderr.strip()}")
+    return done.stdout
 
 
 def _python() -> dict[str, str]:

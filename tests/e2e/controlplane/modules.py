@@ -55,3 +55,12 @@ def documents(text: str) -> Iterator[tuple[str, str]]:
         kind = re.search(r"^kind:\s*(\S+)", document, re.MULTILINE)
         if kind:
             yield kind[1], document
+
+
+def served_at(definition: str) -> str:
+    """Return the API path that a CustomResourceDefinition adds, in the last version that its text names."""
+    name = re.search(r"^  name: ['\"]?(\w+)\.([\w.-]+)", definition, re.MULTILINE)
+    versions = re.findall(r"^    name: (v\w+)$|^  - name: (v\w+)$", definition, re.MULTILINE)
+    if not name or not versions:
+        raise ValueError(f"not a CustomResourceDefinition: {definition[:200]!r}")
+    return f"/apis/{name[2]}/{''.join(versions[-1])}/{name[1]}"

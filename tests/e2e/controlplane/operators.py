@@ -4,10 +4,8 @@ Their own manifests say what they may do; only what runs an image is left out, a
 """
 
 import contextlib
-import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +13,7 @@ import yaml
 
 from tests.e2e.controlplane import kubeconfig, modules
 from tests.e2e.controlplane.pki import Leaf
-from tests.e2e.controlplane.process import Component, wait_ready
+from tests.e2e.controlplane.process import Component
 
 if TYPE_CHECKING:
     from tests.e2e.controlplane.cluster import Cluster
@@ -23,15 +21,36 @@ if TYPE_CHECKING:
 TRAINING_CERTIFICATES: Final = Path("/tmp/k8s-webhook-server/serving-certs")
 """The training operator reads this folder and no other; any certificate does, so that runs can share it."""
 
+Objects = list[tuple[str, str]]
+"""Kind and YAML text of each object of a manifest."""
+
+INIT_CONTAINER: Final = """
+- name: init-pytorch
+  image: {{.InitContainerImage}}
+  command: [sh, -c, "until nslookup {{.MasterAddr}}; do sleep 2; done"]
+  resources:
+    requests: {cpu: 50m, memory: 10Mi}
+    limits: {cpu: 100m, memory: 20Mi}
+  securityContext:
+    allowPrivilegeEscalation: false
+    runAsNonRoot: true
+    runAsUser: 1000
+    capabilities: {drop: [ALL]}
+    seccompProfile: {type: RuntimeDefault}
+"""
+"""What the operator puts before each PyTorch worker. It asks for as much as the built-in one, whose pods are refused in
+namespaces that enforce the restricted Pod Security level."""
+
+CERT_MANAGER_PROGRAMS: Final = ("cert-manager-controller", "cert-manager-cainjector")
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _FIRST: Final = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _INSTALLED: Final = (*_FIRST, "Role", "RoleBinding", "Secret")
 _CLUSTER_ADMIN: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
 
 
-def start_jobset(cluster: "Cluster") -> Component:
+def start_jobset(cluster: "Cluster", objects: Objects) -> Component:
     """Install and start the JobSet controller with its webhooks."""
-    webhooks = _install(cluster, "jobset-system", render(cluster, modules.jobset_installation()))
+    webhooks = _install(cluster, "jobset-system", objects)
     port, metrics_port, health_port = (cluster.ports.take() for _ in range(3))
     certificates = cluster.directory / "jobset"
     cluster.authority.serving("jobset").write(certificates)
@@ -56,9 +75,12 @@ def start_jobset(cluster: "Cluster") -> Component:
     return component
 
 
-def start_training_operator(cluster: "Cluster") -> Component:
-    """Install and start the training operator; its webhooks stay out, because it signs their certificate itself."""
-    webhooks = _install(cluster, "kubeflow", render(cluster, modules.training_operator_installation()))
+def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
+    """Install and start the training operator; its webhooks stay out, because it signs their certificate itself.
+
+    Its webhook port is the one port of ours that is not bound to loopback alone: the operator has no setting for that.
+    """
+    webhooks = _install(cluster, "kubeflow", objects)
     for kind, document in webhooks:
         cluster.api.create(kind, yaml.safe_load(document) | {"webhooks": []})
     _share_training_certificate(cluster.authority.serving("training-operator"))
@@ -74,15 +96,21 @@ def start_training_operator(cluster: "Cluster") -> Component:
         "--controller-threads=8",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
+        f"--pytorch-init-container-template-file={_write_init_container(cluster.directory)}",
         "--zap-log-level=info",
     ).start()
 
 
 def start_cert_manager(cluster: "Cluster") -> list[Component]:
     """Install and start cert-manager's controller and CA injector (its webhook is not needed here)."""
+    if "cert-manager-controller" in cluster.components:
+        return [cluster.components[name] for name in CERT_MANAGER_PROGRAMS]
     cluster.api.create("Namespace", {"metadata": {"name": "cert-manager"}})
-    for document in modules.cert_manager_crds():
+    definitions = list(modules.cert_manager_crds())
+    for document in definitions:
         cluster.api.create("CustomResourceDefinition", document)
+    for document in definitions:
+        cluster.wait_served(modules.served_at(document))
     started = []
     for name, flags in (
         ("cert-manager-controller", [f"--metrics-listen-address=127.0.0.1:{cluster.ports.take()}"]),
@@ -97,14 +125,12 @@ def start_cert_manager(cluster: "Cluster") -> list[Component]:
         cluster.api.create("ClusterRoleBinding", binding)
         account = cluster.kubeconfig_for_service_account("cert-manager", name)
         started.append(cluster.component(name, f"--kubeconfig={account}", "--leader-elect=false", *flags).start())
-    path = "/apis/cert-manager.io/v1/certificates"
-    wait_ready(started[0], "certificates can be created", lambda: cluster.api.answers(path))
     return started
 
 
-def render(cluster: "Cluster", kustomization: Path) -> list[tuple[str, str]]:
+def render(kubectl: Path, kustomization: Path) -> Objects:
     """Return a kustomization's objects as (kind, YAML)."""
-    command = [str(cluster.binaries["kubectl"]), "kustomize", str(kustomization)]
+    command = [str(kubectl), "kustomize", str(kustomization)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return list(modules.documents(done.stdout))
 
@@ -120,28 +146,27 @@ def reached_by_address(configuration: dict[str, Any], port: int, authority: byte
     return configuration
 
 
-def _install(cluster: "Cluster", namespace: str, objects: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _write_init_container(folder: Path) -> Path:
+    """Write the template of the PyTorch workers' init container."""
+    path = folder / "init-container.yaml"
+    path.write_text(INIT_CONTAINER)
+    return path
+
+
+def _install(cluster: "Cluster", namespace: str, objects: Objects) -> Objects:
     """Create an operator's namespace, kinds and rights; returns its webhook registrations, which come last."""
     for kind, document in sorted(objects, key=_order):
         if kind in _INSTALLED:
             cluster.api.create(kind, document, namespace)
-    for resource in _resources(objects):
-        cluster.wait_served(resource)
+    for kind, document in objects:
+        if kind == "CustomResourceDefinition":
+            cluster.wait_served(modules.served_at(document))
     return [(kind, document) for kind, document in objects if kind in _WEBHOOKS]
 
 
 def _order(entry: tuple[str, str]) -> int:
     """Namespaces and kinds before what lies in them."""
     return _FIRST.index(entry[0]) if entry[0] in _FIRST else len(_FIRST)
-
-
-def _resources(objects: list[tuple[str, str]]) -> Iterator[str]:
-    """Give the API paths that the CRDs among the objects add."""
-    for kind, document in objects:
-        name = re.search(r"^  name: (\w+)\.(\S+)$", document, re.MULTILINE)
-        version = re.search(r"^  (?:- |  )name: (v\w+)$", document, re.MULTILINE)
-        if kind == "CustomResourceDefinition" and name and version:
-            yield f"/apis/{name[2]}/{version[1]}/{name[1]}"
 
 
 def _share_training_certificate(leaf: Leaf) -> None:
