@@ -14,15 +14,16 @@ import structlog
 
 from webhook.config import Config
 from webhook.core import ledger as records
+from webhook.core import names
 from webhook.core.ledger import LedgerCorrupt
 from webhook.core.pods import PodRecord
-from webhook.dialects import config_map, merge
+from webhook.dialects import config_map, merge, resource_quota
 from webhook.dialects import registry as policy_registry
-from webhook.dialects import resource_quota
 from webhook.jobs import gating, pod_record, reading
 from webhook.jobs.context import ReadContext, context_from
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
+from webhook.jobs.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
 from webhook.view import PodGroupRecord, View
@@ -156,7 +157,7 @@ class Feeds:
         for name, path in CONTEXT_PATHS.items():
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
-            self._add(kind.key, kind.list_path, self._job_decoder(kind), self._job)
+            self._add(kind.key, collection_path(kind), self._job_decoder(kind), self._job)
         self.view.unsynced.update(self.informers)
 
     def _add(
@@ -243,7 +244,7 @@ class Feeds:
         if document["metadata"]["uid"] in self.view.ledger.entries:
             return True
         labels = self.view.namespaces.get(namespace, {})
-        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues) is not None
+        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds) is not None
 
     def _job(self, _feed: str, old: JobRecord | None, new: JobRecord | None) -> None:
         if new is not None:
@@ -276,7 +277,7 @@ class Feeds:
             self.view.namespaces.pop(name, None)
         else:
             self.view.namespaces[name] = labels
-        if self._jobs_running and gating.namespace_gate(before) != gating.namespace_gate(labels):
+        if self._jobs_running and before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE):
             self._relist_jobs()
         self.listener.namespace_changed(name)
 
@@ -364,7 +365,7 @@ class Feeds:
             served = [feed for feed in feeds if self.informers[feed].served]
             documents.extend(self._documents(*served[:1]))
         for config in self._documents("policy-config-map"):
-            documents.extend(config_map.read(config).objects)
+            documents.extend(config_map.objects_of(config)[0])
         return documents
 
     def _relist_jobs(self) -> None:

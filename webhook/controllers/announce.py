@@ -22,7 +22,9 @@ QUEUED_AFTER_SECONDS = 2.0
 class Announcer:
     """Events and decision lines of one cluster's reconciler. A follower has one too and never speaks."""
 
-    def __init__(self, recorder: EventRecorder, view: View, kinds: Mapping[str, JobKind], now: Callable[[], float]) -> None:
+    def __init__(
+        self, recorder: EventRecorder, view: View, kinds: Mapping[str, JobKind], now: Callable[[], float]
+    ) -> None:
         self._recorder = recorder
         self._view = view
         self._kinds = kinds
@@ -41,9 +43,7 @@ class Announcer:
         pods = sum(reservation.counts.values())
         flavors = sorted({flavor for pod_set in reservation.pod_sets for flavor in pod_set.flavors.values()})
         where = f" of queue {reservation.queue}" if reservation.queue else ""
-        asked = amounts.render(
-            amounts.total(amounts.scale(s.price.requests, s.count) for s in reservation.pod_sets)
-        )
+        asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in reservation.pod_sets))
         log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
         self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together: {asked}")
 

@@ -29,7 +29,7 @@ class Step(StrEnum):
     HOLD = "hold"
     """Its owner suspended it: mark the entry as stopping, keep its place."""
     ADOPT = "adopt"
-    """It was running before Tutti knew it: reserve what it uses."""
+    """It was running before Tutti knew it: reserve what it uses, then write that on the job."""
     SUSPEND = "suspend"
     """It runs without a reservation and should not: suspend it."""
     RESTORE = "restore"
@@ -52,7 +52,7 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         return _stopping(job, pods_present, voided)
     if job.suspended:
         return Step.HOLD if started(job, reservation) else Step.START
-    return Step.NOTHING
+    return Step.ADOPT if reservation.adopted and job.admission is None else Step.NOTHING
 
 
 def _unreserved(job: JobRecord | None, pods_present: int) -> Step:

@@ -16,6 +16,7 @@ from webhook import metrics
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
+from webhook.jobs.rest_paths import object_path
 from webhook.kube.api import JSON_PATCH, Api
 
 log = structlog.get_logger(__name__)
@@ -93,7 +94,7 @@ class Effects:
             try:
                 raw = await self._api.request(
                     "PATCH",
-                    self._kinds[job.kind].object_path(job.namespace, job.name),
+                    object_path(self._kinds[job.kind], job.namespace, job.name),
                     body=orjson.dumps(effect.patch),
                     content_type=JSON_PATCH,
                 )

@@ -139,9 +139,7 @@ class LedgerKeeper:
             return
         self._texts = {uid: text for uid, text in stored.data.items() if uid != records.META}
         self._digest = records.checksum(stored.data)
-        await self._patch(
-            {records.META: records.encode_meta(ledger, self._digest)}, self._elector.record(self._now())
-        )
+        await self._patch({records.META: records.encode_meta(ledger, self._digest)}, self._elector.record(self._now()))
         self._remember(ledger)
 
     async def step_down(self) -> None:

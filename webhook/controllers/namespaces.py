@@ -18,7 +18,8 @@ log = structlog.get_logger(__name__)
 
 def wanted_labels(view: View, gang_namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return the labels to add, by namespace. Labels are only ever added: a fence without reservations costs little,
-    and taking one away while a pod review is under way would open a gap."""
+    and taking one away while a pod review is under way would open a gap.
+    """
     wanted: dict[str, dict[str, str]] = {}
     for namespace in gang_namespaces:
         if view.fences.fences(namespace):

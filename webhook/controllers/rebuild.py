@@ -69,9 +69,7 @@ def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds:
     """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor."""
     queue_name = policy.queue_of(job.namespace, job.queue_label)
     groups = policy.queues[queue_name].resource_groups if queue_name is not None else ()
-    flavors = {
-        resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources
-    }
+    flavors = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
     return Reservation(
         uid=job.uid,
         kind=job.kind,

@@ -22,14 +22,16 @@ from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
 from webhook.controllers.whole import WholeGangs
 from webhook.core import ledger as records
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine, Plan
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.pods import PodRecord
-from webhook.core.reasons import Code, Reason
+from webhook.core.reasons import Reason
+from webhook.core.settings import EngineSettings
 from webhook.errors import ApiError, Conflict
 from webhook.feeds import Feeds
 from webhook.jobs import patches
+from webhook.jobs.editing import Patch
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.kube.api import Api
 from webhook.view import View
@@ -73,6 +75,8 @@ class Reconciler:
         self._submitted: dict[str, Gang] = {}
         self._requeues: dict[str, Requeue] = {}
         self._voided: set[str] = set()
+        self._reserved: set[str] = set()
+        """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
         self.leading = False
@@ -202,9 +206,7 @@ class Reconciler:
         except TimeoutError:
             pass
         # Group commit: everything that happens within the window is one ledger write.
-        window = max(
-            self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second
-        )
+        window = max(self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second)
         await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
         self._wake.clear()
 
@@ -225,7 +227,11 @@ class Reconciler:
             reservation = self._keeper.ledger.entries.get(job.uid)
             if reservation is not None and reservation.stopping is None:
                 operations = patches.start(
-                    job, reservation, self._keeper.ledger.version, self._view.policy.flavors
+                    job,
+                    reservation,
+                    self._keeper.ledger.version,
+                    self._view.policy.flavors,
+                    kinds=self._feeds.kinds,
                 )
                 batch.effects[job.uid] = Effect("start", job, operations)
         for effect in batch.effects.values():
@@ -241,9 +247,10 @@ class Reconciler:
 
     def _load(self, ledger: Ledger) -> None:
         """Make engine and fences agree with a ledger that was read."""
-        for uid in self.engine.reserved() - ledger.entries.keys():
+        for uid in self._reserved - ledger.entries.keys():
             self.engine.release(uid)
             self._dirty.add(uid)
+        self._reserved = set(ledger.entries)
         for uid, reservation in ledger.entries.items():
             job = self._view.jobs.get(uid)
             self.engine.restore(reservation, None if job is None else job.gang, None if job is None else job.reclaimed)
@@ -300,30 +307,36 @@ class Reconciler:
             case Step.HOLD if reservation is not None:
                 self._stop(reservation, "Held", batch)
             case Step.ADOPT if job is not None and job.gang is not None:
-                assert self._keeper.ledger is not None
-                batch.put[job.uid] = rebuild.adopted(
-                    job, job.gang, self._view.policy, self._keeper.ledger.epoch, self._clock.now()
-                )
-                self.engine.restore(batch.put[job.uid], job.gang, job.reclaimed)
+                self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
                 batch.starts.append(job)
-            case (Step.STOP | Step.VOID | Step.SUSPEND) if job is not None:
-                self._write(step, job, patches.stop(job, self._requeue(job, reservation), hold=_held(reservation)), batch)
+            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
+                requeue = self._requeue(job, reservation)
+                held = reservation is not None and reservation.stopping == "Held"
+                self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.RESTORE if job is not None:
                 self._write(step, job, patches.restore(job), batch)
 
-    def _write(self, step: Step, job: JobRecord, operations: patches.Operations, batch: Batch) -> None:
-        delay = self._effects.retry_delay_seconds(job.uid)
-        if operations:
-            batch.effects[job.uid] = Effect(step.value, job, operations)
-        elif delay == 0:
-            log.debug("effect.empty", step=step.value, job=job.key)
+    def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
+        if patch:
+            batch.effects[job.uid] = Effect(step.value, job, patch)
+
+    def _adopt(self, job: JobRecord, gang: Gang, reservation: Reservation | None, batch: Batch) -> None:
+        assert self._keeper.ledger is not None
+        if reservation is None:
+            epoch, now = self._keeper.ledger.epoch, self._clock.now()
+            batch.put[job.uid] = rebuild.adopted(job, gang, self._view.policy, epoch, now)
+            self.engine.restore(batch.put[job.uid], gang, job.reclaimed)
+            self._reserved.add(job.uid)
+        else:
+            self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
 
     def _release(self, reservation: Reservation, batch: Batch) -> None:
         uid = reservation.uid
         batch.put.pop(uid, None)
         batch.drop.add(uid)
         self.engine.release(uid)
+        self._reserved.discard(uid)
         self._view.fences.drop_reservation(reservation.namespace, uid)
         self.engine.wake_namespace(reservation.namespace)
         self._whole.forget(uid, gone=uid not in self._view.jobs)
@@ -387,6 +400,7 @@ class Reconciler:
                 self._mark(reservation.uid)
                 continue
             batch.put[reservation.uid] = reservation
+            self._reserved.add(reservation.uid)
             batch.starts.append(job)
             self._whole.admitted(job)
             metrics.ADMITTED.labels(reservation.queue or "").inc()
@@ -440,7 +454,7 @@ class Reconciler:
         suspects = [job for job in self._view.jobs.values() if rebuild.must_be_voided(job)]
         for job in suspects:
             if not self._effects.busy(job.uid):
-                self._effects.start(Effect("void", job, patches.void(job, self._clock.now())))
+                self._effects.start(Effect("void", job, patches.void(job, self._view.ledger.epoch + 1)))
         await self._effects.drain()
         await self._feeds.relist_all()
         ledger = rebuild.rebuilt_ledger(self._view, self._keeper.ledger)
@@ -450,10 +464,3 @@ class Reconciler:
         self._dirty.update(self._view.jobs)
         self._announcer.rebuilt(why, ledger)
         self._wake.set()
-
-
-def _held(reservation: Reservation | None) -> bool:
-    return reservation is not None and reservation.stopping == "Held"
-
-
-__all__ = ["Code", "Reconciler"]
