@@ -1,0 +1,156 @@
+"""The CEL expressions by which the API server itself sees whether an object is ours to judge.
+
+What matters about CEL here: an expression that errors refuses the request without asking us, so every optional field
+is reached through ``?``; ``oldObject`` is null on CREATE; ``object`` is untyped, so one expression can serve several
+kinds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from webhook.core import names
+from webhook.jobs.kinds import JobKind, Layout, PodSetSource
+from webhook.jobs.paths import Path, render
+
+OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    # Paths to what carries the pods' labels, for entries whose reader is code and cannot become CEL. ``[*]`` steps
+    # through a list, ``{*}`` through a map.
+    "TrainJob.trainer.kubeflow.org": ("spec", "spec.podTemplateOverrides[*].metadata"),
+    "RayJob.ray.io": (
+        "spec.rayClusterSpec.headGroupSpec.template.metadata",
+        "spec.rayClusterSpec.workerGroupSpecs[*].template.metadata",
+        "spec.submitterPodTemplate.metadata",
+    ),
+    "RayCluster.ray.io": ("spec.headGroupSpec.template.metadata", "spec.workerGroupSpecs[*].template.metadata"),
+    "SparkApplication.sparkoperator.k8s.io": ("spec.driver", "spec.executor"),
+    "AppWrapper.workload.codeflare.dev": (
+        "spec.components[*].template.metadata",
+        "spec.components[*].template.spec.template.metadata",
+    ),
+    "Workflow.argoproj.io": ("spec.podMetadata", "spec.templates[*].metadata"),
+}
+STEP: Final = {Layout.ONE: "", Layout.LIST: "[*]", Layout.MAP: "{*}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The job kinds of one API group, which share their entries."""
+
+    group: str
+    kinds: tuple[JobKind, ...]
+
+    @property
+    def name(self) -> str:
+        """A name within webhook and policy names: the kind's where there is one, the group's otherwise."""
+        return (
+            self.kinds[0].singular if len(self.kinds) == 1 and self.group != "batch.volcano.sh" else _short(self.group)
+        )
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Plural names."""
+        return tuple(kind.plural for kind in self.kinds)
+
+    @property
+    def label_paths(self) -> tuple[str, ...]:
+        """Where the kinds keep the labels of their pods."""
+        return tuple(dict.fromkeys(path for kind in self.kinds for path in label_paths(kind)))
+
+    @property
+    def suspends(self) -> tuple[Path, ...]:
+        """Where the kinds keep their suspend field; empty for kinds held by scheduling gates."""
+        return tuple(sorted({kind.suspend for kind in self.kinds if kind.suspend}))
+
+
+def families(kinds: Iterable[JobKind]) -> list[Family]:
+    """Return the kinds by API group."""
+    by_group = groupby(sorted(kinds, key=lambda kind: (kind.group, kind.kind)), key=lambda kind: kind.group)
+    return [Family(group, tuple(members)) for group, members in by_group]
+
+
+def label_paths(kind: JobKind) -> tuple[str, ...]:
+    """Return the paths to what carries the labels of the kind's pods."""
+    if kind.key in OTHER_PLACES:
+        return OTHER_PLACES[kind.key]
+    assert kind.pod_sets, f"{kind.key} has a reader: say in OTHER_PLACES where its pods' labels are"
+    return tuple(_metadata_path(source) for source in kind.pod_sets)
+
+
+def one_of(keys: Sequence[str], where: str) -> str:
+    """Return an expression: the map ``where`` has one of the keys."""
+    return f"[{', '.join(repr(key) for key in keys)}].exists(key, key in {where})"
+
+
+def step(root: str, path: str) -> str:
+    """Return an expression that reaches a dotted path from ``root``, absent or not."""
+    return root + "".join(f".?{part}" for part in path.split(".") if part)
+
+
+def template_labels(root: str, family: Family) -> str:
+    """Return an expression: the labels of every pod template, as a list of maps."""
+    return " +\n".join(_labels_at(root, path) for path in family.label_paths)
+
+
+def labels_of(root: str) -> str:
+    """Return an expression: the object's own labels."""
+    return f"{root}.metadata.?labels.orValue({{}})"
+
+
+def annotations_of(root: str) -> str:
+    """Return an expression: the object's own annotations."""
+    return f"{root}.metadata.?annotations.orValue({{}})"
+
+
+def asks(root: str, family: Family) -> str:
+    """Return an expression: the object opts in, by a queue label or by a PodGroup label on a template."""
+    return either(
+        one_of(names.QUEUE_LABELS, labels_of(root)),
+        f"({template_labels(root, family)}).exists(labels, {one_of(names.POD_GROUP_LABELS, 'labels')})",
+    )
+
+
+def concerns(root: str, family: Family) -> str:
+    """Return an expression: the object opts in, or carries what only Tutti writes."""
+    ours = (*names.POD_GROUP_LABELS, names.GANG_LABEL, names.POD_SET_LABEL)
+    return either(
+        one_of(names.QUEUE_LABELS, labels_of(root)),
+        one_of(sorted(names.OWN_ANNOTATIONS), annotations_of(root)),
+        f"({template_labels(root, family)}).exists(labels, {one_of(ours, 'labels')})",
+    )
+
+
+def suspended(root: str, suspends: Sequence[Path]) -> str:
+    """Return an expression: one of the suspend fields says so. Absent means that the job runs."""
+    return " || ".join(f"{step(root, render(path))}.orValue(false) == true" for path in suspends)
+
+
+def lifts_hold(suspends: Sequence[Path]) -> str:
+    """Return an expression: an update un-suspends a job that its owner had held."""
+    return f"'{names.HOLD}' in {annotations_of('oldObject')} && !({suspended('object', suspends)})"
+
+
+def either(*alternatives: str) -> str:
+    """Return the alternatives, one a line."""
+    return " ||\n".join(alternatives)
+
+
+def _metadata_path(source: PodSetSource) -> str:
+    parts = [render(source.items) + STEP[source.layout] if source.items else "", render(source.template), "metadata"]
+    return ".".join(part for part in parts if part)
+
+
+def _labels_at(root: str, path: str) -> str:
+    for mark, empty in (("[*]", "[]"), ("{*}", "{}")):
+        head, found, tail = path.partition(mark)
+        if found:
+            items = f"{step(root, head)}.orValue({empty})"
+            item = "item" if mark == "[*]" else f"{items}[item]"
+            return f"{items}.map(item, {step(item, tail)}.?labels.orValue({{}}))"
+    return f"[{step(root, path)}.?labels.orValue({{}})]"
+
+
+def _short(group: str) -> str:
+    """``ray.io`` is ray, ``batch.volcano.sh`` is volcano."""
+    return group.split(".")[-2]
