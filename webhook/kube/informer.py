@@ -86,6 +86,8 @@ class Informer(Generic[R]):
         self._audit: asyncio.TimerHandle | None = None
         self._store: Store[R] = Store()
         self._relist_asked = asyncio.Event()
+        self._rereads_asked = self._reread_running = self._rereads_done = 0
+        self._reread_done = asyncio.Event()
         self._machine = ListWatch(
             rng,
             selectors={key: text for key, text in selectors.items() if text},
@@ -122,6 +124,17 @@ class Informer(Generic[R]):
     def relist(self) -> None:
         """Read everything again soon, for example because ``decode`` now answers differently."""
         self._relist_asked.set()
+
+    async def reread(self) -> None:
+        """Read everything again and return when that is done: a list that began after this call was taken in.
+
+        Waits for as long as the API server cannot be read; needs ``run`` to be running.
+        """
+        self._rereads_asked += 1
+        ticket = self._rereads_asked
+        self.relist()
+        while self._rereads_done < ticket:
+            await self._reread_done.wait()
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -172,6 +185,7 @@ class Informer(Generic[R]):
         if self._machine.served is False:
             self._store.begin_list()
             self._tell(self._store.end_list())
+            self._note_read()
             if not self.synced.is_set():
                 log.info("informer.not_served", informer=self.name, path=self._path)
             self.synced.set()
@@ -182,6 +196,8 @@ class Informer(Generic[R]):
     # -- lists ------------------------------------------------------------------------------------------------------
 
     async def _list(self, request: ListRequest) -> float:
+        if request.first:
+            self._reread_running = self._rereads_asked
         body = await self._api.request("GET", self._path, query=request.query, timeout_seconds=LIST_TIMEOUT_SECONDS)
         page = read_page(body)
         progress = self._machine.page_read(page.metadata.resource_version, page.metadata.continue_token)
@@ -216,11 +232,17 @@ class Informer(Generic[R]):
     def _listed(self) -> None:
         self._machine.listed()
         self.counts.lists += 1
+        self._note_read()
         self.synced.set()
         if self._audit_seconds is not None:
             if self._audit is not None:
                 self._audit.cancel()
             self._audit = asyncio.get_running_loop().call_later(self._audit_seconds, self.relist)
+
+    def _note_read(self) -> None:
+        self._rereads_done = self._reread_running
+        done, self._reread_done = self._reread_done, asyncio.Event()
+        done.set()
 
     # -- watches ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,88 @@
+"""One bad object, one failing listener or one garbled answer never ends an informer."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.kube.conftest import Started, settle
+from tests.unit.kube.fake_api import FakeApi, Thing, thing
+from webhook import errors
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_an_unreadable_object_is_counted_and_the_others_read(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing("a", 2), thing("bad", 3, value="unreadable"), thing("c", 4)], 5
+    informer = start()
+    await informer.synced.wait()
+    assert {name for _, name in informer.records} == {"a", "c"}
+    assert informer.counts.unreadable == 1
+
+
+async def test_an_object_that_becomes_unreadable_keeps_its_last_record(api: FakeApi, start: Started) -> None:
+    informer = start()
+    await settle()
+    api.now.say("ADDED", thing("a", 3))
+    api.now.say("MODIFIED", thing("a", 4, value="unreadable"))
+    await settle()
+    record = informer.get("team", "a")
+    assert record is not None
+    assert record.resource_version == 3
+    api.objects, api.version = [thing("a", 4, value="unreadable")], 9
+    await informer.reread()
+    assert informer.get("team", "a") is record
+    assert informer.counts.unreadable == 2
+
+
+async def test_a_failing_listener_does_not_keep_others_from_hearing(api: FakeApi, start: Started) -> None:
+    def fail(old: Thing | None, new: Thing | None) -> None:
+        raise RuntimeError("listener")
+
+    heard: list[Thing | None] = []
+    informer = start()
+    informer.subscribe(fail)
+    informer.subscribe(lambda old, new: heard.append(new))
+    await settle()
+    api.now.say("ADDED", thing("a", 3))
+    api.now.say("DELETED", thing("a", 4))
+    await settle()
+    assert [thing and thing.name for thing in heard] == ["a", None]
+    assert informer.counts.listener_failures == 2
+
+
+@pytest.mark.parametrize("line", [b"garbage", b'{"type":"ADDED"}', b'{"type":"ADDED","object":{}}', b"\xff\xfe"])
+async def test_a_garbled_watch_line_reads_everything_again(api: FakeApi, start: Started, line: bytes) -> None:
+    informer = start()
+    await settle()
+    api.objects, api.version = [thing("a", 8)], 9
+    api.now.lines.put_nowait(line)
+    await settle(2)
+    assert informer.get("team", "a") is not None
+    assert len(api.lists) == 2
+
+
+async def test_failures_before_the_first_list_only_delay_it(api: FakeApi, start: Started) -> None:
+    api.faults = [errors.Unavailable(0, "Timeout", "no answer") for _ in range(5)]
+    api.objects = [thing("a", 1)]
+    informer = start()
+    await informer.synced.wait()
+    assert informer.counts.failures == 5
+    assert informer.get("team", "a") is not None
+
+
+async def test_other_tasks_run_while_a_large_batch_is_taken_in(api: FakeApi, start: Started) -> None:
+    informer = start()
+    await settle()
+    turns: list[int] = []
+
+    async def neighbour() -> None:
+        while len(informer.records) < 5000:
+            turns.append(len(informer.records))
+            await asyncio.sleep(0)
+
+    for number in range(5000):
+        api.now.say("ADDED", thing(f"o{number}", 10 + number))
+    await neighbour()
+    steps = [later - earlier for earlier, later in pairwise(turns)]
+    assert max(steps) <= 200

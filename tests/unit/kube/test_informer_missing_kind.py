@@ -1,0 +1,72 @@
+"""A kind whose CRD is not installed costs one slow question and starts to deliver when it appears."""
+
+import pytest
+
+from tests.unit.kube.conftest import Started, settle
+from tests.unit.kube.fake_api import FakeApi, thing
+from webhook import errors
+
+pytestmark = pytest.mark.virtual_time
+
+
+def missing() -> errors.NotFound:
+    return errors.NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+async def test_it_counts_as_synced_and_empty_but_not_served(api: FakeApi, start: Started) -> None:
+    api.faults = [missing()]
+    informer = start()
+    await settle()
+    assert informer.synced.is_set()
+    assert not informer.served
+    assert not informer.records
+
+
+async def test_it_is_asked_for_slowly(api: FakeApi, start: Started) -> None:
+    api.faults = [missing() for _ in range(1000)]
+    start(missing_retry_seconds=10)
+    await settle(105)
+    assert len(api.lists) == 11
+    assert not api.watches
+
+
+async def test_it_delivers_once_it_appears(api: FakeApi, start: Started) -> None:
+    api.faults = [missing(), missing()]
+    api.objects, api.version = [thing("a", 3)], 4
+    informer = start()
+    await settle(11)
+    assert informer.served
+    assert start.changes == [(None, "a@3")]
+
+
+async def test_a_kind_that_goes_away_takes_its_objects_with_it(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing("a", 3)], 4
+    informer = start()
+    await settle()
+    api.faults = [missing() for _ in range(100)]
+    api.now.end()
+    await settle(20)
+    assert not informer.served
+    assert start.changes == [(None, "a@3"), ("a@3", None)]
+
+
+async def test_one_not_found_of_a_starting_server_empties_nothing(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing("a", 3)], 4
+    informer = start()
+    await settle()
+    api.faults = [missing(), missing()]
+    api.now.say("ADDED", thing("b", 5))
+    api.objects, api.version = [thing("a", 3), thing("b", 5)], 5
+    api.now.end()
+    await settle(30)
+    assert informer.served
+    assert start.changes == [(None, "a@3"), (None, "b@5")]
+
+
+async def test_a_refused_list_is_not_an_empty_one(api: FakeApi, start: Started) -> None:
+    api.faults = [errors.Forbidden(403, "Forbidden", "no") for _ in range(3)]
+    informer = start()
+    await settle(0.2)
+    assert not informer.synced.is_set()
+    await settle(30)
+    assert informer.synced.is_set()

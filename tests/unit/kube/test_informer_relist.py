@@ -1,0 +1,83 @@
+"""Reading everything again on demand, because the same objects now mean something else."""
+
+import json
+
+import pytest
+
+from tests.unit.kube.conftest import Started, settle
+from tests.unit.kube.fake_api import FakeApi, Thing, decode_thing, thing
+from webhook import errors
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_records_that_read_differently_are_told(api: FakeApi, start: Started) -> None:
+    meaning = "old"
+
+    def decode(raw: bytes) -> Thing | None:
+        document = json.loads(raw)
+        return decode_thing(json.dumps(document | {"value": meaning}).encode())
+
+    api.objects, api.version = [thing("a", 3)], 4
+    informer = start(decode)
+    await settle()
+    meaning = "new"
+    await informer.reread()
+    record = informer.get("team", "a")
+    assert record is not None
+    assert record.value == "new"
+    assert start.changes == [(None, "a@3"), ("a@3", "a@3")]
+
+
+async def test_many_wishes_are_one_list(api: FakeApi, start: Started) -> None:
+    informer = start()
+    await settle()
+    for _ in range(50):
+        informer.relist()
+    await settle()
+    assert len(api.lists) == 2
+    assert len(api.watches) == 2
+
+
+async def test_a_wish_during_a_list_starts_it_over(api: FakeApi, start: Started) -> None:
+    api.objects = [thing(f"o{number}", 1) for number in range(9)]
+    informer = start(page_size=3)
+    await settle(0.0015)
+    informer.relist()
+    await settle()
+    assert [query.get("continue") for query in api.lists] == [None, "3", None, "3", "6"]
+    assert len(informer.records) == 9
+
+
+async def test_it_waits_for_a_list_that_began_after_the_call(api: FakeApi, start: Started) -> None:
+    informer = start()
+    await settle(0.0005)
+    assert len(api.lists) == 1
+    api.objects, api.version = [thing("late", 8)], 9
+    await informer.reread()
+    assert len(api.lists) == 2
+    assert informer.get("team", "late") is not None
+
+
+async def test_it_does_not_overrule_the_back_off(api: FakeApi, start: Started) -> None:
+    api.faults = [errors.Unavailable(503, "ServiceUnavailable", "down") for _ in range(1000)]
+    informer = start()
+    for _ in range(600):
+        informer.relist()
+        await settle(0.1)
+    assert len(api.lists) < 10
+
+
+async def test_a_reread_of_a_missing_kind_returns(api: FakeApi, start: Started) -> None:
+    api.faults = [errors.NotFound(404, "NotFound", "no such kind") for _ in range(10)]
+    informer = start()
+    await informer.reread()
+    assert not informer.served
+
+
+async def test_an_audit_lists_everything_at_its_interval(api: FakeApi, start: Started) -> None:
+    informer = start(audit_seconds=300)
+    await settle(150)
+    await informer.reread()
+    await settle(950)
+    assert len(api.lists) == 5

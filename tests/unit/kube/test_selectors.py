@@ -1,0 +1,62 @@
+"""Selector texts say what the selectors mean, there and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.gang import Requirement
+from webhook.core.policy import LabelSelector
+from webhook.kube.selectors import field_query, label_query, parse_labels
+
+LABELS = {"app": "web", "tier": "a", "weight": "5"}
+KEYS = st.sampled_from(["app", "tier", "weight", "tutti.dev/queue-name"])
+VALUES = st.sampled_from(["web", "a", "5", "b-2", ""])
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, KEYS, st.sampled_from(["In", "NotIn"]), st.lists(VALUES, min_size=1, max_size=3).map(tuple)),
+    st.builds(Requirement, KEYS, st.sampled_from(["Exists", "DoesNotExist"]), st.just(())),
+    st.builds(Requirement, KEYS, st.sampled_from(["Gt", "Lt"]), st.tuples(st.sampled_from(["3", "5", "9"]))),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("app=web", True),
+        ("app==web,tier=a", True),
+        ("app=db", False),
+        ("app!=db", True),
+        ("missing!=anything", True),
+        ("tier in (a, b)", True),
+        ("tier notin (a,b)", False),
+        ("app", True),
+        ("!app", False),
+        ("!missing,app=web", True),
+        ("weight>4,weight<6", True),
+        ("weight > 5", False),
+    ],
+)
+def test_a_text_selects_what_kubectl_would_select(text: str, matches: bool) -> None:
+    assert parse_labels(text).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize("text", ["app=web,", "in (a)", "app in a,b", "a b", "=x", "app=(x)"])
+def test_what_is_not_a_selector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a label selector term"):
+        parse_labels(text)
+
+
+@given(
+    selector=st.builds(
+        LabelSelector,
+        st.dictionaries(KEYS, st.sampled_from(["web", "a", "5"]), max_size=2),
+        st.lists(REQUIREMENTS, max_size=3).map(tuple),
+    ),
+    labels=st.dictionaries(KEYS, VALUES),
+)
+def test_a_selector_written_and_read_selects_the_same(selector: LabelSelector, labels: dict[str, str]) -> None:
+    assert parse_labels(label_query(selector)).matches(labels) == selector.matches(labels)
+
+
+def test_field_values_are_escaped() -> None:
+    assert field_query({"metadata.name": "a", "spec.x": r"1,2=\3"}) == r"metadata.name=a,spec.x=1\,2\=\\3"
