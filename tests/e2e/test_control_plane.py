@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
+from tests.e2e.watching import Watch
 
 POD_SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -92,6 +93,18 @@ def test_pods_that_ask_for_more_gpus_than_any_node_has_stay_pending(owner: Kubec
     pod = wait_until(lambda: owner.pods("job-name=huge"), what="its pod exists")[0]
     found = wait_until(lambda: condition(owner.get("pod", pod["metadata"]["name"]), "PodScheduled"), what="a verdict")
     assert found == "False"
+
+
+def test_a_watch_sees_every_pod_come_and_go(owner: Kubectl) -> None:
+    with Watch(owner) as watch:
+        owner.apply(job("watched", pods=4, runtime="500ms"))
+        wait_until(lambda: condition(owner.get("job", "watched"), "Complete") == "True", what="the job completes")
+        owner.delete("job", "watched")
+        wait_until(lambda: not owner.items("pods"), what="its pods are gone")
+        watch.settle()
+        assert [change.kind for change in watch.changes].count("ADDED") == 4
+        assert max(len(pods) for _, pods in watch.live()) == 4
+        assert watch.live()[-1][1] == {}
 
 
 def test_a_user_has_only_the_rights_of_their_namespace(owner: Kubectl) -> None:

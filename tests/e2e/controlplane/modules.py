@@ -60,7 +60,7 @@ def documents(text: str) -> Iterator[tuple[str, str]]:
 def served_at(definition: str) -> str:
     """Return the API path that a CustomResourceDefinition adds, in the last version that its text names."""
     name = re.search(r"^  name: ['\"]?(\w+)\.([\w.-]+)", definition, re.MULTILINE)
-    versions = re.findall(r"^    name: (v\w+)$|^  - name: (v\w+)$", definition, re.MULTILINE)
+    versions = re.findall(r"^ {2,4}(?:- |  )name: (v\d\w*)$", definition, re.MULTILINE)
     if not name or not versions:
         raise ValueError(f"not a CustomResourceDefinition: {definition[:200]!r}")
-    return f"/apis/{name[2]}/{''.join(versions[-1])}/{name[1]}"
+    return f"/apis/{name[2]}/{versions[-1]}/{name[1]}"
