@@ -24,7 +24,7 @@ TARGET: Final = Path(__file__).parent / "components" / "admission-policies" / "p
 ACCOUNT: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 NOT_OURS: Final = {"name": "not-by-tutti", "expression": f"request.userInfo.username != '{ACCOUNT}'"}
 # Conditions know no namespaceObject (an expression that reads it there errors): it is for variables and validations.
-IN_GATED: Final = f"namespaceObject.metadata.?labels[?'{names.GATED_NAMESPACE}'].orValue('') == 'true'"
+IN_GATED: Final = f"namespaceObject.metadata.?labels[?'{names.GATED_NAMESPACE}'].orValue('false') != 'false'"
 VERSION: Final = "admissionregistration.k8s.io/v1"
 
 
@@ -92,7 +92,7 @@ def born_suspended(families: Iterable[Family], kinds: Sequence[JobKind]) -> list
                 constraints={"namespaceSelector": selector()},
                 matchConditions=conditions,
                 reinvocationPolicy="IfNeeded",
-                variables=variables(gated=cel.either(IN_GATED, cel.asks("object", family))),
+                variables=variables(gated=gated("object", family)),
                 mutations=[{"patchType": "JSONPatch", "jsonPatch": {"expression": block(set_suspend(suspend))}}],
             )
     return documents
@@ -127,14 +127,24 @@ def only_we_start(families: Iterable[Family], kinds: Sequence[JobKind]) -> list[
     return documents
 
 
+def gated(root: str, family: Family) -> str:
+    """Return an expression: the object has to wait. What a foreign controller manages is not ours to hold."""
+    asked = cel.either(IN_GATED, cel.asks(root, family))
+    managers = {(kind.managed_by, kind.manager) for kind in family.kinds if kind.managed_by}
+    if not managers:
+        return asked
+    ours = [f"{cel.step(root, render(path))}.orValue('') in ['', '{manager}']" for path, manager in sorted(managers)]
+    return f"({' || '.join(ours)}) && (\n{asked}\n)"
+
+
 def job_variables(family: Family, kinds: Sequence[JobKind]) -> list[dict[str, str]]:
     """Return what the validations of a family speak of."""
     queue = " : ".join(f"'{label}' in labels ? labels['{label}']" for label in names.QUEUE_LABELS) + " : ''"
     gang_labels = [gangs(it, family) for it in ("object", "oldObject")]
     return variables(
         child=f"request.userInfo.username in {any_of(parents_controllers(family, kinds))}",
-        gated=cel.either(IN_GATED, cel.asks("object", family)),
-        was_gated=f"oldObject != null && (\n{cel.either(IN_GATED, cel.asks('oldObject', family))}\n)",
+        gated=gated("object", family),
+        was_gated=f"oldObject != null && (\n{gated('oldObject', family)}\n)",
         runs=f"!({cel.suspended('object', family.suspends)})" if family.suspends else "true",
         ran=f"oldObject != null && !({cel.suspended('oldObject', family.suspends)})" if family.suspends else "true",
         queue=queue.replace("labels", cel.labels_of("object")),
@@ -265,13 +275,13 @@ def namespace_labels() -> list[dict[str, Any]]:
             NOT_OURS,
             {
                 "name": "was-gated",
-                "expression": f"{labels}.exists(key, oldObject.metadata.?labels[?key].orValue('') == 'true')",
+                "expression": f"{labels}.exists(key, oldObject.metadata.?labels[?key].orValue('false') != 'false')",
             },
         ],
         validations=[
             validation(
-                f"{labels}.all(key, oldObject.metadata.?labels[?key].orValue('') != 'true'\n"
-                "  || object.metadata.?labels[?key].orValue('') == 'true')\n"
+                f"{labels}.all(key, oldObject.metadata.?labels[?key].orValue('false') == 'false'\n"
+                "  || object.metadata.?labels[?key].orValue('false') != 'false')\n"
                 f"|| {allowed}",
                 "removing tutti.dev/gated or tutti.dev/fenced needs the right to ungate the namespace",
             )

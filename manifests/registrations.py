@@ -54,13 +54,13 @@ def selector(*expressions: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_gated() -> dict[str, Any]:
-    """Namespaces in which jobs opt in one by one; NotIn holds where the label is absent."""
-    return selector({"key": names.GATED_NAMESPACE, "operator": "NotIn", "values": ["true"]})
+    """Namespaces in which jobs opt in one by one."""
+    return selector({"key": names.GATED_NAMESPACE, "operator": "DoesNotExist"})
 
 
 def gated() -> dict[str, Any]:
     """Namespaces in which every job waits."""
-    return selector({"key": names.GATED_NAMESPACE, "operator": "In", "values": ["true"]})
+    return selector({"key": names.GATED_NAMESPACE, "operator": "Exists"})
 
 
 def rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def pod_entries() -> list[dict[str, Any]]:
         {"matchExpressions": [{"key": names.GANG_LABEL, "operator": operator}]}
         for operator in ("Exists", "DoesNotExist")
     )
-    fenced = selector({"key": names.FENCED_NAMESPACE, "operator": "In", "values": ["true"]})
+    fenced = selector({"key": names.FENCED_NAMESPACE, "operator": "Exists"})
     mirrored = f"'kubernetes.io/config.mirror' in {cel.annotations_of('object')}"
     return [
         entry(

@@ -1,0 +1,34 @@
+# syntax=docker/dockerfile:1
+# Two stages: wheels are installed (and the package compiled) where pip is, then only the result is kept.
+FROM python:3.12-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/tutti
+WORKDIR /build
+COPY requirements.lock .
+# Wheels only: nothing is compiled here, so no compiler is needed, and every file is one that the lock names.
+RUN /opt/tutti/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
+COPY webhook/ /app/webhook/
+COPY certs/ /app/certs/
+# A read-only root leaves no place for byte code later.
+RUN python -m compileall -q -j 0 /app \
+    && /opt/tutti/bin/python -m pip uninstall -q -y pip \
+    && printf '#!/bin/sh\nexec /opt/tutti/bin/python -m webhook "$@"\n' > /opt/tutti/bin/tutti \
+    && chmod 0755 /opt/tutti/bin/tutti
+
+FROM python:3.12-slim
+LABEL org.opencontainers.image.title="tutti" \
+      org.opencontainers.image.description="Gang admission for Kubernetes: a gang of pods starts whole or not at all." \
+      org.opencontainers.image.licenses="Apache-2.0"
+# The base's own installer is of no use at run time and only widens what can go wrong.
+RUN rm -rf /usr/local/lib/python3.12/site-packages/* /usr/local/lib/python3.12/ensurepip /usr/local/bin/pip*
+COPY --from=build /opt/tutti /opt/tutti
+COPY --from=build /app /app
+WORKDIR /app
+ENV PATH=/opt/tutti/bin:$PATH \
+    PYTHONPATH=/app \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONFAULTHANDLER=1
+USER 65532:65532
+EXPOSE 9443 9444 8080
+ENTRYPOINT ["tutti"]
