@@ -24,7 +24,8 @@ from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.controlplane.process import ComponentError
 
-RUN: Final = cache_root() / "run"
+RUN: Final = Path(os.environ.get("TUTTI_RUN") or cache_root() / "run")
+"""What is known about the cluster in the background; set TUTTI_RUN to keep several."""
 STATE: Final = RUN / "supervisor.json"
 LOG: Final = RUN / "supervisor.log"
 KUBECONFIG: Final = RUN / "kubeconfig"
