@@ -1,0 +1,123 @@
+"""A whole simulated cluster: server, router, controllers, nodes. The composition root of this package."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Final
+
+import orjson
+
+from webhook.clock import Clock, LoopClock
+from webhook.simulated.api import SimulatedApi, WritePoint
+from webhook.simulated.controllers.base import Controller, Pace
+from webhook.simulated.controllers.jobs import JobController
+from webhook.simulated.controllers.nodes import Kubelet, Scheduler
+from webhook.simulated.faults import FaultPlan
+from webhook.simulated.identity import ADMIN, Call, User
+from webhook.simulated.refusals import Json, Refused
+from webhook.simulated.router import Router
+from webhook.simulated.server import SimulatedServer
+from webhook.simulated.store import DEFAULT_HISTORY, Stored
+
+_FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class SimulatedCluster:
+    """Server and controllers of one cluster; ``async with`` starts and stops the controllers.
+
+    Everything in it is a function of ``rng``, of what it is asked, and of the order in which the loop runs.
+    """
+
+    def __init__(
+        self,
+        rng: Random,
+        *,
+        clock: Clock | None = None,
+        pace: Pace | None = None,
+        history: int = DEFAULT_HISTORY,
+        namespaces: Iterable[str] = (),
+    ) -> None:
+        self.server = SimulatedServer(_child(rng), clock or LoopClock(), history=history)
+        self.router = Router(self.server)
+        pace = pace or Pace()
+        self.controllers: list[Controller] = [
+            JobController(self.server, _child(rng), pace),
+            Scheduler(self.server, _child(rng), pace),
+            Kubelet(self.server, _child(rng), pace),
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._namespaces = (*_FIRST_NAMESPACES, *namespaces)
+
+    async def start(self) -> None:
+        """Create the first namespaces and start the controllers."""
+        for name in self._namespaces:
+            await self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
+        loop = asyncio.get_running_loop()
+        for controller in self.controllers:
+            self._tasks += [loop.create_task(work) for work in controller.loops()]
+            for task in self._tasks:
+                task.add_done_callback(_show_failure)
+
+    async def stop(self) -> None:
+        """Stop the controllers."""
+        for controller in self.controllers:
+            controller.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def __aenter__(self) -> "SimulatedCluster":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def api(
+        self, user: User = ADMIN, faults: FaultPlan | None = None, on_write: Callable[[WritePoint], None] | None = None
+    ) -> SimulatedApi:
+        """Return a new connection to the server."""
+        return SimulatedApi(self.router, user, faults, on_write)
+
+    async def create(self, item: Json, user: User = ADMIN) -> Stored:
+        """Create an object as ``user``; ``item`` is left as it is. Raises Refused."""
+        resource = self.server.registry.of_kind(item["apiVersion"], item["kind"])
+        if resource is None:
+            raise Refused(404, "NotFound", f'no matches for kind "{item["kind"]}" in version "{item["apiVersion"]}"')
+        namespace = item["metadata"].get("namespace", "default") if resource.namespaced else ""
+        return await self.server.create(resource, namespace, orjson.loads(orjson.dumps(item)), Call(user))
+
+    async def add_node(
+        self, name: str, *, labels: Mapping[str, str] | None = None, taints: Iterable[Json] = (), **allocatable: str
+    ) -> Stored:
+        """Add a node; ``allocatable`` keys are resource names with ``_`` for ``-`` where needed, plus ``gpu``."""
+        room = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
+        gpus = room.pop("gpu", None)
+        if gpus is not None:
+            room["nvidia.com/gpu"] = gpus
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
+        ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+        status = {"capacity": room, "allocatable": room, "conditions": ready}
+        node = {
+            "kind": "Node",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "spec": {"taints": list(taints)},
+            "status": status,
+        }
+        return await self.create(node)
+
+
+def _child(rng: Random) -> Random:
+    return Random(rng.getrandbits(64))  # noqa: S311 - a simulation's chance, not a secret
+
+
+def _show_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a simulated controller has stopped", "exception": task.exception(), "task": task}
+        )

@@ -1,0 +1,154 @@
+"""Watch streams: changes of one kind as lines, with selectors, bookmarks, time-outs and ends.
+
+An object that leaves the selector is told as DELETED and one that enters it as ADDED, as the watch cache of a real API
+server does. A stream is always in revision order. A reader that falls too far behind is cut off without an error: a
+real server does that too, under load it is the normal case.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from webhook.simulated.refusals import Refused
+from webhook.simulated.resources import Resource
+from webhook.simulated.selectors import ObjectPredicate, Predicate, everything
+from webhook.simulated.store import Event, EventType, Store, Stored
+
+BOOKMARK_SECONDS: Final = 60.0
+BACKLOG: Final = 10_000
+"""Lines that may wait for a slow reader before it is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind a list or watch is about."""
+
+    namespace: str | None = None
+    labels: Predicate = everything
+    fields: ObjectPredicate | None = None
+
+    def holds(self, stored: Stored) -> bool:
+        """Return whether it selects the object."""
+        if self.namespace is not None and stored.object["metadata"].get("namespace", "") != self.namespace:
+            return False
+        if self.labels is not everything and not self.labels(stored.labels):
+            return False
+        return self.fields is None or self.fields(stored.object)
+
+
+def render(resource: Resource, stored: Stored) -> bytes:
+    """Return the object's JSON in the version of ``resource``."""
+    if stored.object["apiVersion"] == resource.api_version:
+        return stored.raw
+    return orjson.dumps({**stored.object, "kind": resource.kind, "apiVersion": resource.api_version})
+
+
+class Watch:
+    """One open watch. ``lines`` ends when the time is over, the server ends it, or the reader is too slow."""
+
+    def __init__(
+        self, store: Store, resource: Resource, selection: Selection, *, bookmarks: bool, timeout_seconds: float
+    ) -> None:
+        self._store = store
+        self._resource = resource
+        self._selection = selection
+        self._bookmarks = bookmarks
+        self._timeout_seconds = timeout_seconds
+        self._lines: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._unsubscribe = store.subscribe(self._take, resource.storage)
+
+    def start(self, revision: int | None, *, initial: bool = False, marked: bool = False) -> None:
+        """Queue what happened since ``revision``, or all objects as ADDED when ``initial``.
+
+        ``marked`` closes the initial objects with the bookmark that ``sendInitialEvents`` promises. A revision that is
+        too old is told in the stream, as a real server does.
+        """
+        try:
+            if initial:
+                for stored in self._store.items(self._resource.storage, self._selection.namespace):
+                    if self._selection.holds(stored):
+                        self._push(b'{"type":"ADDED","object":%b}\n' % render(self._resource, stored))
+                if marked:
+                    self._push(self._bookmark(initial_end=True))
+            elif revision is not None:
+                for event in self._store.since(self._resource.storage, revision):
+                    self._take(event)
+        except Refused as refused:
+            self._push(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(refused.status))
+            self.end()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines as they come."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._timeout_seconds
+        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        try:
+            while True:
+                while self._lines:
+                    yield self._lines.popleft()
+                if self._ended:
+                    return
+                now = loop.time()
+                if now >= ends:
+                    if self._bookmarks:
+                        yield self._bookmark()
+                    return
+                if self._bookmarks and now >= next_bookmark:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    yield self._bookmark()
+                    continue
+                await self._wait(min(ends, next_bookmark) - now)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the stream after the lines that are queued already."""
+        if not self._ended:
+            self._ended = True
+            self._unsubscribe()
+            self._wake.set()
+
+    async def _wait(self, seconds: float) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _take(self, event: Event) -> None:
+        kind = self._seen_as(event)
+        if kind is None:
+            return
+        if event.current.object["apiVersion"] == self._resource.api_version:
+            self._push(event.line(kind))
+        else:
+            self._push(b'{"type":"%b","object":%b}\n' % (kind.encode(), render(self._resource, event.current)))
+
+    def _seen_as(self, event: Event) -> EventType | None:
+        now = event.type != "DELETED" and self._selection.holds(event.current)
+        before = event.previous is not None and self._selection.holds(event.previous)
+        if now:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+    def _push(self, line: bytes) -> None:
+        if len(self._lines) >= BACKLOG:
+            self._lines.clear()
+            self.end()
+            return
+        self._lines.append(line)
+        self._wake.set()
+
+    def _bookmark(self, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        item = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
+        return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(item)
