@@ -106,11 +106,11 @@ class FaultPlan:
     def delay_seconds(self) -> float:
         """Return how long one message is under way."""
         most = self.rates.request_delay_seconds
-        return self.rng.uniform(0.0, most) if most else 0.0
+        return round(self.rng.uniform(0.0, most), 4) if most else 0.0
 
     def late_seconds(self) -> float:
         """Return how much later a late or second write arrives."""
-        return self.rng.uniform(0.0, self.rates.late_seconds)
+        return round(self.rng.uniform(0.0, self.rates.late_seconds), 4)
 
     def chance(self, name: str, rate: float) -> bool:
         """Return whether a fault of a watch happens now."""
@@ -122,5 +122,5 @@ class FaultPlan:
     def pause_seconds(self) -> float:
         """Return how long a stream holds back before the next line; mostly not at all."""
         if self.chance("watch paused", self.rates.watch_paused):
-            return self.rng.uniform(0.0, self.rates.watch_pause_seconds)
+            return round(self.rng.uniform(0.0, self.rates.watch_pause_seconds), 4)
         return 0.0

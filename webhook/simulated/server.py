@@ -118,9 +118,8 @@ class SimulatedServer:
         if kind != resource.kind:
             raise bad_request(f"{kind} in version {version!r} cannot be handled as a {resource.kind}")
         if version != resource.api_version:
-            raise bad_request(
-                f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
-            )
+            expected = resource.api_version
+            raise bad_request(f"the API version in the data ({version}) does not match the expected one ({expected})")
         metadata = item.get("metadata")
         if metadata is None:
             metadata = {}

@@ -52,7 +52,11 @@ class Controller(ABC):
         """Have ``key`` reconciled soon."""
         if key in self._due or key in self._waiting:
             return
-        self.enqueue_after(key, self.rng.uniform(0.0, self.pace.reaction_seconds))
+        self.enqueue_after(key, self.delay(self.pace.reaction_seconds))
+
+    def delay(self, most_seconds: float) -> float:
+        """Return a delay of up to ``most_seconds``, in whole tenths of a millisecond."""
+        return round(self.rng.uniform(0.0, most_seconds), 4)
 
     def enqueue_after(self, key: Hashable, seconds: float) -> None:
         """Have ``key`` reconciled in ``seconds``, or at the earlier time that was asked for before."""

@@ -156,10 +156,10 @@ class Kubelet(Controller):
         if pods.is_terminating(pod):
             if before is None or not pods.is_terminating(before):
                 grace = pod.object["metadata"].get("deletionGracePeriodSeconds", 0)
-                self.enqueue_after(("stop", *key), self.rng.uniform(0.0, min(self.pace.pod_stop_seconds, grace)))
+                self.enqueue_after(("stop", *key), self.delay(min(self.pace.pod_stop_seconds, grace)))
         elif before is None or not before.object["spec"].get("nodeName"):
             if _annotation(pod, FATE) != "never-starts":
-                self.enqueue_after(("start", *key), self.rng.uniform(0.0, self.pace.pod_start_seconds))
+                self.enqueue_after(("start", *key), self.delay(self.pace.pod_start_seconds))
         elif pods.phase(pod) == "Running" and pods.phase(before) != "Running":
             runtime = parse_duration(_annotation(pod, RUNTIME))
             if runtime is not None:
