@@ -195,11 +195,16 @@ def _aggregate(containers: list[Mapping[str, int]], inits: list[tuple[Mapping[st
     peak: dict[str, int] = {}
     for demand, always in inits:
         step = amounts.add(sidecars, demand)
-        peak = amounts.maximum(peak, step)
+        peak = _largest(peak, step)
         if always:
             sidecars = step
             running = amounts.add(running, demand)
-    return amounts.maximum(running, peak)
+    return _largest(running, peak)
+
+
+def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """Return the larger of both per resource. A stated 0 stays: overhead counts on a limit of 0, not on none."""
+    return {**right, **{name: max(amount, right.get(name, 0)) for name, amount in left.items()}}
 
 
 def _apply_pod_level(pod_level: object, requests: dict[str, int], limits: dict[str, int]) -> bool:

@@ -21,7 +21,7 @@ from webhook.jobs.pod_requests import PriceError, price, with_limit_range_defaul
 from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 
-_EMPTY: Final[Mapping[str, Any]] = {}
+_EMPTY: Final[dict[str, Any]] = {}
 BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -30,6 +30,7 @@ BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
 
 def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobRecord:
     """Return what ``obj`` asks and where it stands. Never raises: what cannot be read becomes ``problem``."""
+    obj = obj if isinstance(obj, dict) else _EMPTY
     metadata = paths.find_mapping(obj, ("metadata",))
     own = metadata.get("annotations")
     marks: Mapping[str, Any] = own if isinstance(own, dict) else _EMPTY

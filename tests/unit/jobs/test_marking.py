@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
 from webhook.core import names
 from webhook.jobs import patches, paths
-from webhook.jobs.marking import marked, stripped
+from webhook.jobs.marking import marked
 from webhook.jobs.registry import KINDS
 
 JSON = st.recursive(
