@@ -1,95 +1,48 @@
 """The control plane itself, before Tutti has a part in it: its controllers are the real ones and pods really run."""
 
-from typing import Any
-
 import pytest
 
 from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
+from tests.e2e.objects import job, jobset, pod_template, pytorchjob, tfjob
 from tests.e2e.watching import Watch
-
-POD_SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
-def template(container: str = "main", gpus: int = 1, runtime: str = "", restart: str = "Never") -> dict[str, Any]:
-    """Return a pod template that the restricted Pod Security level lets pass."""
-    resources = {"requests": {"cpu": "100m", "nvidia.com/gpu": gpus}, "limits": {"nvidia.com/gpu": gpus}}
-    return {
-        "metadata": {"annotations": {"tutti.dev/simulated-runtime": runtime} if runtime else {}},
-        "spec": {
-            "restartPolicy": restart,
-            "securityContext": POD_SECURITY,
-            "containers": [
-                {
-                    "name": container,
-                    "image": "registry.example/training:1",
-                    "resources": resources,
-                    "securityContext": CONTAINER_SECURITY,
-                }
-            ],
-        },
-    }
-
-
-def job(name: str, pods: int, runtime: str = "") -> dict[str, Any]:
-    """Return an ordinary Job."""
-    spec = {"parallelism": pods, "completions": pods, "template": template(runtime=runtime)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 def test_a_job_without_a_queue_runs_until_it_is_deleted(owner: Kubectl) -> None:
-    owner.apply(job("steady", pods=3))
+    owner.apply(job("steady", 3, pod_template()))
     wait_until(lambda: len(owner.pods("job-name=steady", "Running")) == 3, what="three pods run")
     owner.delete("job", "steady")
     wait_until(lambda: not owner.items("pods"), what="its pods are gone")
 
 
 def test_a_job_completes_after_its_simulated_runtime(owner: Kubectl) -> None:
-    owner.apply(job("short", pods=2, runtime="1s"))
+    owner.apply(job("short", 2, pod_template(runtime="1s")))
     wait_until(lambda: condition(owner.get("job", "short"), "Complete") == "True", what="the job completes")
     assert len(owner.pods("job-name=short", "Succeeded")) == 2
 
 
 def test_a_jobset_of_two_pods_runs_and_completes(owner: Kubectl) -> None:
-    child = {"spec": {"parallelism": 2, "completions": 2, "template": template(runtime="2s")}}
-    replicated = [{"name": "workers", "replicas": 1, "template": child}]
-    owner.apply(
-        {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "metadata": {"name": "pair"},
-            "spec": {"replicatedJobs": replicated},
-        }
-    )
+    owner.apply(jobset("pair", 2, pod_template(runtime="2s")))
     selector = "jobset.sigs.k8s.io/jobset-name=pair"
     wait_until(lambda: len(owner.pods(selector)) == 2, what="two pods exist")
     wait_until(lambda: condition(owner.get("jobset", "pair"), "Completed") == "True", what="the JobSet completes")
 
 
 def test_a_pytorchjob_of_one_master_and_two_workers_runs(owner: Kubectl) -> None:
-    replicas = {
-        role: {"replicas": count, "restartPolicy": "Never", "template": template("pytorch")}
-        for role, count in (("Master", 1), ("Worker", 2))
-    }
-    owner.apply(
-        {
-            "apiVersion": "kubeflow.org/v1",
-            "kind": "PyTorchJob",
-            "metadata": {"name": "trio"},
-            "spec": {"pytorchReplicaSpecs": replicas},
-        }
-    )
+    owner.apply(pytorchjob("trio", 2, pod_template(container="pytorch")))
     selector = "training.kubeflow.org/job-name=trio"
     wait_until(lambda: len(owner.pods(selector, "Running")) == 3, what="master and workers run")
     wait_until(lambda: condition(owner.get("pytorchjob", "trio"), "Running") == "True", what="the job says so")
 
 
+def test_a_tfjob_of_one_chief_and_one_worker_succeeds_after_its_simulated_runtime(owner: Kubectl) -> None:
+    owner.apply(tfjob("duo", 1, pod_template(container="tensorflow", runtime="1s")))
+    wait_until(lambda: condition(owner.get("tfjob", "duo"), "Succeeded") == "True", what="the job succeeds")
+
+
 def test_pods_that_ask_for_more_gpus_than_any_node_has_stay_pending(owner: Kubectl) -> None:
-    manifest = job("huge", pods=1)
-    manifest["spec"]["template"] = template(gpus=64)
-    owner.apply(manifest)
+    owner.apply(job("huge", 1, pod_template(gpus=64)))
     pod = wait_until(lambda: owner.pods("job-name=huge"), what="its pod exists")[0]
     found = wait_until(lambda: condition(owner.get("pod", pod["metadata"]["name"]), "PodScheduled"), what="a verdict")
     assert found == "False"
@@ -97,7 +50,7 @@ def test_pods_that_ask_for_more_gpus_than_any_node_has_stay_pending(owner: Kubec
 
 def test_a_watch_sees_every_pod_come_and_go(owner: Kubectl) -> None:
     with Watch(owner) as watch:
-        owner.apply(job("watched", pods=4, runtime="500ms"))
+        owner.apply(job("watched", 4, pod_template(runtime="500ms")))
         wait_until(lambda: condition(owner.get("job", "watched"), "Complete") == "True", what="the job completes")
         owner.delete("job", "watched")
         wait_until(lambda: not owner.items("pods"), what="its pods are gone")
