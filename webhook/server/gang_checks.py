@@ -1,0 +1,93 @@
+"""Is the gang well-formed, and can it ever start: what a user should hear at ``kubectl apply``, with the numbers.
+
+A malformed gang is refused (quorum above its pods, priorities or compute classes that differ, a field nobody can
+price). A gang that fits nowhere today is stored and warned about, because policy may change while it waits.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.core import amounts, names, quantity
+from webhook.core.gang import Gang
+from webhook.core.quantity import MILLI
+from webhook.core.reasons import Reason
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.reading import read
+from webhook.jobs.record import JobRecord
+from webhook.server.answer import Answer, Refusal, deny
+from webhook.server.job_facts import JobRules
+
+QUEUES_SHOWN: Final = 4
+
+
+def gang_problem(record: JobRecord) -> Answer | None:
+    """Return the refusal of an object that is no well-formed gang, else None."""
+    gang = record.gang
+    if gang is None:
+        return deny(Refusal.MALFORMED_GANG, f"the job cannot be admitted as a gang: {record.problem}", 422)
+    classes = sorted({s.price.priority_class or "none" for s in gang.pod_sets if s.count})
+    if len(classes) > 1:
+        message = (
+            f"the gang's pod sets name different priority classes ({', '.join(classes)}), but its pods start together; "
+            "give all templates the same priorityClassName"
+        )
+        return deny(Refusal.MALFORMED_GANG, message, 422)
+    for pod_set in gang.pod_sets:
+        for name, amount in pod_set.price.requests.items():
+            if "/" in name and amount % MILLI:
+                asked = quantity.render(amount, name)
+                message = f"pod set {pod_set.name} asks {asked} {name} a pod; the API server takes whole numbers only"
+                return deny(Refusal.MALFORMED_GANG, message, 422)
+    return None
+
+
+def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
+    """Return what may keep the gang from ever starting."""
+    gang, view = record.gang, rules.view
+    if gang is None:
+        return ()
+    found = []
+    if gang.queue is not None and queue_of(rules, gang) is None:
+        found.append(_unknown_queue(rules, gang))
+    else:
+        never = rules.potential(gang)
+        if never is not None:
+            found.append(f"this gang can never start as it is: {_explained(never, gang)}")
+    fenced = view.fences.never_fits(gang)
+    if fenced is not None:
+        found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
+    return tuple(found)
+
+
+def queue_of(rules: JobRules, gang: Gang) -> str | None:
+    """Return the queue the gang will wait in, if it is known."""
+    return rules.view.policy.queue_of(gang.namespace, gang.queue)
+
+
+def _unknown_queue(rules: JobRules, gang: Gang) -> str:
+    policy = rules.view.policy
+    known = sorted(name for namespace, name in policy.local_queues if namespace == gang.namespace)
+    known += sorted(name for name, queue in policy.queues.items() if queue.dialect != "kueue")
+    offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""
+    return f"queue {gang.queue!r} is unknown in namespace {gang.namespace}: the job waits until it exists{offer}"
+
+
+def _explained(reason: Reason, gang: Gang) -> str:
+    """Return a reason in the words of the person who wrote the job."""
+    if reason.asked is None or reason.limit is None or not reason.resource:
+        return str(reason)
+    asked = quantity.render(reason.asked, reason.resource)
+    limit = quantity.render(reason.limit, reason.resource)
+    flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
+    where = reason.node if " " in reason.node else f"queue {reason.node}"
+    return f"{gang} asks {asked} {reason.resource}, {where} can hold at most {limit}{flavor}"
+
+
+def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> JobRecord:
+    """Return ``obj`` as the reconciler will read it."""
+    return read(kind, obj, rules.context())
+
+
+def describe(gang: Gang) -> str:
+    """Return what a gang asks in all, for messages."""
+    return amounts.render({name: amount for name, amount in gang.requests().items() if name != names.MAX_JOBS})

@@ -1,0 +1,269 @@
+"""The decision path without a web server: body in, HTTP status and body out.
+
+``server.app`` puts it on a socket; the simulation calls it directly. Decisions are synchronous and made from memory;
+only three things are ever waited for, each bounded: a ledger as new as the object says, the replica that owns a
+namespace, and the settling time after replicas changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from webhook.core.gang import Gang
+from webhook.core.reasons import Reason
+from webhook.errors import RequestError
+from webhook.jobs.context import ReadContext
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.registry import KINDS
+from webhook.server import children, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
+from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.forward import Forwarder
+from webhook.server.job_facts import JobRules
+from webhook.server.pod_facts import Misshapen
+from webhook.server.resources_table import Handling, ResourcesTable
+from webhook.server.settings import GateSettings
+from webhook.server.tally import Tally
+from webhook.server.validate_pods import ClassRules, PodReview, PodRules
+from webhook.server.validate_policy import PolicyObjects
+from webhook.view import View
+from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
+
+log = structlog.get_logger(__name__)
+
+_TEXT_MAX: Final = 256
+"""Longest text of a caller in a log line."""
+
+Decided = Answer | tuple[int, bytes]
+"""Our own answer, or the whole answer of the owning replica."""
+
+
+class Gate:
+    """Decides admission reviews from one view of one cluster."""
+
+    def __init__(
+        self,
+        view: View,
+        settings: GateSettings | None = None,
+        *,
+        kinds: Mapping[str, JobKind] = KINDS,
+        context: Callable[[], ReadContext] = ReadContext,
+        potential: Callable[[Gang], Reason | None] = lambda gang: None,
+        policy_objects: PolicyObjects = tuple,
+        forwarder: Forwarder | None = None,
+        class_rules: ClassRules | None = None,
+    ) -> None:
+        self.view = view
+        self.settings = settings or GateSettings()
+        self.forwarder = forwarder
+        self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
+        self.tally = Tally(self._has_pod)
+        by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
+        self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential)
+        self._pods = PodRules(view, self.settings, kinds, self.tally, class_rules)
+        self._policy_objects = policy_objects
+        self._waiting = 0
+        self._endpoints: Mapping[str, Callable[[ReviewRequest], Answer | None]] = {
+            "/mutate/jobs": self._mutate_jobs,
+            "/mutate/pods": self._mutate_pods,
+            "/validate/jobs": self._validate_jobs,
+            "/validate/pods": self._validate_pods,
+            "/validate/policy": self._validate_policy,
+        }
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that reviews are posted to."""
+        return tuple(self._endpoints)
+
+    async def review(
+        self, path: str, body: bytes, timeout_seconds: float, *, hopped: bool = False
+    ) -> tuple[int, bytes]:
+        """Return the HTTP status and body that answer a review posted to ``path``, within ``timeout_seconds``.
+
+        ``hopped``: another replica passed it on, so it is decided here. Anything with a readable uid is answered
+        inside a review, whatever goes wrong.
+        """
+        decide = self._endpoints.get(path)
+        if decide is None:
+            return 404, b"no such path"
+        started = perf_counter()
+        try:
+            request = decode(body)
+        except FieldError as error:
+            return 200, self._unread(path, error, started)
+        except RequestError as error:
+            return self._bad_request(path, error)
+        try:
+            decided: Decided | None = decide(request)
+            if decided is None:
+                decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
+        except (FieldError, Misshapen) as error:
+            decided = deny(Refusal.MALFORMED, str(error), 422)
+        except RequestError as error:
+            return self._bad_request(path, error)
+        except Exception:
+            log.exception("review.broken", endpoint=path, uid=request.uid[:_TEXT_MAX])
+            decided = deny(Refusal.BROKEN, "Tutti failed to decide this request; its log has the reason", 500)
+        if isinstance(decided, tuple):
+            metrics.count_review(path, "forwarded", perf_counter() - started)
+            return decided
+        answer = _encode(request.uid, decided)
+        self._line(path, request, decided, perf_counter() - started)
+        return 200, answer
+
+    def busy(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return the answer to a review that cannot be taken on now."""
+        started = perf_counter()
+        try:
+            request = decode(body)
+        except FieldError as error:
+            return 200, self._unread(path, error, started)
+        except RequestError as error:
+            return self._bad_request(path, error)
+        self._line(path, request, _BUSY, perf_counter() - started)
+        return 200, _encode(request.uid, _BUSY)
+
+    # -- endpoints: an answer at once, or None when something has to be waited for ------------------------------------
+
+    def _mutate_jobs(self, request: ReviewRequest) -> Answer:
+        return ALLOW if self._exempt(request) else mutate_jobs.mutate(request, self._jobs)
+
+    def _mutate_pods(self, request: ReviewRequest) -> Answer:
+        return ALLOW if self._exempt(request) else mutate_jobs.mutate_pod(request, self._jobs)
+
+    def _validate_jobs(self, request: ReviewRequest) -> Answer | None:
+        if self._exempt(request):
+            return ALLOW
+        if not self.view.synced and not self._harmless(request):
+            return self._not_ready()
+        if children.wants_ledger(request, self._jobs) is not None:
+            return None
+        return validate_jobs.validate(request, self._jobs, self.table)
+
+    def _validate_pods(self, request: ReviewRequest) -> Answer | None:
+        if self._exempt(request):
+            return ALLOW
+        if self.table.handling(request.group, request.resource, request.subresource) is not Handling.POD:
+            message = f"{request.resource!r} {request.subresource!r} is not a pod; correct the registration"
+            return deny(Refusal.UNCLASSIFIED, message, 400)
+        if not self.view.synced and not self._harmless(request):
+            return self._not_ready()
+        review = validate_pods.read_review(request)
+        if isinstance(review, Answer):
+            return review
+        alone = self.forwarder is None or not validate_pods.wants_owner(review, self._pods)
+        if alone and validate_pods.wants_ledger(review, self._pods) is None:
+            return validate_pods.decide(review, self._pods, self._now())
+        return None
+
+    def _validate_policy(self, request: ReviewRequest) -> Answer:
+        return validate_policy.validate(request, self._policy_objects)
+
+    def _exempt(self, request: ReviewRequest) -> bool:
+        return request.namespace in self.settings.exempt_namespaces
+
+    def _harmless(self, request: ReviewRequest) -> bool:
+        return request.operation == "DELETE" or request.username == self.settings.account
+
+    def _not_ready(self) -> Answer:
+        missing = ", ".join(sorted(self.view.unsynced)[:3])
+        return deny(Refusal.NOT_READY, f"Tutti has just started and is still reading {missing}; try again", 503)
+
+    def _has_pod(self, namespace: str, uid: str) -> bool:
+        return self.view.fences.has_pod(namespace, uid)
+
+    # -- what is waited for -------------------------------------------------------------------------------------------
+
+    async def _wait_and_decide(
+        self, path: str, request: ReviewRequest, body: bytes, timeout_seconds: float, hopped: bool
+    ) -> Decided:
+        if self._waiting >= self.settings.in_flight_max:
+            return _BUSY
+        self._waiting += 1
+        metrics.WAITING.set(self._waiting)
+        try:
+            deadline = self._now() + timeout_seconds
+            if path == "/validate/pods":
+                return await self._decide_pod(request, body, deadline, hopped)
+            await self._ledger(children.wants_ledger(request, self._jobs), deadline)
+            return validate_jobs.validate(request, self._jobs, self.table)
+        finally:
+            self._waiting -= 1
+            metrics.WAITING.set(self._waiting)
+
+    async def _decide_pod(self, request: ReviewRequest, body: bytes, deadline: float, hopped: bool) -> Decided:
+        review = validate_pods.read_review(request)
+        assert isinstance(review, PodReview), "answered before"
+        forwarder = self.forwarder
+        if forwarder is not None and validate_pods.wants_owner(review, self._pods):
+            if not hopped:
+                budget = max(0.05, (deadline - self._now()) * self.settings.forward_share)
+                passed_on = await forwarder.ask_owner(request.namespace, "/validate/pods", body, budget)
+                if passed_on is not None:
+                    metrics.FORWARDED.inc()
+                    return passed_on
+            await self._settle(forwarder.ownership.unsettled_seconds(request.namespace, self._now()), deadline)
+        await self._ledger(validate_pods.wants_ledger(review, self._pods), deadline)
+        return validate_pods.decide(review, self._pods, self._now())
+
+    async def _settle(self, seconds: float, deadline: float) -> None:
+        if seconds > 0:
+            await asyncio.sleep(min(seconds, max(0.0, deadline - self._now())))
+
+    async def _ledger(self, version: tuple[int, int] | None, deadline: float) -> None:
+        if version is not None:
+            metrics.LEDGER_WAITS.inc()
+            longest = min(self.settings.ledger_wait_seconds, max(0.0, deadline - self._now()))
+            await self.view.wait_for_ledger(version, longest)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    # -- the record of it ---------------------------------------------------------------------------------------------
+
+    def _unread(self, path: str, error: FieldError, started: float) -> bytes:
+        metrics.count_review(path, Refusal.MALFORMED, perf_counter() - started)
+        log.info("review", endpoint=path, outcome=Refusal.MALFORMED, uid=error.uid[:_TEXT_MAX], message=str(error))
+        return encode_denied(error.uid, error.code, str(error))
+
+    @staticmethod
+    def _bad_request(path: str, error: RequestError) -> tuple[int, bytes]:
+        metrics.count_bad_request(error.http_status)
+        log.info("review.unreadable", endpoint=path, status=error.http_status, message=str(error)[:_TEXT_MAX])
+        return error.http_status, str(error).encode("utf-8", "replace")
+
+    @staticmethod
+    def _line(path: str, request: ReviewRequest, answer: Answer, seconds: float) -> None:
+        metrics.count_review(path, answer.outcome, seconds)
+        fields: dict[str, object] = {
+            "endpoint": path,
+            "outcome": answer.outcome,
+            "operation": request.operation[:_TEXT_MAX],
+            "kind": request.kind[:_TEXT_MAX],
+            "namespace": request.namespace[:_TEXT_MAX],
+            "name": request.name[:_TEXT_MAX],
+            "user": request.username[:_TEXT_MAX],
+            "uid": request.uid[:_TEXT_MAX],
+            "millis": round(seconds * 1000, 3),
+        }
+        if not answer.allowed:
+            fields["code"] = answer.code
+            fields["message"] = answer.message[:1024]
+        if answer.warnings:
+            fields["warnings"] = len(answer.warnings)
+        if request.dry_run:
+            fields["dry_run"] = True
+        log.info("review", **fields)
+
+
+_BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try again", 429)
+
+
+def _encode(uid: str, answer: Answer) -> bytes:
+    if answer.allowed:
+        return encode_allowed(uid, answer.warnings, answer.patch)
+    return encode_denied(uid, answer.code, answer.message, answer.warnings)

@@ -1,0 +1,78 @@
+"""/mutate/jobs and /mutate/pods: a gated object is stored suspended and marked; a lifted hold waits again.
+
+Idempotent and smallest: run on its own output it patches nothing. Owned children are never touched; their owner's
+controller decides them. A user who un-suspends a job on hold lifts the hold: the job is stored suspended still, and
+waits at its old place.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core import names
+from webhook.jobs import annotations, editing, paths
+from webhook.jobs.gating import pod_group_of
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.marking import gate_pod, mark
+from webhook.server.answer import ALLOW, Answer, allow, patch
+from webhook.server.job_facts import JobRules, is_suspended, left_to_kueue, ruling
+from webhook.server.pod_facts import read
+from webhook.server.validate_pods import controller_users
+from webhook.wire.admission_review import ReviewRequest
+
+
+def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
+    """Return the answer of the mutating phase. What is malformed passes: validation refuses it with a reason."""
+    kind = rules.by_resource.get((request.group, request.resource))
+    obj = request.object
+    if kind is None or obj is None or request.subresource or request.operation not in ("CREATE", "UPDATE"):
+        return ALLOW
+    if not isinstance(obj.get("metadata"), dict) or not isinstance(obj.get("spec"), dict):
+        return ALLOW
+    if request.operation == "UPDATE":
+        return _lift_hold(request, rules, kind, obj)
+    if ruling(rules, kind, _placed(request, obj), request.username) is None:
+        return _passed_over(rules, obj)
+    return patch(tuple(mark(kind, obj)))
+
+
+def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
+    """Return the answer for a pod at creation: a plain pod of a PodGroup is held by a scheduling gate."""
+    obj = request.object
+    if obj is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
+        return ALLOW
+    facts = read(obj)
+    plain = facts.gang is None and request.username not in controller_users(rules.kinds)
+    if not plain or pod_group_of(facts.labels) is None or facts.mirror or facts.node:
+        return ALLOW
+    return patch(tuple(gate_pod(obj)))
+
+
+def _placed(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``obj`` in its namespace, which a direct caller may have left out."""
+    if paths.find(obj, ("metadata", "namespace")):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "namespace": request.namespace}}
+
+
+def _passed_over(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
+    if rules.settings.left_to_kueue and left_to_kueue(obj):
+        return allow(("Kueue serves this cluster: its queue label is left to it, Tutti does not hold this job",))
+    return ALLOW
+
+
+def _lift_hold(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
+    old = request.old_object
+    if old is None or kind.suspend is None or request.username == rules.settings.account:
+        return ALLOW
+    uid = paths.find(old, ("metadata", "uid"))
+    text = paths.find(old, ("metadata", "annotations", names.HOLD))
+    held = isinstance(uid, str) and annotations.decode_hold(text, uid)
+    if not held or not is_suspended(kind, old) or is_suspended(kind, obj):
+        return ALLOW
+    try:
+        waiting = editing.put(obj, kind.suspend, True)
+    except editing.Blocked:
+        return ALLOW
+    waiting = editing.drop(waiting, ("metadata", "annotations", names.HOLD))
+    warning = "the hold is lifted: the job waits for its turn again and starts when all its pods fit"
+    return patch(tuple(editing.diff(obj, waiting)), (warning,))

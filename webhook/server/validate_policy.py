@@ -1,0 +1,67 @@
+"""/validate/policy: a policy object that does not compile is refused with path, value and fix for each mistake.
+
+What dangles (a flavor that does not exist yet, a cohort cycle) only deactivates what depends on it and is warned about,
+because the other object may be on its way. The ConfigMap that holds policy is judged as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from webhook.core.policy import Diagnostic
+from webhook.dialects import config_map, merge
+from webhook.dialects.fragment import source_of
+from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
+from webhook.wire.admission_review import ReviewRequest
+
+PolicyObjects = Callable[[], Iterable[Mapping[str, object]]]
+"""The policy objects as they are stored now, those in the ConfigMap included."""
+
+_SHOWN_MAX: Final = 8
+
+
+def validate(request: ReviewRequest, stored: PolicyObjects) -> Answer:
+    """Return the answer about one policy object or about the policy ConfigMap."""
+    obj = request.object
+    if request.operation == "DELETE" or request.subresource:
+        return ALLOW
+    if request.operation not in ("CREATE", "UPDATE"):
+        return deny(Refusal.UNCLASSIFIED, f"operation {request.operation!r} is not one Tutti registered", 400)
+    if obj is None:
+        return deny(Refusal.MALFORMED, "request.object is missing", 422)
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return deny(Refusal.MALFORMED, "metadata must be an object", 422)
+    if metadata.get("deletionTimestamp") is not None or _unchanged(request, obj):
+        return ALLOW
+    if request.resource == "configmaps":
+        if metadata.get("name") != config_map.NAME:
+            return ALLOW
+        return _answer(_config_map(obj, request.old_object, list(stored())))
+    return _answer(merge.validate(obj, stored()))
+
+
+def _unchanged(request: ReviewRequest, obj: Mapping[str, object]) -> bool:
+    """A finalizer or a label of an object that was broken before must stay editable."""
+    old = request.old_object if request.operation == "UPDATE" else None
+    return old is not None and all(old.get(key) == obj.get(key) for key in ("spec", "data", "value"))
+
+
+def _config_map(
+    obj: Mapping[str, object], old: Mapping[str, object] | None, stored: list[Mapping[str, object]]
+) -> tuple[Diagnostic, ...]:
+    objects, problems = config_map.objects_of(obj)
+    before, _ = config_map.objects_of(old) if old is not None else ((), ())
+    replaced = {source_of(known) for known in before}
+    rest = [known for known in stored if source_of(known) not in replaced]
+    known_problems = set(merge.compile_policy(rest).diagnostics)
+    added = [d for d in merge.compile_policy([*rest, *objects]).diagnostics if d not in known_problems]
+    return (*problems, *added)
+
+
+def _answer(diagnostics: tuple[Diagnostic, ...]) -> Answer:
+    errors = [str(diagnostic) for diagnostic in diagnostics if not diagnostic.warning]
+    warnings = tuple(str(diagnostic) for diagnostic in diagnostics if diagnostic.warning)
+    if not errors:
+        return allow(warnings)
+    more = f" (and {len(errors) - _SHOWN_MAX} more)" if len(errors) > _SHOWN_MAX else ""
+    return deny(Refusal.POLICY, "; ".join(errors[:_SHOWN_MAX]) + more, 422, warnings)

@@ -1,0 +1,222 @@
+"""AdmissionReview in and out, ``admission.k8s.io/v1`` (and v1beta1 refused), as kube-apiserver's dispatcher sends it.
+
+Decoding is strict about what is read and leaves the two objects raw until somebody asks: most reviews are answered from
+kind, operation and user alone. Three outcomes: a request; ``FieldError`` when a uid can be read but a field is of the
+wrong type (answered inside the review); ``RequestError`` when there is no review to answer (an HTTP error).
+
+Encoding follows ``VerifyAdmissionResponse``: uid echoed, ``patch`` only together with ``patchType``, a code of at least
+400 with every denial, warnings without control characters and short enough to survive the Warning header.
+"""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from webhook.errors import RequestError
+
+API_VERSION: Final = "admission.k8s.io/v1"
+MESSAGE_CHARS_MAX: Final = 1024
+"""Longest message of a denial."""
+WARNING_CHARS_MAX: Final = 256
+"""Longest single warning; the API server cuts each to this once all together exceed 4,096 characters."""
+WARNINGS_MAX: Final = 15
+"""15 x 256 stays below the 4,096 characters at which the API server starts to cut."""
+BODY_BYTES_MAX: Final = 7 * 2**20
+"""A legal review carries object and oldObject, each up to 3 MiB."""
+
+_PREFIX: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+class FieldError(ValueError):
+    """The review's uid is known, but a field is not what the API server sends. The message names the field."""
+
+    def __init__(self, uid: str, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.uid = uid
+        self.code = code
+
+
+class _GroupVersionKind(msgspec.Struct, gc=False):
+    group: str | None = ""
+    version: str | None = ""
+    kind: str | None = ""
+
+
+class _GroupVersionResource(msgspec.Struct, gc=False):
+    group: str | None = ""
+    version: str | None = ""
+    resource: str | None = ""
+
+
+class _UserInfo(msgspec.Struct, gc=False):
+    username: str | None = ""
+
+
+class _Request(msgspec.Struct, gc=False):
+    uid: str
+    kind: _GroupVersionKind | None = None
+    resource: _GroupVersionResource | None = None
+    subResource: str | None = ""  # noqa: N815 - the name on the wire
+    name: str | None = ""
+    namespace: str | None = ""
+    operation: str | None = ""
+    userInfo: _UserInfo | None = None  # noqa: N815 - the name on the wire
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    oldObject: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the name on the wire
+    dryRun: bool | None = False  # noqa: N815 - the name on the wire
+
+
+class _Review(msgspec.Struct, gc=False):
+    apiVersion: str  # noqa: N815 - the name on the wire
+    kind: str
+    request: _Request
+
+
+class _UidOnly(msgspec.Struct, gc=False):
+    uid: str
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    apiVersion: str  # noqa: N815 - the name on the wire
+    kind: str
+    request: _UidOnly
+
+
+_review_decoder: Final = msgspec.json.Decoder(_Review)
+_envelope_decoder: Final = msgspec.json.Decoder(_Envelope)
+
+
+class ReviewRequest:
+    """One admission request; its objects are decoded when first asked for."""
+
+    __slots__ = (
+        "_object",
+        "_old_object",
+        "_raw_object",
+        "_raw_old_object",
+        "dry_run",
+        "group",
+        "kind",
+        "name",
+        "namespace",
+        "operation",
+        "resource",
+        "subresource",
+        "uid",
+        "username",
+    )
+
+    def __init__(self, wire: _Request) -> None:
+        kind, resource = wire.kind or _GroupVersionKind(), wire.resource or _GroupVersionResource()
+        self.uid = wire.uid
+        self.kind = f"{kind.kind or ''}.{kind.group or ''}"
+        """``Kind.group``, as registry keys are written; a kind of the core group ends in a dot."""
+        self.group = resource.group or ""
+        self.resource = resource.resource or ""
+        self.subresource = wire.subResource or ""
+        self.name = wire.name or ""
+        self.namespace = wire.namespace or ""
+        self.operation = wire.operation or ""
+        self.username = (wire.userInfo.username if wire.userInfo else "") or ""
+        self.dry_run = bool(wire.dryRun)
+        self._raw_object, self._raw_old_object = wire.object, wire.oldObject
+        self._object: Mapping[str, Any] | None = None
+        self._old_object: Mapping[str, Any] | None = None
+
+    @property
+    def object(self) -> Mapping[str, Any] | None:
+        """The object as it would be stored; None when there is none (DELETE). Raises FieldError, RequestError."""
+        if self._object is None:
+            self._object = self._decoded(self._raw_object, "object")
+        return self._object
+
+    @property
+    def old_object(self) -> Mapping[str, Any] | None:
+        """The object as it is stored; None on CREATE. Raises FieldError, RequestError."""
+        if self._old_object is None:
+            self._old_object = self._decoded(self._raw_old_object, "oldObject")
+        return self._old_object
+
+    def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
+        try:
+            value = orjson.loads(memoryview(raw))
+        except orjson.JSONDecodeError as error:
+            raise RequestError(400, f"request.{field} is not JSON: {error}") from None
+        if value is not None and not isinstance(value, dict):
+            raise FieldError(self.uid, f"request.{field} must be an object, not {type(value).__name__}", 422)
+        return value
+
+
+def decode(body: bytes) -> ReviewRequest:
+    """Return the request of an AdmissionReview.
+
+    Raises RequestError (HTTP 400) when it is no v1 review with a uid, FieldError when only a field is wrong.
+    """
+    try:
+        review = _review_decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _field_error(body, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(400, f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise RequestError(400, "the body is nested too deeply") from None
+    _check_type(review.apiVersion, review.kind)
+    if not review.request.uid:
+        raise RequestError(400, "request.uid is empty")
+    return ReviewRequest(review.request)
+
+
+def _field_error(body: bytes, message: str) -> Exception:
+    try:
+        envelope = _envelope_decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return RequestError(400, f"not an AdmissionReview: {message}")
+    _check_type(envelope.apiVersion, envelope.kind)
+    if not envelope.request.uid:
+        return RequestError(400, "request.uid is empty")
+    return FieldError(envelope.request.uid, message)
+
+
+def _check_type(api_version: str, kind: str) -> None:
+    if api_version != API_VERSION or kind != "AdmissionReview":
+        raise RequestError(400, f"expected {API_VERSION} AdmissionReview; register admissionReviewVersions: [v1]")
+
+
+def encode_allowed(uid: str, warnings: Sequence[str] = (), patch: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """Return the review that lets the request pass, with ``warnings`` and a JSON patch where there are any."""
+    if not warnings and not patch:
+        return _PREFIX + orjson.dumps(uid) + b',"allowed":true}}'
+    response: dict[str, Any] = {"allowed": True}
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+    if warnings:
+        response["warnings"] = _warnings(warnings)
+    return _PREFIX + orjson.dumps(uid) + b"," + orjson.dumps(response)[1:] + b"}"
+
+
+def encode_denied(uid: str, code: int, message: str, warnings: Sequence[str] = ()) -> bytes:
+    """Return the review that refuses the request with ``code`` (400 or more) and a message for a person."""
+    assert code >= 400, "the API server turns a smaller code into 400 and hides the mistake"
+    response: dict[str, Any] = {
+        "allowed": False,
+        "status": {"code": code, "message": printable(message, MESSAGE_CHARS_MAX)},
+    }
+    if warnings:
+        response["warnings"] = _warnings(warnings)
+    return _PREFIX + orjson.dumps(uid) + b"," + orjson.dumps(response)[1:] + b"}"
+
+
+def _warnings(warnings: Sequence[str]) -> list[str]:
+    return [text for warning in warnings[:WARNINGS_MAX] if (text := printable(warning, WARNING_CHARS_MAX))]
+
+
+def printable(text: str, chars_max: int) -> str:
+    """Return ``text`` without control or direction-changing characters and at most ``chars_max`` long."""
+    cleaned = _UNPRINTABLE.sub(" ", text).encode("utf-8", "replace").decode()
+    return cleaned if len(cleaned) <= chars_max else cleaned[: chars_max - 1] + "…"
