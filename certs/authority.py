@@ -5,6 +5,7 @@ and keyUsage on authorities. A key is never used for both: authorities sign, lea
 """
 
 import ipaddress
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -123,7 +124,8 @@ def service_names(namespace: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, now_seconds: float, ends_seconds: float
 ) -> x509.CertificateBuilder:
-    begins = datetime.fromtimestamp(now_seconds, UTC) - timedelta(seconds=SKEW_SECONDS)
+    # Certificates hold whole seconds; rounded up, none ever looks older than it is.
+    begins = datetime.fromtimestamp(math.ceil(now_seconds), UTC) - timedelta(seconds=SKEW_SECONDS)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
