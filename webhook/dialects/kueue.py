@@ -225,9 +225,10 @@ def _flavor(place: Place, fragment: Fragment) -> None:
         selector.tolerations(spec["tolerations"]),
     )
     if spec["topologyName"].subdomain():
-        if not flavor.node_labels:
+        if flavor.node_labels:
+            spec["topologyName"].warn("topology-aware placement is not carried out", "remove it")
+        else:
             spec["topologyName"].error("a topology needs at least one node label", "set nodeLabels")
-        spec["topologyName"].warn("topology-aware placement is not carried out", "remove it")
     if fragment.broken is None:
         fragment.flavors.append(flavor)
 

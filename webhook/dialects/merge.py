@@ -53,8 +53,9 @@ def _fragments(objects: Iterable[PolicyObject]) -> list[Fragment]:
     queues: list[PolicyObject] = []
     for obj in objects:
         source = source_of(obj)
-        twin = seen.setdefault(source, obj)
-        if twin is not obj:
+        twin = seen.get(source)
+        seen.setdefault(source, obj)
+        if twin is not None:
             if any(twin.get(key) != obj.get(key) for key in ("spec", "value")):
                 fragments.append(_twice(obj, source))
         elif (source.group, source.kind) == (volcano.GROUP, volcano.KIND):

@@ -58,15 +58,18 @@ def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
     root = queues.get(ROOT) or _read({"metadata": {"name": ROOT}})
     for queue in queues.values():
         parent = queues.get(queue.parent, root if queue.parent == ROOT else None)
-        if parent is not None and queue is not root:
+        if parent is not None and parent is not queue:
             parent.children.append(queue)
     in_tree = _grow(root)
     weights = {cohort_name(queue.name): queue.weight_millis for queue in queues.values()}
     compiled = compile_tree(in_tree, FLAVOR, weights)
     tree.cohorts.extend(compiled.cohorts)
+    inside = {node.name for node in in_tree.walk()}
     for queue in queues.values():
-        if queue is not root and not queue.children:
-            _define(queue, compiled, queues)
+        if queue.name != ROOT:
+            _define(
+                queue, compiled, None if inside & {queue.name, cohort_name(queue.name)} else _why_outside(queue, queues)
+            )
     return [tree, *(queue.fragment for queue in queues.values())]
 
 
@@ -154,11 +157,13 @@ def _grow(queue: _Queue, above: Mapping[str, int] | None = None) -> LimitNode:
     return LimitNode(name, minimum, queue.capability, lendable, children)
 
 
-def _define(queue: _Queue, compiled: Compiled, queues: Mapping[str, _Queue]) -> None:
-    inactive = queue.fragment.broken
-    if inactive is None and queue.name not in compiled.groups:
-        inactive = _why_outside(queue, queues)
-        queue.place["spec"]["parent"].warn(inactive, "mend the parent or name another")
+def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
+    """Make the queue that a leaf is; a queue with children takes no gangs. ``outside`` is why it is in no tree."""
+    inactive = queue.fragment.broken or outside
+    if inactive is outside is not None:
+        queue.place["spec"]["parent"].warn(outside, "mend the parent or name another")
+    if queue.children:
+        return
     queue.fragment.queues.append(
         Queue(
             name=queue.name,

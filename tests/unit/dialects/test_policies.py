@@ -1,0 +1,64 @@
+"""Objects of all dialects compile to the policy that the cases name, and to all of its problems."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.dialects.reading import cases, quotas, summary
+from webhook.core.policy import Policy
+from webhook.dialects.merge import compile_policy
+
+CASES = cases("policies.yaml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_policy(case: dict[str, Any]) -> None:
+    policy = compile_policy(case["objects"])
+    assert sorted(summary(problem) for problem in policy.diagnostics) == sorted(case.get("problems", []))
+    for name, expected in case.get("queues", {}).items():
+        _check_queue(policy, name, expected)
+    for name, expected in case.get("cohorts", {}).items():
+        cohort = policy.cohorts[name]
+        assert cohort.parent == expected["parent"]
+        assert cohort.weight_millis == expected.get("weight", 1000)
+        _check_quotas(quotas(cohort.resource_groups), expected.get("quotas", {}))
+    assert dict(policy.namespace_queues) == case.get("namespaces", dict(policy.namespace_queues))
+
+
+def _check_queue(policy: Policy, name: str, expected: dict[str, Any]) -> None:
+    queue = policy.queues[name]
+    if "cohort" in expected:
+        assert queue.cohort == expected["cohort"]
+    if "stop" in expected:
+        assert queue.stop_policy == expected["stop"]
+    if "inactive" in expected:
+        wanted = expected["inactive"]
+        assert (queue.inactive is None) if wanted is None else (wanted in (queue.inactive or ""))
+    _check_quotas(quotas(queue.resource_groups), expected.get("quotas", {}))
+
+
+def _check_quotas(found: dict[str, list[float | None]], expected: dict[str, list[float | None]]) -> None:
+    assert {resource: found[resource] for resource in expected} == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_no_policy_has_a_cycle_or_an_unnamed_cohort(case: dict[str, Any]) -> None:
+    policy = compile_policy(case["objects"])
+    for name in [*policy.cohorts, *(queue.cohort for queue in policy.queues.values() if queue.cohort)]:
+        seen: list[str] = []
+        at: str | None = name
+        while at is not None:
+            assert at not in seen
+            seen.append(at)
+            at = policy.cohorts[at].parent
+
+
+def test_the_thirds_of_the_walkthrough_are_exact() -> None:
+    policy = compile_policy(CASES[0]["objects"])
+    nominal = [
+        flavor.quotas["nvidia.com/gpu"].nominal
+        for queue in policy.queues.values()
+        for group in queue.resource_groups
+        for flavor in group.flavors
+    ]
+    assert sum(nominal) == 8000
