@@ -5,30 +5,43 @@ the very objects that production runs; ``serve_*`` add listeners, certificates, 
 """
 
 import asyncio
+import os
 import random
-from collections.abc import Callable, Mapping
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from webhook.clock import Clock
+from webhook import logs
+from webhook.clock import Clock, SystemClock
 from webhook.config import Config
 from webhook.controllers.announce import Announcer
 from webhook.controllers.events import EventRecorder
-from webhook.controllers.ledger_keeper import LedgerKeeper
+from webhook.controllers.ledger_keeper import LeaseLost, LedgerKeeper
 from webhook.controllers.reconciler import Reconciler
-from webhook.feeds import Feeds
+from webhook.core.engine import Engine
+from webhook.feeds import Feeds, NoListener
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
+from webhook.kube.watchdog import EXIT_CODE, Watchdog
+from webhook.server.app import build_app, build_health_app
+from webhook.server.forward import Forwarder, Peers
+from webhook.server.gate import Gate
+from webhook.server.listener import Connections, serve
+from webhook.server.ownership import Ownership
+from webhook.server.settings import GateSettings
+from webhook.server.tls import ServingCertificate
 from webhook.view import View
 
 log = structlog.get_logger(__name__)
 
-DRAIN_SECONDS: Final = 95.0
-"""How long a webhook replica keeps answering after SIGTERM: longer than the API server keeps an idle connection."""
+EXPIRY_WARNING_SECONDS: Final = 3600.0
+"""A process whose certificate ends sooner is not ready: something that should have renewed it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +100,196 @@ def reconciler(
     loop = Reconciler(api, feeds, keeper, config, clock, announcer)
     feeds.listener = loop
     return ReconcilerParts(view, feeds, keeper, loop, recorder)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookParts:
+    """One webhook replica of one cluster."""
+
+    view: View
+    feeds: Feeds
+    gate: Gate
+    forwarder: Forwarder | None
+
+    async def run(self) -> None:
+        """Keep the view and the picture of the peers current until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.feeds.run(), name="feeds")
+            if self.forwarder is not None:
+                tasks.create_task(self.forwarder.run(), name="peers")
+
+
+class _Potential(NoListener):
+    """Keeps an engine on the present policy, for the one question the webhook asks it: can this ever fit?"""
+
+    def __init__(self, view: View, clock: Clock) -> None:
+        self.engine = Engine()
+        self._view = view
+        self._clock = clock
+
+    def policy_changed(self) -> None:
+        """Take the new policy."""
+        self.engine.set_policy(self._view.policy, self._view.namespaces, self._clock.now())
+
+    def namespace_changed(self, name: str) -> None:
+        """Namespace selectors decide who may use a queue."""
+        self.policy_changed()
+
+
+def webhook(
+    api: Api,
+    config: Config,
+    *,
+    identity: str,
+    clock: Clock,
+    rng: random.Random,
+    peers: Peers | None = None,
+) -> WebhookParts:
+    """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone."""
+    kinds, view = job_kinds(config), View()
+    feeds = Feeds(api, view, config, kinds, rng)
+    potential = _Potential(view, clock)
+    feeds.listener = potential
+    forwarder = None if peers is None else Forwarder(Ownership(identity), peers)
+    gate = Gate(
+        view,
+        GateSettings(
+            account=config.account,
+            exempt_namespaces=frozenset((*config.exempt_namespaces, config.namespace)),
+            left_to_kueue=config.left_to_kueue,
+        ),
+        kinds=kinds,
+        context=lambda: feeds.context,
+        potential=potential.engine.potential,
+        policy_objects=feeds.policy_objects,
+        forwarder=forwarder,
+    )
+    return WebhookParts(view, feeds, gate, forwarder)
+
+
+# -- processes ------------------------------------------------------------------------------------------------------
+
+
+async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
+    """Serve the admission webhook until ``stop``; then drain."""
+    from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
+
+    clock, identity = SystemClock(), _identity(config)
+    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
+    certificate = ServingCertificate(config.cert_dir, clock=clock)
+    peers: Peers = lambda: config.peers  # noqa: E731
+    parts = webhook(
+        api,
+        config,
+        identity=identity,
+        clock=clock,
+        rng=random.Random(identity),  # noqa: S311 - jitter
+        peers=peers if config.peers else None,
+    )
+    if parts.forwarder is not None:
+        _trust_peers(parts.forwarder, certificate)
+    connections = Connections()
+    listener = await serve(
+        build_app(parts.gate, connections.close_after),
+        config.listen.host,
+        config.listen.webhook_port,
+        tls=certificate.context,
+        connections=connections,
+    )
+
+    def problems() -> list[str]:
+        return [*_unsynced(parts.view), *_expiry(certificate, clock)]
+
+    health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
+    log.info("webhook.serving", identity=identity, port=listener.port)
+    try:
+        await _until(stop, parts.run(), certificate.run())
+        await listener.drain()
+    finally:
+        await health.close()
+        await api.close()
+
+
+def _trust_peers(forwarder: Forwarder, certificate: ServingCertificate) -> None:
+    def follow() -> None:
+        context = certificate.client_context()
+        # Peers are reached by address; that they hold a certificate of our authority is what counts.
+        context.check_hostname = False
+        forwarder.use_tls(context)
+
+    certificate.on_change(follow)
+    follow()
+
+
+async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
+    """Run a reconciler until ``stop``; then hand the lease over. A lost lease ends the process at once."""
+    from webhook.kube.http import connect  # noqa: PLC0415
+
+    clock, identity = SystemClock(), _identity(config)
+    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
+    watchdog = Watchdog()
+    watchdog.start()
+    parts = reconciler(
+        api,
+        config,
+        identity=identity,
+        clock=clock,
+        rng=random.Random(identity),  # noqa: S311 - jitter
+        on_renewed=watchdog.feed,
+    )
+    health = await serve(build_health_app(lambda: _unsynced(parts.view)), config.listen.host, config.listen.health_port)
+    try:
+        await _until(stop, parts.run())
+        watchdog.disarm()
+        await parts.keeper.step_down()
+    except* LeaseLost as lost:
+        log.error("lease.lost", why=str(lost.exceptions[0]))
+        # Ledger rule 7: nothing of a leader may run on.
+        os._exit(EXIT_CODE)
+    finally:
+        await health.close()
+        await api.close()
+
+
+async def _until(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until ``stop``; a piece of it that fails or ends is an error."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(piece) for piece in work]
+        stopping = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in (*running, stopping):
+            if task not in done:
+                task.cancel()
+
+
+def _unsynced(view: View) -> list[str]:
+    return [f"{name} has not been read yet" for name in sorted(view.unsynced)]
+
+
+def _untrusted(view: View) -> list[str]:
+    # Only the reconciler's: a webhook without a ledger still answers, and lets no gang pod pass that it does not know.
+    return [] if view.ledger_trusted else ["the ledger is missing or corrupt"]
+
+
+def _expiry(certificate: ServingCertificate, clock: Clock) -> list[str]:
+    left = certificate.certificate_expiry() - clock.now()
+    return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
+
+
+def _identity(config: Config) -> str:
+    return config.identity or os.environ.get("POD_NAME") or socket.gethostname()
+
+
+def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]], config: Config) -> None:
+    """Run a process until SIGTERM or SIGINT."""
+    import uvloop  # noqa: PLC0415
+
+    logs.configure(config.log_level)
+
+    async def body() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await main(config, stop)
+
+    uvloop.run(body())

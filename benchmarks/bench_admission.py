@@ -1,0 +1,130 @@
+"""Jobs admitted per second end to end, beside the least any controller must do, on one machine in one run.
+
+Prints for each: jobs a second, mean time to admission by class, API writes a job by verb and resource (from the API
+server's own metrics, less what the load itself wrote).
+"""
+
+import argparse
+import asyncio
+import platform
+import re
+import subprocess
+import sys
+from collections import Counter
+from typing import Final
+
+import orjson
+import uvloop
+
+from benchmarks.load import BORROWING_CPU, JOBS, NAMESPACE, TOTAL, Load, Outcome, policy, quota_limit_per_second
+from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.install import ROOT, Installation
+from webhook.errors import Conflict
+from webhook.kube.api import Api
+from webhook.kube.http import connect
+
+PEER: Final = {"Kueue (main, Aug 2026), measured on a machine of this size": 14.1}
+WRITE_VERBS: Final = ("POST", "PUT", "PATCH", "DELETE", "APPLY")
+_SAMPLE = re.compile(r'^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$', re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+BACKGROUND: Final = ("leases", "nodes", "events.k8s.io/nodes")
+
+
+async def writes(api: Api) -> Counter[str]:
+    """Return the API server's count of writes by verb and resource, leases and nodes left out."""
+    text = (await api.request("GET", "/metrics")).decode()
+    counts: Counter[str] = Counter()
+    for match in _SAMPLE.finditer(text):
+        labels = dict(_LABEL.findall(match["labels"]))
+        if labels.get("verb") in WRITE_VERBS and labels.get("resource") not in BACKGROUND:
+            sub = f"/{labels['subresource']}" if labels.get("subresource") else ""
+            counts[f"{labels['verb']} {labels['resource']}{sub}"] += int(float(match["value"]))
+    return counts
+
+
+async def prepare(api: Api, *, kueue_kinds: bool) -> None:
+    """Create the policy objects of the load."""
+    plurals = {
+        "Namespace": "/api/v1/namespaces",
+        "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "ResourceFlavor": "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
+        "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
+        "LocalQueue": f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/localqueues",
+    }
+    for item in policy():
+        if kueue_kinds or "kueue" not in item["apiVersion"]:
+            try:
+                await api.request("POST", plurals[item["kind"]], body=orjson.dumps(item))
+            except Conflict:
+                continue
+
+
+async def measure(api: Api, name: str, timeout_seconds: float) -> Outcome:
+    """Run the load once and print what came of it."""
+    before = await writes(api)
+    outcome = await Load(api).run(timeout_seconds)
+    await asyncio.sleep(2)
+    after = await writes(api)
+    own = Counter(outcome.own_writes)
+    spent = Counter({key: after[key] - before[key] - own[key] for key in after if after[key] - before[key] - own[key]})
+    waits = outcome.mean_wait_seconds()
+    print(f"\n{name}")
+    print(f"  {outcome.per_second:7.1f} jobs/s   (all finished after {outcome.seconds:.1f} s)")
+    print("  mean time to admission: " + ", ".join(f"{c} {waits[c]:.2f} s" for c in ("large", "medium", "small")))
+    print(f"  API writes per job: {sum(spent.values()) / TOTAL:.2f}")
+    for what, count in spent.most_common():
+        print(f"    {count / TOTAL:6.3f}  {what}")
+    sys.stdout.flush()
+    await api.request("DELETE", JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/"), query={
+        "propagationPolicy": "Background"}, timeout_seconds=60)
+    return outcome
+
+
+async def run_floor(cluster: Cluster, api: Api) -> Outcome:
+    """Measure the least controller."""
+    command = [sys.executable, "-m", "benchmarks.floor", str(cluster.kubeconfig)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        await asyncio.to_thread(process.stdout.readline)
+        return await measure(api, "the least any controller must do (no webhook, no engine)", 300)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def rss_mib(installation: Installation) -> dict[str, float]:
+    """Return the peak resident memory of each of Tutti's processes."""
+    peaks = {}
+    for replica in installation.replicas:
+        pid = replica.component.process.pid
+        text = open(f"/proc/{pid}/status").read()
+        match = re.search(r"VmHWM:\s+(\d+) kB", text)
+        peaks[replica.name] = int(match[1]) / 1024 if match else 0.0
+    return peaks
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    print(f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}, {TOTAL} jobs, "
+          f"borrowing limit {BORROWING_CPU}; the quota alone would allow {quota_limit_per_second():.0f} jobs/s")
+    shape = Shape(operators=False, without_controllers=("job-controller",))
+    with Cluster(shape) as cluster:
+        api = await connect(str(cluster.kubeconfig))
+        await prepare(api, kueue_kinds=False)
+        floor = await run_floor(cluster, api) if not arguments.without_floor else None
+        installation = Installation(cluster).install()
+        await prepare(api, kueue_kinds=True)
+        await asyncio.sleep(3)
+        ours = await measure(api, "Tutti (2 webhook replicas, 2 reconcilers)", 300)
+        print("  peak memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in rss_mib(installation).items()))
+        await api.close()
+    if floor is not None:
+        print(f"\nratio to the least possible: {ours.per_second / floor.per_second:.2f}")
+    for peer, rate in PEER.items():
+        print(f"ratio to {peer} ({rate} jobs/s, not in this run): {ours.per_second / rate:.1f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--without-floor", action="store_true", help="measure Tutti alone")
+    uvloop.run(_main(parser.parse_args()))

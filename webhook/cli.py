@@ -1,0 +1,126 @@
+"""The command ``tutti``. Heavy imports happen inside the commands, so that questions about files answer at once."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from webhook import __version__
+from webhook.errors import ApiError, PolicyError, TuttiError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Gang admission for Kubernetes: a gang of pods starts whole or not at all.",
+)
+policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
+app.add_typer(policy_app, name="policy")
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file; see docs/configuration.md.")]
+KubeconfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, or the pod's own.")]
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Default: that of the context.")]
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and end.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"tutti {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def webhook(config: ConfigOption = None) -> None:
+    """Serve the admission webhook."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+
+    assembly.run_process(assembly.serve_webhook, load(config))
+
+
+@app.command()
+def reconciler(config: ConfigOption = None) -> None:
+    """Run the reconciler: one replica leads, the others follow; all serve the read API."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+
+    assembly.run_process(assembly.serve_reconciler, load(config))
+
+
+@app.command()
+def demo(
+    cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Show two teams sharing a cluster: gangs queue, borrow, start and finish before your eyes."""
+    from webhook import demo as show  # noqa: PLC0415
+
+    raise typer.Exit(show.run(cluster, kubeconfig))
+
+
+@app.command()
+def explain(
+    job: Annotated[str, typer.Argument(help="KIND/NAME, for example job/train or pytorchjob/bert.")],
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help."""
+    from webhook import ask  # noqa: PLC0415
+
+    _run(lambda: ask.explain(job, namespace, kubeconfig))
+
+
+@app.command()
+def queues(kubeconfig: KubeconfigOption = None) -> None:
+    """Show every queue and cohort: quota, usage, who borrows, how many wait."""
+    from webhook import ask  # noqa: PLC0415
+
+    _run(lambda: ask.queues(kubeconfig))
+
+
+@app.command()
+def ledger(kubeconfig: KubeconfigOption = None) -> None:
+    """Show the ledger: who leads, and every reservation."""
+    from webhook import ask  # noqa: PLC0415
+
+    _run(lambda: ask.ledger(kubeconfig))
+
+
+@app.command()
+def uninstall(
+    kubeconfig: KubeconfigOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+) -> None:
+    """Give every job back to its owner as it was written: run after the webhook and the reconciler are gone."""
+    from webhook import uninstall as removal  # noqa: PLC0415
+
+    _run(lambda: removal.give_back(kubeconfig, dry_run=dry_run))
+
+
+@policy_app.command("check")
+def policy_check(files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")]) -> None:
+    """Compile policy objects of any dialect; print the quota tree and what is wrong. Ends with 2 when anything is."""
+    from webhook import policy_check as check  # noqa: PLC0415
+
+    raise typer.Exit(check.run(files))
+
+
+def _run(command: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(command())
+
+
+def main() -> None:
+    """Run the command; errors that Tutti raises on purpose are one sentence on standard error and exit status 1."""
+    try:
+        app()
+    except (PolicyError, ApiError) as error:
+        sys.stderr.write(f"tutti: {error}\n")
+        sys.exit(1)
+    except TuttiError as error:
+        sys.stderr.write(f"tutti: {type(error).__name__}: {error}\n")
+        sys.exit(1)
