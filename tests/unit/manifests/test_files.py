@@ -1,0 +1,124 @@
+"""Every file is well-formed, listed somewhere, and free of what does not belong into a public repository."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.manifests.documents import MANIFESTS, documents_of, files_of, kustomizations, named, of_kind, read
+
+ROOT = MANIFESTS.parent
+CRDS = MANIFESTS / "crds"
+CLUSTER_SCOPED = {
+    "APIService",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+}
+OTHER_PLACES = {("RoleBinding", "tutti-front-proxy-reader"): "kube-system"}
+SHIPPED = [*MANIFESTS.rglob("*"), *(ROOT / "certs").rglob("*"), ROOT / "Dockerfile", *ROOT.glob("requirements*.lock")]
+TEXTS = [path for path in SHIPPED if path.is_file() and "__pycache__" not in path.parts]
+
+
+@pytest.mark.parametrize("directory", kustomizations(), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_a_kustomization_lists_files_that_exist_and_parse(directory: Path) -> None:
+    for path in files_of(directory):
+        for document in read(path):
+            assert document["apiVersion"]
+            assert document["kind"]
+            assert document["metadata"]["name"]
+
+
+def test_every_manifest_is_listed_by_some_kustomization() -> None:
+    listed = {path for directory in kustomizations() for path in files_of(directory)}
+    present = {path for path in MANIFESTS.rglob("*.yaml") if path.name != "kustomization.yaml"}
+    unlisted = {path for path in present - listed if "optional" not in path.parts}
+    assert unlisted == set()
+
+
+@pytest.mark.parametrize("directory", kustomizations(), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_no_object_is_defined_twice_in_an_installation(directory: Path) -> None:
+    keys = [
+        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
+        for path in files_of(directory)
+        for document in read(path)
+    ]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(MANIFESTS.rglob("*.yaml"))), ids=lambda path: str(path.relative_to(MANIFESTS))
+)
+def test_namespaced_objects_name_their_namespace(path: Path) -> None:
+    for document in read(path):
+        if document["kind"] in {*CLUSTER_SCOPED, "Kustomization", "Component"}:
+            continue
+        expected = OTHER_PLACES.get((document["kind"], document["metadata"]["name"]), "tutti-system")
+        assert document["metadata"].get("namespace") == expected
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_registry_host_or_machine_path_is_shipped(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"(index-url|extra-index|find-links|--trusted-host)", text)
+    assert "://" not in text or CRDS in path.parents or path.name == "Dockerfile"
+    assert not re.search(r"(?<![\w.])/(work|root|home|Users)/", text)
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_every_locked_requirement_is_pinned_and_hashed(name: str) -> None:
+    joined = (ROOT / name).read_text().replace("\\\n", " ")
+    lines = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.match(r"^[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+ .*--hash=sha256:[0-9a-f]{64}", line), line
+
+
+def test_the_image_carries_both_packages_and_runs_as_nobody() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    final = text[text.rindex("FROM ") :]
+    assert "USER 65532:65532" in final
+    assert 'ENTRYPOINT ["tutti"]' in final
+    assert "--require-hashes" in text
+    assert "pip install" not in final
+    for package in ("webhook/", "certs/"):
+        assert f"COPY {package}" in text
+
+
+def test_the_configuration_file_is_one_the_program_accepts(tmp_path: Path) -> None:
+    from webhook.config import load
+
+    text = named(documents_of("base"), "ConfigMap", "tutti-config")["data"]["config.yaml"]
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert load(path).namespace == "tutti-system"
+
+
+def test_the_keys_that_the_configuration_file_shows_are_ones_the_program_knows(tmp_path: Path) -> None:
+    from webhook.config import load
+
+    text = named(documents_of("base"), "ConfigMap", "tutti-config")["data"]["config.yaml"]
+    shown = "\n".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    path = tmp_path / "config.yaml"
+    path.write_text(shown)
+    assert set(yaml.safe_load(shown)) >= {"start", "lease", "kinds"}
+    load(path)
+
+
+def test_the_namespace_enforces_restricted_pods() -> None:
+    labels = named(documents_of("base"), "Namespace", "tutti-system")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_the_policies_and_registrations_of_the_overlays_keep_their_names() -> None:
+    assert {document["metadata"]["name"] for document in of_kind(documents_of("default"), "APIService")} == {
+        "v1alpha1.visibility.tutti.dev"
+    }

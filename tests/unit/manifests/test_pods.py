@@ -1,0 +1,90 @@
+"""What runs: as nobody, on a read-only root, without a CPU limit, with a memory limit, probed and spread."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.manifests.documents import documents_of, named, of_kind
+
+DOCUMENTS = [*documents_of("default"), *documents_of("components/self-signed")]
+BASE = documents_of("base")
+
+
+def templates() -> list[tuple[str, dict[str, Any]]]:
+    """Return every pod template with its owner's name."""
+    found = []
+    for document in of_kind(DOCUMENTS, "Deployment", "Job", "CronJob"):
+        spec = document["spec"]
+        spec = spec["jobTemplate"]["spec"] if document["kind"] == "CronJob" else spec
+        found.append((f"{document['kind']}/{document['metadata']['name']}", spec["template"]))
+    return found
+
+
+@pytest.mark.parametrize(("owner", "template"), templates(), ids=[owner for owner, _ in templates()])
+def test_a_pod_meets_the_restricted_standard(owner: str, template: dict[str, Any]) -> None:
+    spec = template["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        context = container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["capabilities"] == {"drop": ["ALL"]}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+
+
+@pytest.mark.parametrize(("owner", "template"), templates(), ids=[owner for owner, _ in templates()])
+def test_a_pod_has_a_memory_limit_and_no_cpu_limit(owner: str, template: dict[str, Any]) -> None:
+    for container in template["spec"]["containers"]:
+        assert set(container["resources"]["limits"]) == {"memory"}
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize("component", ["webhook", "reconciler"])
+def test_a_deployment_runs_two_probed_replicas_spread_over_nodes(component: str) -> None:
+    spec = named(BASE, "Deployment", f"tutti-{component}")["spec"]
+    assert spec["replicas"] == 2
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"] == [component, "--config", "/etc/tutti/config.yaml"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert {spread["topologyKey"] for spread in pod["topologySpreadConstraints"]} >= {"kubernetes.io/hostname"}
+    assert pod["serviceAccountName"] == f"tutti-{component}"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {"config": "/etc/tutti", "certs": "/certs"}
+
+
+def test_the_webhook_outlives_the_connections_that_the_api_server_keeps_for_ninety_seconds() -> None:
+    assert (
+        named(BASE, "Deployment", "tutti-webhook")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
+    )
+
+
+@pytest.mark.parametrize("component", ["webhook", "reconciler"])
+def test_a_disruption_leaves_one_replica(component: str) -> None:
+    budget = named(BASE, "PodDisruptionBudget", f"tutti-{component}")["spec"]
+    labels = named(BASE, "Deployment", f"tutti-{component}")["spec"]["selector"]["matchLabels"]
+    assert (budget["minAvailable"], budget["selector"]["matchLabels"]) == (1, labels)
+
+
+@pytest.mark.parametrize(
+    ("service", "component", "port"), [("tutti-webhook", "webhook", 9443), ("tutti-visibility", "reconciler", 9444)]
+)
+def test_a_service_leads_to_the_port_its_program_listens_on(service: str, component: str, port: int) -> None:
+    from webhook.config import Config
+
+    spec = named(BASE, "Service", service)["spec"]
+    assert spec["selector"]["app.kubernetes.io/component"] == component
+    assert [(entry["port"], entry["targetPort"]) for entry in spec["ports"]] == [(443, port)]
+    listen = Config().listen
+    assert port in (listen.webhook_port, listen.visibility_port)
+
+
+def test_probes_reach_the_port_the_program_serves_health_on() -> None:
+    from webhook.config import Config
+
+    for component in ("webhook", "reconciler"):
+        (container,) = named(BASE, "Deployment", f"tutti-{component}")["spec"]["template"]["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports["health"] == Config().listen.health_port

@@ -1,0 +1,164 @@
+"""What the API server is told to send us: all that opted in, nothing else, never ourselves."""
+
+import re
+from typing import Any
+
+import pytest
+
+from manifests import cel, output, policies, registrations
+from tests.unit.manifests.documents import documents_of, named
+from webhook.core import names
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.registry import KINDS
+from webhook.server.resources_table import BUILT_IN, Handling
+
+DOCUMENTS = documents_of("base")
+MUTATING = named(DOCUMENTS, "MutatingWebhookConfiguration", "tutti")["webhooks"]
+VALIDATING = named(DOCUMENTS, "ValidatingWebhookConfiguration", "tutti")["webhooks"]
+ENTRIES = [*MUTATING, *VALIDATING]
+IDS = [f"{side}-{entry['name']}" for side, entries in (("m", MUTATING), ("v", VALIDATING)) for entry in entries]
+KIND_LIST = list(KINDS.values())
+
+
+def rules(entries: list[dict[str, Any]], path: str) -> set[tuple[str, str, str]]:
+    """Return (group, resource, operation) that reach an endpoint."""
+    return {
+        (group, resource, operation)
+        for entry in entries
+        if entry["clientConfig"]["service"]["path"] == path
+        for rule in entry["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+
+
+def entry_of(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the entry called ``name``."""
+    (found,) = [entry for entry in entries if entry["name"] == f"{name}.tutti.dev"]
+    return found
+
+
+def test_the_written_registrations_are_up_to_date() -> None:
+    text = output.text(registrations.configurations(KIND_LIST), source="manifests.registrations")
+    assert registrations.TARGET.read_text() == text, "run python -m manifests.registrations"
+
+
+def test_the_written_policies_are_up_to_date() -> None:
+    text = output.text(policies.documents(KIND_LIST), source="manifests.policies")
+    assert policies.TARGET.read_text() == text, "run python -m manifests.policies"
+
+
+@pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())
+def test_every_job_kind_is_mutated_and_validated(kind: JobKind) -> None:
+    assert (kind.group, kind.plural, "CREATE") in rules(MUTATING, "/mutate/jobs")
+    for operation in ("CREATE", "UPDATE"):
+        assert (kind.group, kind.plural, operation) in rules(VALIDATING, "/validate/jobs")
+    assert (kind.group, f"{kind.plural}/scale", "UPDATE") in rules(VALIDATING, "/validate/jobs")
+
+
+@pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())
+def test_the_pod_templates_of_every_job_kind_are_looked_into(kind: JobKind) -> None:
+    (family,) = [found for found in cel.families(KIND_LIST) if found.group == kind.group]
+    condition = entry_of(MUTATING, family.name)["matchConditions"][0]["expression"]
+    assert cel.label_paths(kind)
+    for path in cel.label_paths(kind):
+        first_steps = re.split(r"\[\*\]|\{\*\}", path)[0]
+        assert cel.step("object", first_steps) in condition
+    for label in names.POD_GROUP_LABELS:
+        assert label in condition
+
+
+def test_what_the_server_classifies_is_what_it_is_sent() -> None:
+    warned = {(row.group, row.resource) for row in BUILT_IN if row.handling is Handling.WARN}
+    policy = {(row.group, row.resource) for row in BUILT_IN if row.handling is Handling.POLICY}
+    pods = {(row.group, row.resource) for row in BUILT_IN if row.handling is Handling.POD}
+    jobs = {(kind.group, kind.plural) for kind in KIND_LIST}
+    scales = {(group, f"{plural}/scale") for group, plural in jobs}
+    assert {rule[:2] for rule in rules(VALIDATING, "/validate/jobs")} == jobs | scales | warned
+    assert {rule[:2] for rule in rules(VALIDATING, "/validate/pods")} == pods
+    sent = {rule[:2] for rule in rules(VALIDATING, "/validate/policy")}
+    assert sent | {("", "resourcequotas")} == policy | {("", "configmaps"), ("", "resourcequotas")}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_an_entry_keeps_the_contract(entry: dict[str, Any]) -> None:
+    assert entry["sideEffects"] == "None"
+    assert entry["admissionReviewVersions"] == ["v1"]
+    assert entry["matchPolicy"] == "Equivalent"
+    assert entry["timeoutSeconds"] <= 3
+    assert entry["clientConfig"]["service"]["name"] == "tutti-webhook"
+    assert entry["name"].count(".") >= 2
+    assert all(rule["apiVersions"] == ["*"] for rule in entry["rules"])
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_only_policy_reaches_us_from_the_namespaces_we_depend_on(entry: dict[str, Any]) -> None:
+    if entry["clientConfig"]["service"]["path"] == "/validate/policy":
+        return
+    left_out = entry["namespaceSelector"]["matchExpressions"][0]
+    assert (left_out["key"], left_out["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert {"kube-system", "tutti-system", "cert-manager", "jobset-system", "kubeflow"} <= set(left_out["values"])
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_an_entry_that_can_refuse_looks_for_an_opt_in(entry: dict[str, Any]) -> None:
+    """An outage refuses what is sent to an entry with policy Fail, so each of those is narrow."""
+    if entry["failurePolicy"] == "Ignore":
+        return
+    selector = entry.get("namespaceSelector", {}).get("matchExpressions", [])
+    opted_in = any(
+        expression["key"].startswith("tutti.dev/") and expression["operator"] == "Exists" for expression in selector
+    )
+    about_policy = entry["clientConfig"]["service"]["path"] == "/validate/policy"
+    assert opted_in or about_policy or entry.get("matchConditions") or entry.get("objectSelector")
+
+
+@pytest.mark.parametrize("side", [MUTATING, VALIDATING], ids=["mutating", "validating"])
+def test_names_are_unique_and_no_request_matches_two_job_entries(side: list[dict[str, Any]]) -> None:
+    assert len({entry["name"] for entry in side}) == len(side)
+    gated = entry_of(side, "gated-namespaces")["namespaceSelector"]["matchExpressions"][1]
+    assert gated == {"key": "tutti.dev/gated", "operator": "Exists"}
+    for family in cel.families(KIND_LIST):
+        other = entry_of(side, family.name)["namespaceSelector"]["matchExpressions"][1]
+        assert other == {"key": "tutti.dev/gated", "operator": "DoesNotExist"}
+
+
+def test_pods_are_sent_as_gang_members_everywhere_and_loose_only_where_fenced() -> None:
+    gang, loose = entry_of(VALIDATING, "gang-pods"), entry_of(VALIDATING, "loose-pods")
+    assert gang["objectSelector"] == {"matchExpressions": [{"key": names.GANG_LABEL, "operator": "Exists"}]}
+    assert loose["objectSelector"] == {"matchExpressions": [{"key": names.GANG_LABEL, "operator": "DoesNotExist"}]}
+    fenced = loose["namespaceSelector"]["matchExpressions"][1]
+    assert fenced == {"key": names.FENCED_NAMESPACE, "operator": "Exists"}
+    assert gang["failurePolicy"] == loose["failurePolicy"] == "Fail"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_expressions_reach_optional_fields_safely(entry: dict[str, Any]) -> None:
+    """A plain step into something optional errors, and an error refuses the request."""
+    for condition in entry.get("matchConditions", []):
+        expression = condition["expression"]
+        plain = set(re.findall(r"\b(?:object|oldObject|it)((?:\.[a-zA-Z]+)+)", expression))
+        assert plain <= {".metadata", ".spec"}, plain
+
+
+def test_every_trace_of_ours_is_looked_for() -> None:
+    for family in cel.families(KIND_LIST):
+        expression = entry_of(VALIDATING, family.name)["matchConditions"][0]["expression"]
+        for trace in (*names.OWN_ANNOTATIONS, *names.QUEUE_LABELS, names.GANG_LABEL, names.POD_SET_LABEL):
+            assert f"'{trace}'" in expression
+
+
+def test_a_kind_read_by_code_must_say_where_its_labels_are() -> None:
+    stranger = JobKind(group="example.dev", version="v1", kind="Stranger", plural="strangers", reader="stranger")
+    with pytest.raises(AssertionError, match="OTHER_PLACES"):
+        cel.label_paths(stranger)
+
+
+def test_a_kind_of_an_operators_own_gets_entries_by_its_paths() -> None:
+    import dataclasses
+
+    own = dataclasses.replace(KINDS["JobSet.jobset.x-k8s.io"], group="example.dev", kind="Flock", plural="flocks")
+    mutating, _ = registrations.configurations([*KIND_LIST, own])
+    expression = entry_of(mutating["webhooks"], "flock")["matchConditions"][0]["expression"]
+    assert "object.?spec.?replicatedJobs.orValue([]).map(item, item.?template.?spec.?template.?metadata" in expression

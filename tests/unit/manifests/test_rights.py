@@ -1,0 +1,119 @@
+"""What each account may do: no secrets, no wildcards, nothing created but events and the ledger."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.manifests.documents import Document, documents_of, named, of_kind
+from webhook.jobs.registry import KINDS
+
+DOCUMENTS = documents_of("base")
+READ = {"get", "list", "watch"}
+Rule = tuple[str, str, frozenset[str], frozenset[str]]
+
+
+def rules_of(role: Document) -> Iterator[Rule]:
+    """Yield (group, resource, verbs, names) of a role."""
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                yield group, resource, frozenset(rule["verbs"]), frozenset(rule.get("resourceNames", ()))
+
+
+def rules_for(account: str) -> list[Rule]:
+    """Return what a service account of ours may do by the roles we ship."""
+    rules = []
+    for binding in of_kind(DOCUMENTS, "ClusterRoleBinding", "RoleBinding"):
+        if account not in {subject["name"] for subject in binding["subjects"]}:
+            continue
+        found = [
+            role
+            for role in of_kind(DOCUMENTS, binding["roleRef"]["kind"])
+            if role["metadata"]["name"] == binding["roleRef"]["name"]
+        ]
+        rules += [rule for role in found for rule in rules_of(role)]
+    return rules
+
+
+@pytest.mark.parametrize("directory", ["base", "components/self-signed"])
+def test_no_role_holds_a_wildcard_or_more_rights_than_it_names(directory: str) -> None:
+    for role in of_kind(documents_of(directory), "Role", "ClusterRole"):
+        for group, resource, verbs, _ in rules_of(role):
+            assert "*" not in (group, resource, *verbs)
+            assert not verbs & {"escalate", "bind", "impersonate"}
+
+
+@pytest.mark.parametrize("account", ["tutti-webhook", "tutti-reconciler"])
+def test_neither_program_reads_secrets(account: str) -> None:
+    assert not [rule for rule in rules_for(account) if rule[1] == "secrets"]
+
+
+def test_the_webhook_writes_nothing_at_all() -> None:
+    rules = rules_for("tutti-webhook")
+    assert rules
+    assert all(verbs <= READ for _, _, verbs, _ in rules)
+
+
+def test_the_reconciler_creates_nothing_but_events_and_the_ledger() -> None:
+    created = {resource for _, resource, verbs, _ in rules_for("tutti-reconciler") if "create" in verbs}
+    assert created == {"events", "configmaps"}
+
+
+def test_the_reconciler_deletes_nothing_but_suspended_child_jobs() -> None:
+    deleted = {(group, resource) for group, resource, verbs, _ in rules_for("tutti-reconciler") if "delete" in verbs}
+    assert deleted == {("batch", "jobs")}
+
+
+def test_the_ledger_is_reached_by_its_name_only() -> None:
+    for account in ("tutti-webhook", "tutti-reconciler"):
+        for _, resource, verbs, resource_names in rules_for(account):
+            if resource == "configmaps" and verbs != {"create"}:
+                assert resource_names
+
+
+def test_config_maps_are_reached_in_our_own_namespace_only() -> None:
+    for role in of_kind(DOCUMENTS, "ClusterRole"):
+        assert "configmaps" not in {resource for _, resource, _, _ in rules_of(role)}
+    for role in of_kind(DOCUMENTS, "Role"):
+        assert role["metadata"]["namespace"] == "tutti-system"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_every_job_kind_is_read_by_both_and_patched_by_the_reconciler(kind: object) -> None:
+    key = (kind.group, kind.plural)  # type: ignore[attr-defined]
+    for account in ("tutti-webhook", "tutti-reconciler"):
+        assert any((group, resource) == key and verbs >= READ for group, resource, verbs, _ in rules_for(account))
+    assert any(
+        (group, resource) == key and "patch" in verbs for group, resource, verbs, _ in rules_for("tutti-reconciler")
+    )
+
+
+def test_no_job_kind_is_created_or_its_status_written() -> None:
+    plurals = {(kind.group, kind.plural) for kind in KINDS.values()}
+    for group, resource, verbs, _ in rules_for("tutti-reconciler"):
+        plural, _, subresource = resource.partition("/")
+        if (group, plural) in plurals:
+            assert not subresource
+            assert verbs <= READ | {"patch", "delete"}
+
+
+@pytest.mark.parametrize("verb", ["view", "edit", "admin"])
+def test_whoever_may_read_a_namespace_may_read_its_gangs_and_queues(verb: str) -> None:
+    role = named(DOCUMENTS, "ClusterRole", "tutti-view")
+    assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{verb}"] == "true"
+    read = {(group, resource) for group, resource, verbs, _ in rules_of(role) if verbs == READ}
+    assert {("visibility.tutti.dev", "workloads"), ("visibility.tutti.dev", "queues")} <= read
+
+
+def test_editing_a_namespace_does_not_reach_quota() -> None:
+    edited = {resource for _, resource, _, _ in rules_of(named(DOCUMENTS, "ClusterRole", "tutti-edit"))}
+    assert edited == {"podgroups"}
+
+
+def test_the_rotation_account_reaches_two_secrets_and_three_configurations_by_name() -> None:
+    rules = [
+        rule
+        for role in of_kind(documents_of("components/self-signed"), "Role", "ClusterRole")
+        for rule in rules_of(role)
+    ]
+    assert all(resource_names and verbs == {"get", "patch"} for _, _, verbs, resource_names in rules)
