@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from webhook.jobs import custom_kinds
 from webhook.jobs.entries import ENTRIES
 from webhook.jobs.kinds import JobKind
 
@@ -32,3 +33,13 @@ def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
         if short in (kind.singular, kind.plural, *kind.aliases) and group in ("", kind.group):
             return kind
     return None
+
+
+def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> JobKind:
+    """Return the job kind that an operator's ``config`` describes. Raises PolicyError with diagnostics."""
+    return custom_kinds.load_custom(config, kinds)
+
+
+def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKind] = KINDS) -> Mapping[str, JobKind]:
+    """Return ``kinds`` with an operator's own added or replaced. Raises PolicyError with all diagnostics."""
+    return MappingProxyType(custom_kinds.with_custom(configs, kinds))

@@ -1,0 +1,109 @@
+"""Known kinds, found by every name, and kinds an operator adds by configuration."""
+
+import pytest
+
+from tests.unit.jobs.objects_of_kinds import CONTEXT, apply
+from webhook.core import names
+from webhook.errors import PolicyError
+from webhook.jobs import patches
+from webhook.jobs.reading import read
+from webhook.jobs.registry import KINDS, by_name, by_resource, load_custom, with_custom
+
+SWEEP = {
+    "group": "example.com",
+    "version": "v1",
+    "kind": "Sweep",
+    "plural": "sweeps",
+    "aliases": ["sw"],
+    "suspend": "spec.run.paused",
+    "podSets": [
+        {"template": "spec.head", "name": "head"},
+        {"list": "spec.workers", "name": "role", "template": "pod", "count": ["replicas", "hosts"], "minimum": "least"},
+    ],
+    "priorityClass": "spec.priority",
+    "managedBy": {"path": "spec.managedBy", "controller": "example.com/sweeper"},
+    "succeeded": {"path": "status.phase", "values": ["Done"]},
+    "failed": [{"condition": "Broken"}],
+    "active": {"path": "status.pods.*.running"},
+    "ready": {"sum": ["status.ready"]},
+    "controllerUsers": ["system:serviceaccount:sweeps:controller"],
+}
+
+
+def sweep():
+    pod = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]}}
+    workers = [{"role": "Searcher", "replicas": 3, "hosts": 2, "least": 2, "pod": pod}]
+    spec = {"head": pod, "workers": workers}
+    metadata = {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": "1"}
+    return {"apiVersion": "example.com/v1", "kind": "Sweep", "metadata": metadata, "spec": spec}
+
+
+def test_each_shipped_kind_is_found_by_key_resource_and_names():
+    for key, kind in KINDS.items():
+        assert kind.key == key
+        assert by_resource(kind.group, kind.plural) is kind
+        assert by_name(key) is kind
+        assert by_name(f"{kind.plural}.{kind.group}") is kind
+    assert by_name("job") is KINDS["Job.batch"]
+    assert by_name("Jobs") is KINDS["Job.batch"]
+    assert by_name("jobset").key == "JobSet.jobset.x-k8s.io"
+    assert by_name("pytorchjob").key == "PyTorchJob.kubeflow.org"
+    assert by_name("deployment") is None
+    assert by_resource("apps", "jobs") is None
+
+
+def test_child_kinds_are_known_kinds():
+    for kind in KINDS.values():
+        assert kind.child_kinds <= KINDS.keys()
+        assert kind.controller_users
+
+
+def test_a_custom_kind_is_gated_read_and_started_like_a_shipped_one():
+    kind = load_custom(SWEEP)
+    kinds = with_custom([SWEEP])
+    assert by_name("sw", kinds) == kind
+    held = apply(sweep(), patches.mark(kind, sweep()))
+    assert held["spec"]["run"] == {"paused": True}
+    assert held["spec"]["workers"][0]["pod"]["metadata"]["labels"][names.POD_SET_LABEL] == "searcher"
+    record = read(kind, held, CONTEXT)
+    assert {s.name: (s.count, s.min_count) for s in record.gang.pod_sets} == {"head": (1, None), "searcher": (6, 2)}
+    running = {**held, "status": {"phase": "Done", "pods": {"a": {"running": 1}}, "ready": 7}}
+    record = read(kind, running, CONTEXT)
+    assert (record.finished, record.active, record.ready) == ("Succeeded", True, True)
+
+
+def test_a_shipped_kind_can_be_corrected():
+    kinds = with_custom([{"extends": "Job.batch", "controllerUsers": "me"}])
+    assert kinds["Job.batch"].controller_users == {"me"}
+    assert kinds["Job.batch"].pod_sets == KINDS["Job.batch"].pod_sets
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"suspend": None}, "suspend"),
+        ({"schedulingGated": True}, "suspend"),
+        ({"suspend": "spec..paused"}, "suspend"),
+        ({"suspend": "spec.*.paused"}, "suspend"),
+        ({"kind": ""}, "kind"),
+        ({"podSets": []}, "podSets"),
+        ({"podSets": [{"list": "a", "map": "b", "template": "t"}]}, "podSets.0"),
+        ({"podSets": [{"template": "t", "lowerable": True}]}, "podSets.0"),
+        ({"podSets": [{"count": "a"}]}, "podSets.0.template"),
+        ({"succeeded": []}, "succeeded"),
+        ({"succeeded": [{"condition": "A", "path": "b"}]}, "succeeded.0"),
+        ({"sucseeded": []}, "sucseeded"),
+        ({"templateChange": "sometimes"}, "templateChange"),
+        ({"extends": "Nothing.here"}, "extends"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_its_place(change, place):
+    with pytest.raises(PolicyError) as refusal:
+        load_custom({**SWEEP, **change})
+    assert [d for d in refusal.value.diagnostics if d.path == f"jobKinds.{place}" and d.fix], refusal.value
+
+
+def test_all_wrong_entries_are_told_at_once():
+    with pytest.raises(PolicyError) as refusal:
+        with_custom([{"kind": "A"}, SWEEP, {"extends": "B.c"}])
+    assert {d.path.split(".")[0] for d in refusal.value.diagnostics} == {"jobKinds[0]", "jobKinds[2]"}
