@@ -1,6 +1,5 @@
 """A whole simulated cluster: server, router, controllers, nodes. The composition root of this package."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
@@ -11,8 +10,12 @@ import orjson
 from webhook.clock import Clock, LoopClock
 from webhook.simulated.api import SimulatedApi, WritePoint
 from webhook.simulated.controllers.base import Controller, Pace
+from webhook.simulated.controllers.garbage import GarbageCollector
 from webhook.simulated.controllers.jobs import JobController
+from webhook.simulated.controllers.jobsets import JobSetController
+from webhook.simulated.controllers.namespaces import NamespaceController, QuotaController
 from webhook.simulated.controllers.nodes import Kubelet, Scheduler
+from webhook.simulated.controllers.training import TrainingOperator
 from webhook.simulated.faults import FaultPlan
 from webhook.simulated.identity import ADMIN, Call, User
 from webhook.simulated.refusals import Json, Refused
@@ -43,30 +46,27 @@ class SimulatedCluster:
         pace = pace or Pace()
         self.controllers: list[Controller] = [
             JobController(self.server, _child(rng), pace),
+            JobSetController(self.server, _child(rng), pace),
+            TrainingOperator(self.server, _child(rng), pace),
             Scheduler(self.server, _child(rng), pace),
             Kubelet(self.server, _child(rng), pace),
+            GarbageCollector(self.server, _child(rng), pace),
+            NamespaceController(self.server, _child(rng), pace),
+            QuotaController(self.server, _child(rng), pace),
         ]
-        self._tasks: list[asyncio.Task[None]] = []
         self._namespaces = (*_FIRST_NAMESPACES, *namespaces)
 
     async def start(self) -> None:
         """Create the first namespaces and start the controllers."""
         for name in self._namespaces:
             await self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
-        loop = asyncio.get_running_loop()
         for controller in self.controllers:
-            self._tasks += [loop.create_task(work) for work in controller.loops()]
-            for task in self._tasks:
-                task.add_done_callback(_show_failure)
+            controller.start()
 
     async def stop(self) -> None:
         """Stop the controllers."""
         for controller in self.controllers:
-            controller.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+            await controller.stop()
 
     async def __aenter__(self) -> "SimulatedCluster":
         await self.start()
@@ -114,10 +114,3 @@ class SimulatedCluster:
 
 def _child(rng: Random) -> Random:
     return Random(rng.getrandbits(64))  # noqa: S311 - a simulation's chance, not a secret
-
-
-def _show_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a simulated controller has stopped", "exception": task.exception(), "task": task}
-        )

@@ -83,6 +83,7 @@ def jobset(item: Json) -> None:
     network.setdefault("publishNotReadyAddresses", True)
     for replicated in spec.get("replicatedJobs") or ():
         replicated.setdefault("replicas", 1)
+        replicated.setdefault("groupName", "default")
         job_spec = replicated.setdefault("template", {}).setdefault("spec", {})
         job_spec.setdefault("completionMode", "Indexed")
         template = job_spec.setdefault("template", {})
@@ -103,7 +104,8 @@ def namespace(item: Json) -> None:
     name = item["metadata"].get("name")
     if name:
         item["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
-    item.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    if "deletionTimestamp" not in item["metadata"]:
+        item.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
 _DEFAULTS: Final[dict[tuple[str, str], Callable[[Json], None]]] = {

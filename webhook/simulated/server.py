@@ -10,12 +10,14 @@ commit is atomic.
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from webhook.clock import Clock
 from webhook.simulated import defaults, deletion, pod_admission, validation
 from webhook.simulated.admission import Admission, Attributes
+from webhook.simulated.conditions import with_condition
 from webhook.simulated.identity import Call
 from webhook.simulated.quota import Quotas
 from webhook.simulated.refusals import Json, already_exists, bad_request, conflict, forbidden, invalid, not_found
@@ -73,7 +75,7 @@ class SimulatedServer:
 
     def timestamp(self) -> str:
         """Return now as the API writes times."""
-        return datetime.fromtimestamp(self.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return timestamp(int(self.clock.now()))
 
     # -- create -----------------------------------------------------------------------------------------------------
 
@@ -328,19 +330,11 @@ class SimulatedServer:
         return self.store.put(PODS, {**bound, "status": status})
 
 
+@lru_cache(maxsize=256)
+def timestamp(seconds: int) -> str:
+    """Return Unix time as the API writes times."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _content(item: Json) -> Json:
     return {key: value for key, value in item.items() if key not in ("metadata", "status")}
-
-
-def with_condition(  # noqa: PLR0917
-    status: Json, kind: str, value: str, now: str, reason: str = "", message: str = "", **more: Any
-) -> Json:
-    """Return ``status`` with one condition set; its transition time moves only when its value does."""
-    conditions = list(status.get("conditions") or ())
-    known = next((c for c in conditions if c["type"] == kind), None)
-    since = known["lastTransitionTime"] if known is not None and known["status"] == value else now
-    fresh = {"type": kind, "status": value, "lastTransitionTime": since, "reason": reason, "message": message, **more}
-    fresh = {key: entry for key, entry in fresh.items() if entry}
-    if known is None:
-        return {**status, "conditions": [*conditions, fresh]}
-    return {**status, "conditions": [fresh if c is known else c for c in conditions]}

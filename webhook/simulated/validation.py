@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.simulated.conditions import is_true
 from webhook.simulated.refusals import Json, invalid
 from webhook.simulated.resources import Resource
 
@@ -138,7 +139,7 @@ def _job_update(resource: Resource, old: Json, new: Json) -> None:
     if before["template"] == after["template"]:
         return
     status = old.get("status") or {}
-    stopped = not status.get("startTime") or _condition(status, "Suspended")
+    stopped = not status.get("startTime") or is_true(status, "Suspended")
     if not (before.get("suspend") and stopped and not status.get("active")):
         raise invalid(resource, name, "spec.template", f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}")
     if _without_scheduling(before["template"], resources=True) != _without_scheduling(
@@ -205,10 +206,6 @@ def _frozen_pod(spec: Json, mutable: tuple[str, ...]) -> Json:
         if kind in frozen:
             frozen[kind] = [{**container, "image": None} for container in frozen[kind]]
     return frozen
-
-
-def _condition(status: Json, kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""One controller: a queue of keys without duplicates, workers that reconcile them, back-off when the server refuses."""
+"""One controller: a queue of keys without duplicates, a few reconciled at once, back-off when the server refuses."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,7 +27,7 @@ class Pace:
 
 
 class Controller(ABC):
-    """Reconciles keys, a few at a time, never one key twice at once."""
+    """Reconciles keys, at most ``workers`` at once, never one key twice at once."""
 
     workers = 5
 
@@ -37,12 +37,12 @@ class Controller(ABC):
         self.user = user
         self.rng = rng
         self.pace = pace
+        self._running = False
         self._due: dict[Hashable, None] = {}
-        self._active: set[Hashable] = set()
         self._again: dict[Hashable, None] = {}
+        self._active: dict[Hashable, asyncio.Task[None]] = {}
         self._waiting: dict[Hashable, asyncio.TimerHandle] = {}
         self._refusals: dict[Hashable, int] = {}
-        self._wake = asyncio.Event()
 
     @abstractmethod
     async def reconcile(self, key: Any) -> None:
@@ -50,13 +50,8 @@ class Controller(ABC):
 
     def enqueue(self, key: Hashable) -> None:
         """Have ``key`` reconciled soon."""
-        if key in self._due or key in self._waiting:
-            return
-        self.enqueue_after(key, self.delay(self.pace.reaction_seconds))
-
-    def delay(self, most_seconds: float) -> float:
-        """Return a delay of up to ``most_seconds``, in whole tenths of a millisecond."""
-        return round(self.rng.uniform(0.0, most_seconds), 4)
+        if key not in self._due:
+            self.enqueue_after(key, self.delay(self.pace.reaction_seconds))
 
     def enqueue_after(self, key: Hashable, seconds: float) -> None:
         """Have ``key`` reconciled in ``seconds``, or at the earlier time that was asked for before."""
@@ -70,19 +65,29 @@ class Controller(ABC):
             known.cancel()
         self._waiting[key] = loop.call_later(seconds, self._ripe, key)
 
+    def delay(self, most_seconds: float) -> float:
+        """Return a delay of up to ``most_seconds``, in whole tenths of a millisecond."""
+        return round(self.rng.uniform(0.0, most_seconds), 4)
+
     def call(self) -> Call:
         """Return the context of a request in this controller's name."""
         return Call(self.user)
 
-    def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines that do the work; they run until cancelled."""
-        return [self._work() for _ in range(self.workers)]
+    def start(self) -> None:
+        """Begin to reconcile what is due."""
+        self._running = True
+        self._pump()
 
-    def close(self) -> None:
-        """Forget what was to be done later."""
+    async def stop(self) -> None:
+        """Stop at once: what is under way is cancelled, what waits is forgotten."""
+        self._running = False
         for handle in self._waiting.values():
             handle.cancel()
         self._waiting.clear()
+        tasks = list(self._active.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ripe(self, key: Hashable) -> None:
         self._waiting.pop(key, None)
@@ -90,30 +95,33 @@ class Controller(ABC):
             self._again[key] = None
         else:
             self._due[key] = None
-            self._wake.set()
+            self._pump()
 
-    async def _work(self) -> None:
-        while True:
-            while not self._due:
-                self._wake.clear()
-                await self._wake.wait()
+    def _pump(self) -> None:
+        while self._running and self._due and len(self._active) < self.workers:
             key = next(iter(self._due))
             del self._due[key]
-            self._active.add(key)
-            try:
-                await self.reconcile(key)
-            except Refused:
-                self._back_off(key)
-            else:
-                self._refusals.pop(key, None)
-            finally:
-                self._active.discard(key)
-            if key in self._again:
-                del self._again[key]
-                self._due[key] = None
+            task = asyncio.get_running_loop().create_task(self.reconcile(key))
+            self._active[key] = task
+            task.add_done_callback(lambda done, key=key: self._done(key, done))  # type: ignore[misc]
+
+    def _done(self, key: Hashable, task: asyncio.Task[None]) -> None:
+        del self._active[key]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._refusals.pop(key, None)
+        else:
+            self._back_off(key)
+            if not isinstance(error, Refused):
+                context = {"message": f"{type(self).__name__} failed on {key}", "exception": error, "task": task}
+                asyncio.get_running_loop().call_exception_handler(context)
+        if self._again.pop(key, True) is None:
+            self._due[key] = None
+        self._pump()
 
     def _back_off(self, key: Hashable) -> None:
         refusals = self._refusals.get(key, 0)
         self._refusals[key] = refusals + 1
-        wait = min(self.pace.backoff_seconds * 2**refusals, self.pace.backoff_most_seconds)
-        self.enqueue_after(key, wait)
+        self.enqueue_after(key, min(self.pace.backoff_seconds * 2**refusals, self.pace.backoff_most_seconds))

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
+from webhook.simulated.conditions import is_true, with_condition
 from webhook.simulated.controllers import pods
 from webhook.simulated.controllers.base import Controller, Pace
 from webhook.simulated.identity import JOB_CONTROLLER
 from webhook.simulated.refusals import Json, Refused
-from webhook.simulated.server import SimulatedServer, with_condition
+from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import Event, Stored
 
 JOBS: Final = ("batch", "jobs")
@@ -86,7 +87,7 @@ class JobController(Controller):
         job = stored.object
         if job["spec"].get("managedBy") not in (None, _MANAGER):
             return
-        if any(_is_true(job["status"], kind) for kind in _TERMINAL):
+        if any(is_true(job["status"], kind) for kind in _TERMINAL):
             await self._let_go(uid)
             await self._expire(stored, key)
             return
@@ -186,7 +187,7 @@ class JobController(Controller):
         return with_condition(status, final, "True", now, reason, message, lastProbeTime=now)
 
     def _suspend_condition(self, status: Json, suspended: bool, now: str) -> Json:
-        was = _is_true(status, "Suspended")
+        was = is_true(status, "Suspended")
         if suspended and not was:
             status = with_condition(
                 status, "Suspended", "True", now, "JobSuspended", "Job suspended", lastProbeTime=now
@@ -346,10 +347,6 @@ def render_indexes(indexes: set[int]) -> str:
         parts.append(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)))
         at = end + 1
     return ",".join(parts)
-
-
-def _is_true(status: Json, kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _seconds(timestamp: str) -> float:

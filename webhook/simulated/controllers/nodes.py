@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from webhook.core import quantity
 from webhook.core.gang import PodPrice
+from webhook.simulated.conditions import with_condition
 from webhook.simulated.controllers import pods
 from webhook.simulated.controllers.base import Controller, Pace
 from webhook.simulated.identity import SCHEDULER, Call, kubelet
 from webhook.simulated.refusals import Json, Refused
-from webhook.simulated.server import SimulatedServer, with_condition
+from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import Event, Stored
 
 NODES: Final = ("", "nodes")
