@@ -20,9 +20,9 @@ class Source(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fragment:
-    """What one object (or one tree of objects) defines, and what is wrong with it."""
+    """What one object (or one tree of objects) defines, and what is wrong with it in itself."""
 
     source: Source
     queues: list[Queue] = field(default_factory=list)

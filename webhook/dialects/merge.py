@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.policy import Diagnostic, Policy
+from webhook.core.policy import Diagnostic, Policy, Queue
 from webhook.dialects import elastic_quota_tree, kueue, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.place import Place
@@ -17,12 +17,40 @@ PolicyObject = Mapping[str, object]
 _RESOURCE_QUOTA: Final = ("", "ResourceQuota")
 
 
-def compile_policy(objects: Iterable[PolicyObject]) -> Policy:
-    """Return the Policy that ``objects`` make together. Never raises: what is wrong is in ``Policy.diagnostics``.
+class PolicyCompiler:
+    """Compiles policies one after another; objects that are the same Python object as last time are not read again."""
 
-    A diagnostic's path is the object and a JSON pointer into it: ``ClusterQueue research#/spec/cohortName``.
-    """
-    return PolicyUnion(_fragments(objects)).policy()
+    def __init__(self) -> None:
+        self._kept: dict[Source, tuple[PolicyObject, Fragment]] = {}
+
+    def compile(self, objects: Iterable[PolicyObject]) -> Policy:
+        """Return the Policy that ``objects`` make together. Never raises: what is wrong is in its diagnostics.
+
+        A diagnostic's path is the object and a JSON pointer into it: ``ClusterQueue research#/spec/cohortName``.
+        """
+        kept: dict[Source, tuple[PolicyObject, Fragment]] = {}
+        clashes: list[Fragment] = []
+        queues: dict[Source, PolicyObject] = {}
+        for obj in objects:
+            source = source_of(obj)
+            if (source.group, source.kind) == _RESOURCE_QUOTA:
+                continue
+            twin = queues.get(source) or kept.get(source, (None,))[0]
+            if twin is not None:
+                clashes += _clash(twin, obj, source)
+            elif (source.group, source.kind) == (volcano.GROUP, volcano.KIND):
+                queues[source] = obj
+            else:
+                known = self._kept.get(source)
+                kept[source] = known if known is not None and known[0] is obj else (obj, _compile(obj, source))
+        self._kept = kept
+        fragments = [fragment for _, fragment in kept.values()]
+        return PolicyUnion([*fragments, *clashes, *volcano.compile_objects(queues.values())]).policy()
+
+
+def compile_policy(objects: Iterable[PolicyObject]) -> Policy:
+    """Return the Policy that ``objects`` make together, as ``PolicyCompiler.compile`` does."""
+    return PolicyCompiler().compile(objects)
 
 
 def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnostic, ...]:
@@ -41,28 +69,10 @@ def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnos
             changes += kueue.immutable_changes(other, obj)
         else:
             rest.append(other)
-    before = set(compile_policy(rest).diagnostics)
-    added = [found for found in compile_policy([*rest, obj]).diagnostics if found not in before]
+    compiler = PolicyCompiler()
+    before = set(compiler.compile(rest).diagnostics)
+    added = [found for found in compiler.compile([*rest, obj]).diagnostics if found not in before]
     return (*changes, *(replace(found, path=found.path.removeprefix(f"{source}#")) for found in added))
-
-
-def _fragments(objects: Iterable[PolicyObject]) -> list[Fragment]:
-    """Return each object's fragment. An object given twice alike (as resource and in the ConfigMap) counts once."""
-    seen: dict[Source, PolicyObject] = {}
-    fragments: list[Fragment] = []
-    queues: list[PolicyObject] = []
-    for obj in objects:
-        source = source_of(obj)
-        twin = seen.get(source)
-        seen.setdefault(source, obj)
-        if twin is not None:
-            if any(twin.get(key) != obj.get(key) for key in ("spec", "value")):
-                fragments.append(_twice(obj, source))
-        elif (source.group, source.kind) == (volcano.GROUP, volcano.KIND):
-            queues.append(obj)
-        elif (source.group, source.kind) != _RESOURCE_QUOTA:
-            fragments.append(_compile(obj, source))
-    return [*fragments, *volcano.compile_objects(queues)]
 
 
 def _compile(obj: PolicyObject, source: Source) -> Fragment:
@@ -77,10 +87,15 @@ def _compile(obj: PolicyObject, source: Source) -> Fragment:
     return fragment
 
 
-def _twice(obj: PolicyObject, source: Source) -> Fragment:
-    """Return a fragment that clashes with the other object of this name, so that neither of them is believed."""
-    fragment = _compile(obj, source) if source.group != volcano.GROUP else Fragment(source)
+def _clash(one: PolicyObject, other: PolicyObject, source: Source) -> list[Fragment]:
+    """Return a fragment that keeps both objects of one name from being believed; none when they say the same."""
+    if all(one.get(key) == other.get(key) for key in ("spec", "value")):
+        return []
+    if (source.group, source.kind) == (volcano.GROUP, volcano.KIND):
+        fragment = Fragment(source, queues=[Queue(source.name, volcano.DIALECT)])
+    else:
+        fragment = _compile(other, source)
     Place(source.name, "/metadata/name", fragment.problems).error(
         "a different object of this kind and name exists, for example in the ConfigMap", "remove one of them"
     )
-    return fragment
+    return [fragment]

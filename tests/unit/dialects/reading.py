@@ -24,10 +24,11 @@ def changed(obj: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         at: Any = result
         for step in way:
             at = at[int(step)] if isinstance(at, list) else at[step]
+        key = int(last) if isinstance(at, list) else last
         if value is None:
-            del at[last]
+            del at[key]
         else:
-            at[last] = value
+            at[key] = value
     return result
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.dialects.reading import cases, quotas, summary
 from webhook.core.policy import Policy
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.merge import PolicyCompiler, compile_policy
 
 CASES = cases("policies.yaml")
 
@@ -62,3 +62,14 @@ def test_the_thirds_of_the_walkthrough_are_exact() -> None:
         for flavor in group.flavors
     ]
     assert sum(nominal) == 8000
+
+
+def test_what_did_not_change_is_not_read_again() -> None:
+    compiler, objects = PolicyCompiler(), CASES[0]["objects"]
+    first = compiler.compile(objects)
+    renewed = [*objects[:-1], {**objects[-1], "metadata": {"name": "demo", "resourceVersion": "2"}}]
+    second = compiler.compile(renewed)
+    assert second == first == compile_policy(objects)
+    assert second.queues["research"] is first.queues["research"]
+    assert second.queues["demo"] is not first.queues["demo"]
+    assert "demo" not in compiler.compile(objects[:-1]).queues
