@@ -148,12 +148,14 @@ class Reconciler:
         await self._feeds_synced()
         self._load(self._view.ledger)
         self._dirty.update(self._view.jobs)
-        while not await self._keeper_campaign():
-            async with asyncio.timeout(self._config.lease.retry_seconds) as pause:
-                try:
-                    await self._follow()
-                except TimeoutError:
-                    assert pause.expired()
+        following = asyncio.create_task(self._follow(), name="follower")
+        try:
+            while not await self._keeper_campaign():
+                if following.done():
+                    following.result()
+                await asyncio.sleep(self._config.lease.retry_seconds)
+        finally:
+            following.cancel()
         self.leading = True
         try:
             await self._lead()
@@ -182,7 +184,7 @@ class Reconciler:
 
     async def _lead(self) -> None:
         if self._keeper.ledger is None:
-            await self._rebuild("the ledger is missing or corrupt", None)
+            await self._rebuild("there is no ledger yet, or none that can be read", None)
         assert self._keeper.ledger is not None
         self._view.set_ledger(self._keeper.ledger)
         self._load(self._keeper.ledger)
@@ -442,7 +444,7 @@ class Reconciler:
         asyncio.get_running_loop().call_later(delay, self._mark, uid)
 
     async def _rebuild(self, why: str, broken: LedgerBroken | None) -> None:
-        log.error("ledger.rebuild", why=why)
+        log.warning("ledger.rebuild", why=why)
         metrics.LEDGER_REBUILDS.inc()
         self._view.ledger_trusted = False
         await self._effects.drain()
