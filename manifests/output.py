@@ -1,9 +1,17 @@
-"""Writes Kubernetes objects as YAML that people can read and kustomize understands."""
+"""Writes Kubernetes objects as YAML that people can read and kustomize understands; and the command around it."""
 
-from collections.abc import Iterable
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from webhook import config
+from webhook.errors import PolicyError
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.registry import KINDS, with_custom
 
 
 class Dumper(yaml.SafeDumper):
@@ -37,3 +45,29 @@ def text(documents: Iterable[dict[str, Any]], source: str) -> str:
     """Return the documents as YAML; the first line names the module they come from."""
     head = f"# Written by python -m {source}, where the reasons stand; change it there.\n"
     return head + yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=110)
+
+
+def run(
+    documents: Callable[[Sequence[JobKind]], Iterable[dict[str, Any]]], target: Path, source: str, about: str | None
+) -> int:
+    """Write ``documents`` of the shipped kinds to ``target``; or check it, or print those of an operator's kinds too.
+
+    Returns the exit status: 1 when a check finds the file out of date, 2 for a configuration that does not compile.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
+    parser.add_argument("--config", type=Path, help="print all of them with the job kinds of this configuration file")
+    given = parser.parse_args()
+    if given.config is not None:
+        try:
+            kinds = with_custom(config.load(given.config).kinds)
+        except PolicyError as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
+        sys.stdout.write(text(documents(tuple(kinds.values())), source))
+        return 0
+    written = text(documents(tuple(KINDS.values())), source)
+    if given.check:
+        return 0 if target.read_text() == written else 1
+    target.write_text(written)
+    return 0

@@ -1,12 +1,14 @@
 """Writes ``components/admission-policies/policies.yaml``: the rules that need no state, inside the API server.
 
 Run ``python -m manifests.policies`` after changing this file or the job kinds; ``--check`` only says by its exit status
-whether the written file is up to date. They are the webhook's rules once more, without pods, TLS or an outage: while
-the webhook is away (or its registration is gone) a queued job is still born suspended and still started by nobody but
-the reconciler. What the webhook says better, with numbers, stays with the webhook.
+whether the written file is up to date, ``--config FILE`` prints what to apply instead where a configuration adds job
+kinds of the operator's own.
+
+They are the webhook's rules once more, without pods, TLS or an outage: while the webhook is away (or its registration
+is gone) a queued job is still born suspended and still started by nobody but the reconciler. What the webhook says
+better, with numbers, stays with the webhook.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,7 +20,6 @@ from manifests.registrations import job_rules, rule, selector
 from webhook.core import names
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.paths import render
-from webhook.jobs.registry import KINDS
 
 TARGET: Final = Path(__file__).parent / "components" / "admission-policies" / "policies.yaml"
 ACCOUNT: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
@@ -99,16 +100,19 @@ def born_suspended(families: Iterable[Family], kinds: Sequence[JobKind]) -> list
 
 
 def set_suspend(suspend: Sequence[str]) -> str:
-    """Return the patch that suspends a gated job; a parent that is absent is made."""
-    *parents, _ = suspend
-    whole = "/" + "/".join(suspend)
-    add = f"JSONPatch{{op: 'add', path: '{whole}', value: true}}"
-    if parents == ["spec"]:
-        return f"variables.gated ? [{add}] : []"
-    assert len(parents) == 2, "one level below spec is as deep as any kind goes"
-    parent = f"JSONPatch{{op: 'add', path: '/{'/'.join(parents)}', value: {{}}}}"
-    has_parent = f"{cel.step('object', render(tuple(parents)))}.hasValue()"
-    return f"!variables.gated ? []\n: {has_parent} ? [{add}]\n: [{parent}, {add}]"
+    """Return the patch that suspends a gated job; parents that are absent are made."""
+    return f"!variables.gated ? [] :\n{_set_below(suspend, 1)}"
+
+
+def _set_below(suspend: Sequence[str], known: int) -> str:
+    """Return the patch for a job that has the first ``known`` parents of its suspend field."""
+    add = f"JSONPatch{{op: 'add', path: '/{'/'.join(suspend)}', value: true}}"
+    parents = range(known + 1, len(suspend))
+    made = [f"JSONPatch{{op: 'add', path: '/{'/'.join(suspend[:depth])}', value: {{}}}}" for depth in parents]
+    if not made:
+        return f"[{add}]"
+    has_next = f"{cel.step('object', render(tuple(suspend[: known + 1])))}.hasValue()"
+    return f"{has_next} ?\n({_set_below(suspend, known + 1)}) :\n[{', '.join([*made, add])}]"
 
 
 def only_we_start(families: Iterable[Family], kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
@@ -301,17 +305,5 @@ def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> int:
-    """Write or check the policies."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
-    given = parser.parse_args()
-    text = output.text(documents(tuple(KINDS.values())), source="manifests.policies")
-    if given.check:
-        return 0 if TARGET.read_text() == text else 1
-    TARGET.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(output.run(documents, TARGET, "manifests.policies", __doc__))

@@ -1,7 +1,8 @@
 """Writes ``base/registrations.yaml``: which requests the API server sends to the webhook.
 
 Run ``python -m manifests.registrations`` after changing this file or the tables it reads: the job kinds, and the
-resources that the server classifies. ``--check`` only says by its exit status whether the written file is up to date.
+resources that the server classifies. ``--check`` only says by its exit status whether the written file is up to date;
+``--config FILE`` prints what to apply instead where a configuration adds job kinds of the operator's own.
 
 What is sent must be as little as possible, because an outage of the webhook refuses exactly what is sent. So every
 entry carries a CEL condition that looks for the opt-in: a queue label, a PodGroup label on a pod template (an
@@ -10,7 +11,6 @@ everything waits have entries of their own. All versions of a kind are registere
 request would come.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core import names
+from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
 from webhook.server.resources_table import BUILT_IN, Handling
@@ -43,6 +44,7 @@ OPERATOR_NAMESPACES: Final = (
 )
 """Left out everywhere but in the policy check: what must start before us, or without us, does not wait for us."""
 
+RBAC: Final = "rbac.authorization.k8s.io"
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
 
@@ -229,6 +231,21 @@ def pod_entries() -> list[dict[str, Any]]:
             objectSelector=loose,
             matchConditions=condition("not-a-mirror-pod", f"!({mirrored})"),
         ),
+        entry(
+            # Rules of shape: worth a refusal, not worth refusing pods in an outage. In fenced namespaces, and for gang
+            # pods, the entries above already bring them.
+            "compute-classes",
+            "/validate/pods",
+            [rule("", ["pods"], ["CREATE"])],
+            namespaceSelector=selector({"key": names.FENCED_NAMESPACE, "operator": "DoesNotExist"}),
+            objectSelector={
+                "matchExpressions": [
+                    {"key": compute_class_policy.shipped().labels.compute_class, "operator": "Exists"},
+                    {"key": names.GANG_LABEL, "operator": "DoesNotExist"},
+                ]
+            },
+            failurePolicy="Ignore",
+        ),
     ]
 
 
@@ -265,17 +282,30 @@ def configurations(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> int:
-    """Write, print or check the registrations."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the file is up to date")
-    given = parser.parse_args()
-    text = output.text(configurations(KINDS.values()), source="manifests.registrations")
-    if given.check:
-        return 0 if TARGET.read_text() == text else 1
-    TARGET.write_text(text)
-    return 0
+def own_kinds_role(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
+    """Return the rights on an operator's own kinds, which the shipped roles cannot know; nothing without such kinds."""
+    shipped = {(kind.group, kind.plural) for kind in KINDS.values()}
+    own = [
+        family for family in cel.families(kinds) if not {(family.group, name) for name in family.resources} <= shipped
+    ]
+    documents: list[dict[str, Any]] = []
+    for name, verbs, accounts in (
+        ("tutti-own-kinds-read", ["get", "list", "watch"], ["tutti-webhook", "tutti-reconciler"]),
+        ("tutti-own-kinds-write", ["patch"], ["tutti-reconciler"]),
+    ):
+        rules = [{"apiGroups": [each.group], "resources": list(each.resources), "verbs": verbs} for each in own]
+        subjects = [{"kind": "ServiceAccount", "name": who, "namespace": names.SYSTEM_NAMESPACE} for who in accounts]
+        reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+        head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}}
+        documents.append({**head, "kind": "ClusterRole", "rules": rules})
+        documents.append({**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects})
+    return documents if own else []
+
+
+def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
+    """Return the registrations of the kinds, and the rights on those that do not come with Tutti."""
+    return [*configurations(kinds), *own_kinds_role(kinds)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(output.run(documents, TARGET, "manifests.registrations", __doc__))

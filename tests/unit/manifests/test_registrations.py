@@ -1,6 +1,9 @@
 """What the API server is told to send us: all that opted in, nothing else, never ourselves."""
 
+import dataclasses
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +43,7 @@ def entry_of(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def test_the_written_registrations_are_up_to_date() -> None:
-    text = output.text(registrations.configurations(KIND_LIST), source="manifests.registrations")
+    text = output.text(registrations.documents(KIND_LIST), source="manifests.registrations")
     assert registrations.TARGET.read_text() == text, "run python -m manifests.registrations"
 
 
@@ -155,10 +158,56 @@ def test_a_kind_read_by_code_must_say_where_its_labels_are() -> None:
         cel.label_paths(stranger)
 
 
-def test_a_kind_of_an_operators_own_gets_entries_by_its_paths() -> None:
-    import dataclasses
+OWN = dataclasses.replace(KINDS["JobSet.jobset.x-k8s.io"], group="example.dev", kind="Flock", plural="flocks")
 
-    own = dataclasses.replace(KINDS["JobSet.jobset.x-k8s.io"], group="example.dev", kind="Flock", plural="flocks")
-    mutating, _ = registrations.configurations([*KIND_LIST, own])
+
+def test_a_kind_of_an_operators_own_gets_entries_by_its_paths() -> None:
+    mutating, _ = registrations.configurations([*KIND_LIST, OWN])
     expression = entry_of(mutating["webhooks"], "flock")["matchConditions"][0]["expression"]
     assert "object.?spec.?replicatedJobs.orValue([]).map(item, item.?template.?spec.?template.?metadata" in expression
+
+
+def test_a_kind_of_an_operators_own_gets_the_rights_that_shipped_roles_lack() -> None:
+    roles = {
+        document["metadata"]["name"]: document["rules"]
+        for document in registrations.documents([*KIND_LIST, OWN])
+        if document["kind"] == "ClusterRole"
+    }
+    assert roles == {
+        "tutti-own-kinds-read": [
+            {"apiGroups": ["example.dev"], "resources": ["flocks"], "verbs": ["get", "list", "watch"]}
+        ],
+        "tutti-own-kinds-write": [{"apiGroups": ["example.dev"], "resources": ["flocks"], "verbs": ["patch"]}],
+    }
+
+
+def test_the_command_prints_what_a_configuration_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "kinds:\n  - {extends: JobSet.jobset.x-k8s.io, group: example.dev, version: v1, kind: Flock, plural: flocks}\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["registrations", "--config", str(path)])
+    assert output.run(registrations.documents, registrations.TARGET, "manifests.registrations", None) == 0
+    assert "flock.tutti.dev" in capsys.readouterr().out
+
+
+def test_the_command_says_what_is_wrong_with_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("kindz: []\n")
+    monkeypatch.setattr(sys, "argv", ["registrations", "--config", str(path)])
+    assert output.run(registrations.documents, registrations.TARGET, "manifests.registrations", None) == 2
+    assert "kindz" in capsys.readouterr().err
+
+
+def test_suspending_makes_the_parents_that_are_absent() -> None:
+    assert policies.set_suspend(("spec", "suspend")).endswith(
+        "[JSONPatch{op: 'add', path: '/spec/suspend', value: true}]"
+    )
+    deep = policies.set_suspend(("spec", "run", "policy", "suspend"))
+    assert deep.count("path: '/spec/run', value: {}") == 1
+    assert deep.count("path: '/spec/run/policy', value: {}") == 2
+    assert deep.count("path: '/spec/run/policy/suspend', value: true") == 3

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
+from webhook.dialects.registry import RESOURCES, PolicyResource
+from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
 
 DOCUMENTS = documents_of("base")
@@ -79,13 +81,19 @@ def test_config_maps_are_reached_in_our_own_namespace_only() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
-def test_every_job_kind_is_read_by_both_and_patched_by_the_reconciler(kind: object) -> None:
-    key = (kind.group, kind.plural)  # type: ignore[attr-defined]
+def test_every_job_kind_is_read_by_both_and_patched_by_the_reconciler(kind: JobKind) -> None:
+    key = (kind.group, kind.plural)
     for account in ("tutti-webhook", "tutti-reconciler"):
         assert any((group, resource) == key and verbs >= READ for group, resource, verbs, _ in rules_for(account))
     assert any(
         (group, resource) == key and "patch" in verbs for group, resource, verbs, _ in rules_for("tutti-reconciler")
     )
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.key)
+def test_every_policy_resource_is_read_by_both(resource: PolicyResource) -> None:
+    for account in ("tutti-webhook", "tutti-reconciler"):
+        assert any(rule[:2] == (resource.group, resource.plural) and rule[2] >= READ for rule in rules_for(account))
 
 
 def test_no_job_kind_is_created_or_its_status_written() -> None:

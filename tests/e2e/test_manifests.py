@@ -1,0 +1,337 @@
+"""The manifests on a real API server, by themselves: what is sent, who may do what, and the rules inside the server.
+
+Nothing of Tutti runs here. A registration whose webhook does not answer refuses exactly what is sent to it, which shows
+its selection; the policies are tried without the registrations.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs import cluster as certs_cluster
+from certs.authority import DAY_SECONDS, service_names
+from certs.rotation import Terms
+from tests.e2e import objects
+from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from webhook.clock import SystemClock
+from webhook.kube.http import connect
+
+OVERLAYS = Path(__file__).resolve().parents[2] / "manifests" / "overlays"
+REGISTRATIONS = ("mutatingwebhookconfiguration/tutti", "validatingwebhookconfiguration/tutti")
+NO_ANSWER = "failed calling webhook"
+QUEUE = "team"
+GROUP = {"scheduling.x-k8s.io/pod-group": "crew"}
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Cluster]:
+    """A control plane on which nothing of Tutti runs, with the manifests applied."""
+    with Cluster(Shape(nodes=1)) as started:
+        yield started
+
+
+def install(kubectl: Kubectl, overlay: str) -> None:
+    """Apply an overlay as a user would; it may not cause a single warning."""
+    anywhere = kubectl.in_namespace("")
+    anywhere("apply", "--kustomize", str(OVERLAYS / overlay), timeout_seconds=120)
+    assert anywhere.warnings == ""
+
+
+@pytest.fixture(scope="module")
+def root(alone: Cluster) -> Kubectl:
+    """Its administrator, after the manifests were applied without a warning."""
+    kubectl = Kubectl(alone.binaries["kubectl"], alone.kubeconfig)
+    install(kubectl, "loopback")
+    wait_until(lambda: sent(kubectl, job("probe", queue=QUEUE)), what="registrations in force")
+    return kubectl
+
+
+def job(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a Job of one pod; ``labels`` are its pods'."""
+    return objects.job(name, 1, objects.pod_template(gpus=0, labels=labels), queue)
+
+
+def jobset(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a JobSet of one pod."""
+    return objects.jobset(name, 1, objects.pod_template(gpus=0, labels=labels), queue)
+
+
+def pytorchjob(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a PyTorchJob of two pods, without a run policy."""
+    template = objects.pod_template(gpus=0, container="pytorch", labels=labels)
+    made = objects.pytorchjob(name, 1, template, queue)
+    made["spec"].pop("runPolicy", None)
+    return made
+
+
+def pod(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a bare pod."""
+    return objects.pod(name, objects.pod_template(gpus=0, labels=labels))
+
+
+def sent(kubectl: Kubectl, manifest: dict[str, Any]) -> bool:
+    """Return whether creating it (as a dry run) reaches the webhook, which does not answer."""
+    try:
+        kubectl.create(manifest, "--dry-run=server")
+    except KubectlError as error:
+        if NO_ANSWER in error.stderr:
+            return True
+        raise
+    return False
+
+
+@pytest.fixture
+def here(root: Kubectl) -> Kubectl:
+    """The administrator in a namespace of the test's own."""
+    name = f"manifests-{uuid.uuid4().hex[:8]}"
+    root("create", "namespace", name)
+    kubectl = root.in_namespace(name)
+    wait_until(lambda: kubectl.get("serviceaccount", "default"), what="default service account")
+    return kubectl
+
+
+@pytest.mark.parametrize("make", [job, jobset, pytorchjob])
+def test_a_job_is_sent_only_when_it_opts_in(here: Kubectl, make: Any) -> None:
+    assert not sent(here, make("plain"))
+    assert not sent(here, make("plain", labels={"app": "a"}))
+    assert sent(here, make("queued", queue=QUEUE))
+    assert sent(here, make("grouped", labels=GROUP))
+    assert sent(here, make("forged", labels={"tutti.dev/gang": "0b5e6f1c"}))
+
+
+def test_everything_is_sent_from_a_namespace_where_everything_waits(here: Kubectl) -> None:
+    here("label", "namespace", here.namespace, "tutti.dev/gated=true")
+    wait_until(lambda: sent(here, job("plain")), what="namespace label seen")
+    assert sent(here, jobset("plain"))
+    assert not sent(here, pod("plain"))
+
+
+def test_an_update_is_sent_when_the_job_opts_in_or_did_so_before(here: Kubectl) -> None:
+    here.create(job("plain"))
+    here("label", "job", "plain", "team=a")
+    assert NO_ANSWER in here.refused("label", "job", "plain", "tutti.dev/queue-name=team")
+    assert NO_ANSWER in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
+
+
+def test_pods_are_sent_when_they_are_members_or_their_namespace_is_fenced(here: Kubectl) -> None:
+    assert not sent(here, pod("plain"))
+    assert sent(here, pod("member", labels={"tutti.dev/gang": "0b5e6f1c"}))
+    here.create(pod("loose"))
+    assert NO_ANSWER in here.refused("label", "pod", "loose", "tutti.dev/gang=0b5e6f1c")
+    here("label", "namespace", here.namespace, "tutti.dev/fenced=true")
+    wait_until(lambda: sent(here, pod("plain")), what="namespace label seen")
+    here("label", "pod", "loose", "team=a")
+
+
+def test_nothing_is_sent_from_the_namespaces_we_depend_on(root: Kubectl) -> None:
+    system = root.in_namespace("kube-system")
+    assert not sent(system, job("queued", queue=QUEUE))
+    assert not sent(system, pod("member", labels={"tutti.dev/gang": "0b5e6f1c"}))
+
+
+def test_what_cannot_wait_is_never_refused(here: Kubectl) -> None:
+    deployment = objects.deployment("serving", 1, objects.pod_template(gpus=0))
+    deployment["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": QUEUE}
+    assert not sent(here, deployment)
+
+
+def test_policy_is_sent_from_every_namespace(root: Kubectl) -> None:
+    flavor = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "plain"},
+        "spec": {},
+    }
+    assert sent(root, flavor)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tutti-policy"}, "data": {}}
+    assert sent(root.in_namespace("tutti-system"), config)
+    config["metadata"]["name"] = "other"  # type: ignore[index]
+    assert not sent(root.in_namespace("tutti-system"), config)
+
+
+# -- accounts -------------------------------------------------------------------------------------------------------
+
+
+def account(alone: Cluster, name: str, namespace: str = "default") -> Kubectl:
+    """Return kubectl as one of Tutti's service accounts."""
+    return Kubectl(alone.binaries["kubectl"], alone.kubeconfig_for_service_account("tutti-system", name), namespace)
+
+
+def may_list(kubectl: Kubectl, group: str, resource: str) -> bool:
+    """Return whether RBAC lets the user list what nobody may serve yet, which kubectl's own can-i refuses to ask."""
+    asked = {"namespace": kubectl.namespace, "verb": "list", "group": group, "resource": resource}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    answer = kubectl.create(review | {"spec": {"resourceAttributes": asked}}, "--validate=false", "--output=json")
+    return bool(json.loads(answer)["status"]["allowed"])
+
+
+@pytest.mark.parametrize("name", ["tutti-webhook", "tutti-reconciler"])
+def test_an_account_sees_what_it_follows_and_no_secrets(alone: Cluster, root: Kubectl, name: str) -> None:
+    kubectl = account(alone, name)
+    for resource in ("jobs.batch", "jobsets.jobset.x-k8s.io", "pytorchjobs.kubeflow.org", "pods", "resourcequotas"):
+        assert kubectl.can("watch", resource), resource
+    assert not kubectl.can("get", "secrets")
+    assert not kubectl.can("create", "pods")
+    assert not kubectl.can("create", "jobs.batch")
+    system = account(alone, name, "tutti-system")
+    system("get", "configmaps", "--field-selector=metadata.name=tutti-ledger")
+    assert "cannot list" in system.refused("get", "configmaps")
+    assert "cannot get" in system.refused("get", "secret", "tutti-certs")
+
+
+def test_the_webhook_starts_nothing(alone: Cluster, root: Kubectl) -> None:
+    kubectl = account(alone, "tutti-webhook")
+    assert not kubectl.can("patch", "jobs.batch")
+    assert not kubectl.can("patch", "namespaces")
+
+
+def test_the_reconcilers_hand_on_namespaces_is_held_to_two_labels(alone: Cluster, here: Kubectl) -> None:
+    kubectl = account(alone, "tutti-reconciler")
+    here("label", "namespace", here.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    kubectl("label", "namespace", here.namespace, "tutti.dev/fenced=true", "tutti.dev/gated=true")
+    kubectl("label", "namespace", here.namespace, "tutti.dev/fenced-")
+    for change in (["label", "pod-security.kubernetes.io/enforce-"], ["label", "team=a"], ["annotate", "team=a"]):
+        verb, key = change
+        told = kubectl.refused(verb, "namespace", here.namespace, key)
+        assert "tutti-reconciler may change" in told
+    labels = here.get("namespace", here.namespace)["metadata"]["labels"]
+    assert labels["tutti.dev/gated"] == "true"
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_editors_may_make_pod_groups_and_look_at_quota_but_not_change_it(alone: Cluster, here: Kubectl) -> None:
+    here("create", "rolebinding", "edit", "--clusterrole=edit", "--user=ann")
+    ann = Kubectl(alone.binaries["kubectl"], alone.kubeconfig_for_user("ann"), here.namespace)
+    wait_until(lambda: ann.can("create", "podgroups.scheduling.x-k8s.io"), what="aggregated role edit")
+    assert ann.can("list", "localqueues.kueue.x-k8s.io")
+    assert may_list(ann, "visibility.tutti.dev", "workloads")
+    assert not ann.can("patch", "localqueues.kueue.x-k8s.io")
+
+
+# -- certificates ---------------------------------------------------------------------------------------------------
+
+
+async def test_rotation_runs_under_its_own_narrow_account(alone: Cluster, root: Kubectl) -> None:
+    install(root, "self-signed")
+    terms, now = Terms(names=service_names("tutti-system")), SystemClock().now()
+    kubeconfig = alone.kubeconfig_for_service_account("tutti-system", "tutti-certs")
+    api = await connect(str(kubeconfig))
+    try:
+        first = await certs_cluster.rotate(api, "tutti-system", terms, now)
+        both = await certs_cluster.rotate(api, "tutti-system", terms, now + DAY_SECONDS, new_authority=True)
+    finally:
+        await api.close()
+    assert both.leaf is not None
+    assert first.leaf is not None
+    assert (len(both.authorities), both.leaf.certificate) == (2, first.leaf.certificate)
+    entries = root.get("validatingwebhookconfiguration", "tutti")["webhooks"]
+    assert len({entry["clientConfig"]["caBundle"] for entry in entries}) == 1
+    assert root.get("apiservice", "v1alpha1.visibility.tutti.dev")["spec"]["caBundle"]
+    certs = account(alone, "tutti-certs", "tutti-system")
+    assert "cannot list" in certs.refused("get", "secrets")
+    install(root, "self-signed")
+    assert set(root.in_namespace("tutti-system").get("secret", "tutti-certs")["data"]) == {
+        "ca.crt",
+        "tls.crt",
+        "tls.key",
+    }
+    assert root.get("validatingwebhookconfiguration", "tutti")["webhooks"] == entries
+
+
+# -- the rules inside the API server --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twin(root: Kubectl) -> Kubectl:
+    """The administrator of a cluster whose registrations are gone, with the policies in force."""
+    root("delete", *REGISTRATIONS)
+    install(root, "admission-policies")
+    wait_until(lambda: born(root, job("probe", queue=QUEUE))["spec"].get("suspend"), what="policies in force")
+    for policy in root.items("validatingadmissionpolicies"):
+        assert "typeChecking" not in policy.get("status", {}) or not policy["status"]["typeChecking"]
+    return root
+
+
+def born(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as it would be stored."""
+    stored: dict[str, Any] = json.loads(kubectl.create(manifest, "--dry-run=server", "--output=json"))
+    return stored
+
+
+@pytest.mark.parametrize("make", [job, jobset])
+def test_policies_let_a_queued_job_be_born_suspended(twin: Kubectl, here: Kubectl, make: Any) -> None:
+    assert born(here, make("queued", queue=QUEUE))["spec"]["suspend"] is True
+    assert born(here, make("grouped", labels=GROUP))["spec"]["suspend"] is True
+    assert not born(here, make("plain"))["spec"].get("suspend", False)
+
+
+def test_policies_suspend_a_training_job_with_and_without_a_run_policy(twin: Kubectl, here: Kubectl) -> None:
+    assert born(here, pytorchjob("queued", queue=QUEUE))["spec"]["runPolicy"] == {"suspend": True}
+    with_policy = pytorchjob("queued", queue=QUEUE)
+    with_policy["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
+    assert born(here, with_policy)["spec"]["runPolicy"] == {"cleanPodPolicy": "None", "suspend": True}
+    assert "runPolicy" not in born(here, pytorchjob("plain"))["spec"]
+
+
+def test_policies_know_namespaces_where_everything_waits(twin: Kubectl, here: Kubectl) -> None:
+    here("label", "namespace", here.namespace, "tutti.dev/gated=true")
+    wait_until(lambda: born(here, job("plain"))["spec"]["suspend"], what="namespace label seen")
+
+
+def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
+    alone: Cluster, twin: Kubectl, here: Kubectl
+) -> None:
+    here.create(job("queued", queue=QUEUE))
+    start = '--patch={"spec":{"suspend":false}}'
+    assert "only Tutti starts" in here.refused("patch", "job", "queued", "--type=merge", start)
+    away = '--patch={"spec":{"suspend":false},"metadata":{"labels":{"tutti.dev/queue-name":null}}}'
+    assert "only Tutti starts" in here.refused("patch", "job", "queued", "--type=merge", away)
+    account(alone, "tutti-reconciler", here.namespace)("patch", "job", "queued", "--type=merge", start)
+    assert "queue of a running job" in here.refused("label", "job", "queued", "tutti.dev/queue-name-")
+    here.patch("job", "queued", {"spec": {"suspend": True}})
+    here("label", "job", "queued", "tutti.dev/queue-name=other", "--overwrite")
+
+
+def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kubectl) -> None:
+    here.create(job("plain"))
+    assert "written by Tutti alone" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
+    forged = job("forged", labels={"tutti.dev/gang": "0b5e6f1c"})
+    with pytest.raises(AssertionError, match="written by Tutti alone"):
+        here.create(forged)
+    here.create(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"}))
+
+
+def test_policies_keep_gang_pods_to_their_controllers(alone: Cluster, twin: Kubectl, here: Kubectl) -> None:
+    with pytest.raises(AssertionError, match="made by the controller"):
+        here.create(pod("member", labels={"tutti.dev/gang": "0b5e6f1c"}))
+    here.create(pod("waiting", labels={"tutti.dev/gang": "pending"}))
+    assert "does not change" in here.refused("label", "pod", "waiting", "tutti.dev/gang-")
+    here("label", "pod", "waiting", "team=a")
+
+
+def test_policies_give_the_ledger_one_writer_and_leave_deleting_it_to_administrators(
+    alone: Cluster, twin: Kubectl
+) -> None:
+    system = twin.in_namespace("tutti-system")
+    assert "tutti-reconciler alone" in system.refused("create", "configmap", "tutti-ledger")
+    account(alone, "tutti-reconciler", "tutti-system")("create", "configmap", "tutti-ledger")
+    assert "tutti-reconciler alone" in system.refused("label", "configmap", "tutti-ledger", "team=a")
+    system("delete", "configmap", "tutti-ledger")
+
+
+def test_policies_let_only_those_with_the_right_take_a_namespace_out_of_sight(
+    alone: Cluster, twin: Kubectl, here: Kubectl
+) -> None:
+    here("label", "namespace", here.namespace, "tutti.dev/gated=true")
+    twin("create", "clusterrole", "namespace-editor", "--verb=get,patch,update", "--resource=namespaces")
+    twin("create", "clusterrolebinding", "bob-edits-namespaces", "--clusterrole=namespace-editor", "--user=bob")
+    bob = Kubectl(alone.binaries["kubectl"], alone.kubeconfig_for_user("bob"), here.namespace)
+    wait_until(lambda: bob.can("patch", "namespaces"), what="role of bob")
+    assert "right to ungate" in bob.refused("label", "namespace", here.namespace, "tutti.dev/gated-")
+    bob("label", "namespace", here.namespace, "team=a")
+    here("label", "namespace", here.namespace, "tutti.dev/gated-")
