@@ -272,7 +272,7 @@ class Reconciler:
             self._queueing(step, uid, job)
             if act:
                 self._act(step, job, reservation, batch)
-            if reservation is not None and job is not None:
+            if reservation is not None and job is not None and step is Step.NOTHING:
                 self._reclaim(job, reservation)
 
     def _present(self, job: JobRecord | None) -> int:
