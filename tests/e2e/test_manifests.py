@@ -4,6 +4,7 @@ Nothing of Tutti runs here. A registration whose webhook does not answer refuses
 its selection; the policies are tried without the registrations.
 """
 
+import base64
 import json
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 
 from certs import cluster as certs_cluster
 from certs.authority import DAY_SECONDS, service_names
@@ -335,3 +337,29 @@ def test_policies_let_only_those_with_the_right_take_a_namespace_out_of_sight(
     assert "right to ungate" in bob.refused("label", "namespace", here.namespace, "tutti.dev/gated-")
     bob("label", "namespace", here.namespace, "team=a")
     here("label", "namespace", here.namespace, "tutti.dev/gated-")
+
+
+# -- cert-manager ---------------------------------------------------------------------------------------------------
+
+
+def test_cert_manager_issues_the_certificate_and_tells_the_api_server_whom_to_trust() -> None:
+    with Cluster(Shape(nodes=1, operators=False)) as other:
+        other.start_cert_manager()
+        kubectl = Kubectl(other.binaries["kubectl"], other.kubeconfig, "tutti-system")
+        install(kubectl, "loopback-cert-manager")
+        secret = wait_until(lambda: kubectl.get("secret", "tutti-certs"), 60, what="the certificate's Secret")
+        assert {"ca.crt", "tls.crt", "tls.key"} <= secret["data"].keys()
+        for registration in REGISTRATIONS:
+            entries = wait_until(lambda name=registration: injected(kubectl, name), 60, what="caBundle injected")
+            assert {entry["clientConfig"]["caBundle"] for entry in entries} == {secret["data"]["ca.crt"]}
+        leaf = load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
+        authority = load_pem_x509_certificate(base64.b64decode(secret["data"]["ca.crt"]))
+        leaf.verify_directly_issued_by(authority)
+        names = leaf.extensions.get_extension_for_class(SubjectAlternativeName).value.get_values_for_type(DNSName)
+        assert set(names) == set(service_names("tutti-system"))
+
+
+def injected(kubectl: Kubectl, registration: str) -> list[dict[str, Any]]:
+    """Return the entries of a registration once all of them have a bundle; an empty list before."""
+    entries: list[dict[str, Any]] = kubectl.get(*registration.split("/"))["webhooks"]
+    return entries if all("caBundle" in entry["clientConfig"] for entry in entries) else []
