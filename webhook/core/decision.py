@@ -1,21 +1,24 @@
-"""One decision about one gang: with how many pods and from which flavors it may start now, or what is in the way.
+"""One decision about one gang: with how many pods and from which flavors it may start, at whose cost, or what is in the
+way.
 
-Pure: usage, fences and policy in, a value out. A gang that may be smaller than whole (partial admission, a quorum below
-its count) takes the largest size that fits quota and fences, never less than ``Gang.least_counts``.
+Usage, fences and policy in, a value out; nothing is changed. A gang that may be smaller than whole (partial admission,
+a quorum below its count) takes the largest size that fits quota and fences, never less than ``Gang.least_counts``; but
+stopping others for its full size wins over shrinking, as in Kueue.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from webhook.core.fair_sharing import targets_of
 from webhook.core.fences import Fences
-from webhook.core.flavors import Assignment, Judge, Mode, Request, Verdict, assign
+from webhook.core.flavors import Assignment, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
-from webhook.core.policy import FlavorResource, Fungibility, Queue
-from webhook.core.quota_tree import Node, Usage
+from webhook.core.holdings import Holdings
+from webhook.core.policy import FlavorResource, PreemptionPolicy, Queue
+from webhook.core.preemption import Candidate, Preemptor, mode_of, uses
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code, Reason
-
-Oracle = Callable[[FlavorResource, int], tuple[Mode, int]]
-"""Whether preemption could make room for an amount of one key, and at which borrow level."""
+from webhook.core.settings import EngineSettings
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})
 """What a gang without queue is assigned."""
@@ -28,68 +31,171 @@ class Decision:
     counts: Mapping[str, int]
     assignment: Assignment
     fence: Reason | None = None
-    """Set when the quota has room and a fence has none."""
+    """Set when the quota has room, or could get it, and a fence has none."""
+    victims: tuple[Candidate, ...] = ()
+    """Whom to stop to make room."""
+    awaits: tuple[str, ...] = ()
+    """Uids of gangs that are being stopped already and whose room it may count on."""
 
     @property
     def fits(self) -> bool:
         """It may start now."""
         return self.assignment.mode is Mode.FIT and self.fence is None
 
+    @property
+    def preempts(self) -> bool:
+        """It may start once its victims, or others that are being stopped, are gone."""
+        return bool(self.victims or self.awaits)
 
-def judge_of(usage: Usage, node: Node, oracle: Oracle | None = None, preempts_while_borrowing: bool = False) -> Judge:
-    """Return how amounts can be had at ``node`` under ``usage``; without an oracle nobody is preempted."""
 
-    def judge(key: FlavorResource, amount: int) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """What decisions are made from."""
+
+    holdings: Holdings
+    fences: Fences
+    settings: EngineSettings
+    ranks: Callable[[Queue], Mapping[str, float] | None] = lambda queue: None
+    """Usage-decay rank of each holding of a queue that orders by it."""
+
+    def decide(self, gang: Gang, request: Request, queue: Queue | None, node: Node | None) -> Decision:
+        """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only)."""
+        if request.refusal is not None:
+            return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
+        return Attempt(self, gang, request, queue, node).best()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The search for one gang's decision."""
+
+    decider: Decider
+    gang: Gang
+    request: Request
+    queue: Queue | None
+    node: Node | None
+    resume: Mapping[int, int] | None = None
+    """Flavors to pass over, as an earlier attempt left it."""
+    snapshot: Usage | None = None
+    """Judge against this and nothing else, gangs being stopped among the candidates: one of Kueue's nominations."""
+    gone: frozenset[str] = frozenset()
+    """Gangs that the snapshot no longer charges."""
+    _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
+
+    def best(self) -> Decision:
+        """Return the decision for the whole gang, or for the largest size that can start, or why neither can."""
+        whole = self.at(self.gang.counts)
+        if whole.fits or whole.preempts:
+            return whole
+        return self.largest(self.gang.counts, self.gang.least_counts) or whole
+
+    def at(self, counts: Mapping[str, int]) -> Decision:
+        """Return the decision for exactly ``counts`` pods of each set."""
+        if self.queue is None or self.node is None:
+            return Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts))
+        resume = self.resume
+        while True:
+            assignment = assign(self.request, counts, self.queue.fungibility, self._judge, resume)
+            if assignment.mode is Mode.NO_FIT:
+                return Decision(counts, assignment)
+            fence = self.decider.fences.shortfall(self.gang, counts)
+            if assignment.mode is Mode.FIT or fence is not None:
+                return Decision(counts, assignment, fence)
+            victims, awaits = self._room(assignment.usage, assignment.needs_room)
+            if victims or awaits or not assignment.resume or self.snapshot is not None:
+                return Decision(counts, assignment, None, victims, awaits)
+            # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
+            resume = {**(resume or {}), **assignment.resume}
+
+    def largest(self, most: Mapping[str, int], least: Mapping[str, int]) -> Decision | None:
+        """Return the decision for the largest size below ``most`` that can start or preempt, or None.
+
+        Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
+        bisection, as Kueue does.
+        """
+        spare = {name: most[name] - least[name] for name in most}
+        steps = sum(spare.values())
+        low, high, found = 1, steps, None
+        while low <= high:
+            middle = (low + high) // 2
+            decision = self.at({name: most[name] - spare[name] * middle // steps for name in most})
+            if decision.fits or decision.preempts:
+                found, high = decision, middle - 1
+            else:
+                low = middle + 1
+        return found
+
+    def _judge(self, key: FlavorResource, amount: int) -> Verdict:
+        """Return how ``amount`` of one key could be had."""
+        node, holdings = self.node, self.decider.holdings
+        assert node is not None
         if amount > node.potential(key):
             return Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
-        level, may_reclaim = usage.borrow_level(node, key, amount)
-        if amount <= max(0, usage.available(node, key)):
+        now = holdings.usage if self.snapshot is None else self.snapshot
+        view = holdings.outlook if self.snapshot is None else self.snapshot
+        level, may_reclaim = view.borrow_level(node, key, amount)
+        if amount <= max(0, now.available(node, key)) and (view is now or amount <= max(0, view.available(node, key))):
             return Verdict(Mode.FIT, level)
-        if node.nominal(key) >= amount or may_reclaim or preempts_while_borrowing:
-            mode, level = (Mode.NO_CANDIDATES, level) if oracle is None else oracle(key, amount)
-            return Verdict(mode, level, Code.WAITING_FOR_QUOTA)
-        return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
+        preemptor = self._preemptor()
+        if node.nominal(key) < amount and not may_reclaim and not preemptor.borrows_while_preempting:
+            return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
+        victims, awaits = self._room({key: amount}, frozenset((key,)))
+        mode = mode_of(victims, node)
+        if awaits and mode is not Mode.PREEMPT:
+            own = holdings.of_queue(node.name)
+            mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
+        if victims:
+            for victim in victims:
+                view.remove(victim.node, victim.holding.amounts)
+            level, _ = view.borrow_level(node, key, amount)
+            for victim in victims:
+                view.add(victim.node, victim.holding.amounts)
+        return Verdict(mode, level, Code.WAITING_FOR_QUOTA)
 
-    return judge
+    def _room(
+        self, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
+    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+        """Return whom to stop, and whose stop under way to wait for, so that ``amounts`` fit."""
+        preemptor = self._preemptor()
+        rules = preemptor.queue.preemption
+        if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+            return (), ()
+        memo = (needs, tuple(sorted(amounts.items())))
+        if memo not in self._searched:
+            awaits = () if self.snapshot is not None else self._awaited(preemptor, needs)
+            victims: tuple[Candidate, ...] = ()
+            if preemptor.fits(amounts, borrowing=True):
+                self._searched[memo] = ((), awaits)
+            else:
+                victims = tuple(targets_of(preemptor)(amounts, needs))
+                self._searched[memo] = (victims, awaits if victims else ())
+        return self._searched[memo]
 
+    def _preemptor(self) -> Preemptor:
+        assert self.queue is not None
+        assert self.node is not None
+        holdings = self.decider.holdings
+        return Preemptor(
+            self.gang,
+            self.queue,
+            self.node,
+            holdings,
+            usage=holdings.outlook if self.snapshot is None else self.snapshot,
+            strategies=self.decider.settings.fair_sharing,
+            spared=self.gone if self.snapshot is not None else holdings.stopping.keys(),
+            ranks=self.decider.ranks(self.queue),
+        )
 
-def decide(
-    gang: Gang, request: Request, queue: Queue | None, judge: Judge | None, fences: Fences, *, skip: int = 0
-) -> Decision:
-    """Return what could be done for ``gang``: whole if possible, else as large as fits, else what is in the way."""
-
-    def at(counts: Mapping[str, int]) -> Decision:
-        assignment = UNBOUND
-        if judge is not None:
-            fungibility = Fungibility() if queue is None else queue.fungibility
-            assignment = assign(request, counts, fungibility, judge, skip)
-        fence = fences.shortfall(gang, counts) if assignment.mode is Mode.FIT else None
-        return Decision(counts, assignment, fence)
-
-    whole = at(gang.counts)
-    if whole.fits:
-        return whole
-    return largest(gang.counts, gang.least_counts, at) or whole
-
-
-def largest(
-    most: Mapping[str, int], least: Mapping[str, int], at: Callable[[Mapping[str, int]], Decision]
-) -> Decision | None:
-    """Return the decision for the largest size below ``most`` that fits, or None.
-
-    Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
-    bisection, as Kueue does.
-    """
-    spare = {name: most[name] - least[name] for name in most}
-    steps = sum(spare.values())
-    if steps == 0:
-        return None
-    low, high, found = 1, steps, None
-    while low <= high:
-        middle = (low + high) // 2
-        decision = at({name: most[name] - spare[name] * middle // steps for name in most})
-        if decision.fits:
-            found, high = decision, middle - 1
-        else:
-            low = middle + 1
-    return found
+    def _awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
+        """Return the gangs being stopped that this gang could have stopped itself: it may count on their room."""
+        rules, found = preemptor.queue.preemption, []
+        holdings = self.decider.holdings
+        for uid in holdings.stopping:
+            holding = holdings.by_uid[uid]
+            node = holdings.node_of(holding)
+            if node is None or node.root is not preemptor.node.root or not uses(holding, needs):
+                continue
+            policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
+            if preemptor.outranks(holding, policy):
+                found.append(uid)
+        return tuple(sorted(found))

@@ -10,6 +10,7 @@ from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource, Queue
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
+from webhook.core.state import Claim, State
 
 HOLDERS_SHOWN = 3
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
@@ -19,7 +20,7 @@ def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> R
     """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
     if decision.fence is not None:
         return decision.fence
-    if decision.fits:
+    if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
     block = min(blocks, key=lambda b: _SEVERITY.get(b.code, 0))
@@ -114,3 +115,48 @@ def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holde
 
     holding_key: Iterable[Holding] = (h for h in holdings.under(node) if h.amounts.get(key, 0))
     return tuple(Holder(str(h), h.amounts[key]) for h in nsmallest(HOLDERS_SHOWN, holding_key, key=rank))
+
+
+def why_waiting(state: State, uid: str) -> Reason | None:
+    """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
+    ticket = state.room.tickets.get(uid)
+    if ticket is None:
+        return None
+    gang, lane, line = ticket.gang, ticket.lane, ticket.line
+    if lane is None:
+        return Reason(
+            Code.QUEUE_NOT_FOUND,
+            f"no queue {gang.queue!r} in namespace {gang.namespace}",
+            help="create the queue or correct the label",
+        )
+    if uid in state.claims:
+        return _claiming(state, state.claims[uid])
+    if line is None:
+        return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
+    for known in (lane.closed, line.aside, line.request.refusal):
+        if known is not None:
+            return known
+    head = lane.strict_head()
+    ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
+    if ahead is None and head is not None:
+        ahead = head.head
+    if ahead is not None and ahead.uid != uid:
+        behind = why_waiting(state, ahead.uid)
+        text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
+        return Reason(Code.BEHIND_HEAD, text)
+    if lane.node is None:
+        return line.fence or Reason(Code.PENDING_EVALUATION)
+    decision = state.decider.decide(line.head, line.request, lane.queue, lane.node)
+    return explain(line.head, decision, lane.node, state.holdings)
+
+
+def _claiming(state: State, claim: Claim) -> Reason:
+    going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
+    names = ", ".join(str(holding) for holding in going[:HOLDERS_SHOWN]) or "others"
+    more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
+    return Reason(
+        Code.WAITING_FOR_PREEMPTED,
+        f"{names}{more} being stopped to make room",
+        node=str(claim.node),
+        help="it starts when they are gone",
+    )

@@ -9,7 +9,7 @@ Otherwise it is as good as its worst resource (``Mode``), and the queue's fungib
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from webhook.core import amounts
@@ -90,6 +90,11 @@ class Request:
     """Why no flavor can ever be assigned (a resource that no group covers)."""
 
     @property
+    def keys(self) -> frozenset[FlavorResource]:
+        """Every key it might be charged to."""
+        return frozenset(key for choice in self.choices for option in choice.options for key in option.keys)
+
+    @property
     def has_alternatives(self) -> bool:
         """Some resource could come from more than one flavor."""
         return any(len(choice.options) > 1 for choice in self.choices)
@@ -130,6 +135,8 @@ class Assignment:
     """Everything that stood in the way of something better: what a change could help."""
     decisive: tuple[Block, ...] = ()
     """What stood in the way of the choice that failed; all blocks when none did outright."""
+    resume: Mapping[int, int] = field(default_factory=dict)
+    """Choice to the flavor where its scan would go on; only choices whose scan stopped early."""
 
 
 Judge = Callable[[FlavorResource, int], Verdict]
@@ -234,12 +241,16 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def assign(
-    request: Request, counts: Mapping[str, int], fungibility: Fungibility, judge: Judge, skip: int = 0
+    request: Request,
+    counts: Mapping[str, int],
+    fungibility: Fungibility,
+    judge: Judge,
+    resume: Mapping[int, int] | None = None,
 ) -> Assignment:
     """Return the best flavors for ``counts`` pods of each set; its mode is NO_FIT when a group finds none.
 
-    ``judge`` says how an amount of one key could be had. ``skip`` flavors at the front of the first choice that has
-    alternatives are passed over: the scan resumes there after a stop that came to nothing.
+    ``judge`` says how an amount of one key could be had. ``resume`` is that of an earlier assignment that came to
+    nothing: the flavors it tried are passed over.
     """
     mode, level = Mode.FIT, 0
     chosen: dict[str, dict[str, str]] = {}
@@ -247,14 +258,17 @@ def assign(
     needs: set[FlavorResource] = set()
     blocks: list[Block] = []
     decisive: tuple[Block, ...] = ()
-    for choice in request.choices:
-        start = 0
-        if skip and len(choice.options) > 1:
-            start, skip = skip, 0
+    unfinished: dict[int, int] = {}
+    for index, choice in enumerate(request.choices):
+        start = 0 if resume is None else resume.get(index, 0)
         best = _scan(choice, counts.get(choice.pod_set, 0), usage, fungibility, judge, start=start)
         blocks += best.blocks
+        if 0 < best.next < len(choice.options):
+            unfinished[index] = best.next
         if best.option is None:
-            return Assignment(Mode.NO_FIT, max(level, best.top_level), {}, {}, frozenset(), tuple(blocks), best.blocks)
+            return Assignment(
+                Mode.NO_FIT, max(level, best.top_level), {}, {}, frozenset(), tuple(blocks), best.blocks, unfinished
+            )
         mode, level = min(mode, best.mode), max(level, best.top_level)
         flavors = chosen.setdefault(choice.pod_set, {})
         for key, want in zip(best.option.keys, choice.wants, strict=True):
@@ -263,7 +277,7 @@ def assign(
         needs.update(best.needs)
         if best.mode is not Mode.FIT:
             decisive += best.blocks
-    return Assignment(mode, level, chosen, usage, frozenset(needs), tuple(blocks), decisive)
+    return Assignment(mode, level, chosen, usage, frozenset(needs), tuple(blocks), decisive, unfinished)
 
 
 @dataclass(slots=True)
@@ -278,6 +292,8 @@ class _Scanned:
     """The highest of all resources."""
     needs: tuple[FlavorResource, ...] = ()
     blocks: tuple[Block, ...] = ()
+    next: int = 0
+    """Where the scan would go on; 0 when it reached the end."""
 
 
 def _scan(
@@ -291,7 +307,8 @@ def _scan(
 ) -> _Scanned:
     best = _Scanned()
     blocks: list[Block] = []
-    for option in choice.options[start:]:
+    for index in range(start, len(choice.options)):
+        option = choice.options[index]
         if option.misfit is not None:
             blocks.append(Block(Code.NO_MATCHING_FLAVOR, option.keys[0], 0, option.misfit))
             continue
@@ -301,6 +318,7 @@ def _scan(
             continue
         if _stops(found, fungibility):
             best = found
+            best.next = index + 1
             break
         if best.option is None or _preferred(found, best, fungibility):
             best = found

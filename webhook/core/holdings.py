@@ -1,6 +1,9 @@
-"""Who holds what: every reservation, and what it charges its queue.
+"""Who holds what: every reservation, what it charges its queue, and who is promised what is about to be free.
 
-The sum of all holdings is the usage of the tree: ``Holdings.usage`` is kept incrementally and never set otherwise.
+Two views of usage. ``usage`` is what is charged now: the sum of all holdings, those being stopped included. ``outlook``
+is what will be charged once everything being stopped is gone and every claim is taken. A gang may start only if it fits
+both, so that it neither oversubscribes a node now nor takes what a preemptor was promised. While nothing is being
+stopped or claimed the two are one object.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.policy import FlavorResource
-from webhook.core.quota_tree import Node, QuotaTree, Usage
+from webhook.core.quota_tree import AmountsByFlavor, Node, QuotaTree, Usage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +39,11 @@ class Holding:
         """Its place in the queue's order of time."""
         return self.reservation.since_seconds if self.gang is None else self.gang.created_seconds
 
+    def tells(self, other: "Holding") -> bool:
+        """Return whether ``other`` says nothing new."""
+        mine = (self.reservation, self.gang, self.reclaimed or {})
+        return mine == (other.reservation, other.gang, other.reclaimed or {})
+
     def __str__(self) -> str:
         return f"{self.reservation.namespace}/{self.reservation.name}"
 
@@ -46,43 +54,107 @@ class Holdings:
     def __init__(self, tree: QuotaTree) -> None:
         self.usage = Usage(tree)
         self.by_uid: dict[str, Holding] = {}
+        self.stopping: dict[str, None] = {}
+        """Gangs that are being stopped: still charged, soon gone."""
+        self.promises: dict[str, tuple[Node, AmountsByFlavor]] = {}
+        """By whom (a gang's uid, or a queue's name for what its head holds back): what the outlook keeps for them."""
+        self.elastic: dict[str, Holding] = {}
+        """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Holding]] = {}
+        self._outlook: Usage | None = None
+
+    @property
+    def tree(self) -> QuotaTree:
+        """The quota tree that is charged."""
+        return self.usage.tree
+
+    @property
+    def outlook(self) -> Usage:
+        """Usage once everything being stopped is gone and every promise is kept."""
+        return self.usage if self._outlook is None else self._outlook
+
+    def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
+        """Return whether ``queue`` can take ``amounts`` now without taking what is promised to others."""
+        return self.usage.fits(queue, amounts) and (self._outlook is None or self._outlook.fits(queue, amounts))
 
     def copy(self) -> "Holdings":
         """Return an independent copy."""
-        twin = Holdings(self.usage.tree)
+        twin = Holdings(self.tree)
         twin.usage = self.usage.copy()
-        twin.by_uid = dict(self.by_uid)
+        twin.by_uid, twin.stopping, twin.promises = dict(self.by_uid), dict(self.stopping), dict(self.promises)
+        twin.elastic = dict(self.elastic)
         twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
+        twin._outlook = None if self._outlook is None else self._outlook.copy()
         return twin
 
     def rebase(self, tree: QuotaTree) -> None:
-        """Charge everything to another tree: the policy changed."""
-        self.usage = Usage(tree)
+        """Charge everything to another tree: the policy changed. Promises lapse."""
+        self.usage, self._outlook, self.promises = Usage(tree), None, {}
         for holding in self.by_uid.values():
-            self._charge(holding)
+            node = self.node_of(holding)
+            if node is not None:
+                self.usage.add(node, holding.amounts)
+        self._refresh()
 
     def put(self, holding: Holding) -> None:
-        """Add or replace one holding."""
+        """Add or replace one holding; one whose reservation is being stopped leaves the outlook."""
         self.drop(holding.uid)
         self.by_uid[holding.uid] = holding
         if holding.reservation.queue is not None:
             self._by_queue.setdefault(holding.reservation.queue, {})[holding.uid] = holding
-        self._charge(holding)
+        if holding.gang is not None and holding.gang.quorum is not None:
+            self.elastic[holding.uid] = holding
+        self._charge(holding, 1)
+        if holding.reservation.stopping is not None:
+            self.stop(holding.uid)
 
     def drop(self, uid: str) -> Holding | None:
-        """Forget one holding and return what it charged; None when there is none."""
-        holding = self.by_uid.pop(uid, None)
-        if holding is not None and holding.reservation.queue is not None:
-            del self._by_queue[holding.reservation.queue][uid]
-            node = self.node_of(holding)
-            if node is not None:
-                self.usage.remove(node, holding.amounts)
+        """Forget one holding and return it; None when there is none."""
+        holding = self.by_uid.get(uid)
+        if holding is not None:
+            self._charge(holding, -1)
+            del self.by_uid[uid]
+            self.stopping.pop(uid, None)
+            self.elastic.pop(uid, None)
+            if holding.reservation.queue is not None:
+                del self._by_queue[holding.reservation.queue][uid]
+            self._refresh()
         return holding
+
+    def stop(self, uid: str) -> None:
+        """Take one holding out of the outlook: it is being stopped."""
+        holding = self.by_uid[uid]
+        if uid in self.stopping:
+            return
+        outlook, node = self._separate(), self.node_of(holding)
+        if node is not None:
+            outlook.remove(node, holding.amounts)
+        self.stopping[uid] = None
+
+    def unstop(self, uid: str) -> None:
+        """Put one holding back into the outlook: it is not being stopped after all."""
+        if uid in self.stopping:
+            self.put(self.by_uid[uid])
+
+    def promise(self, to: str, node: Node, amounts: AmountsByFlavor) -> None:
+        """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
+        self.withdraw_promise(to)
+        if amounts:
+            self._separate().add(node, amounts)
+            self.promises[to] = (node, amounts)
+
+    def withdraw_promise(self, to: str) -> bool:
+        """Keep nothing for ``to`` any more; return whether something was kept."""
+        promised = self.promises.pop(to, None)
+        if promised is None:
+            return False
+        self._separate().remove(*promised)
+        self._refresh()
+        return True
 
     def node_of(self, holding: Holding) -> Node | None:
         """Return the queue that is charged; None for a gang without queue or whose queue is gone."""
-        return self.usage.tree.queues.get(holding.reservation.queue or "")
+        return self.tree.queues.get(holding.reservation.queue or "")
 
     def of_queue(self, queue: str) -> Mapping[str, Holding]:
         """Return the holdings charged to one queue, by uid."""
@@ -94,7 +166,32 @@ class Holdings:
             if each.is_queue:
                 yield from self.of_queue(each.name).values()
 
-    def _charge(self, holding: Holding) -> None:
+    def _charge(self, holding: Holding, sign: int) -> None:
         node = self.node_of(holding)
-        if node is not None:
-            self.usage.add(node, holding.amounts)
+        if node is None:
+            return
+        views = [self.usage]
+        if self._outlook is not None and holding.uid not in self.stopping:
+            views.append(self._outlook)
+        for view in views:
+            if sign > 0:
+                view.add(node, holding.amounts)
+            else:
+                view.remove(node, holding.amounts)
+
+    def _separate(self) -> Usage:
+        if self._outlook is None:
+            self._outlook = self.usage.copy()
+        return self._outlook
+
+    def _refresh(self) -> None:
+        """Let the views be one again, or apart, as what is being stopped and promised demands."""
+        if not self.stopping and not self.promises:
+            self._outlook = None
+        elif self._outlook is None:
+            outlook = self._separate()
+            for uid in self.stopping:
+                holding = self.by_uid[uid]
+                node = self.node_of(holding)
+                if node is not None:
+                    outlook.remove(node, holding.amounts)

@@ -1,6 +1,6 @@
 """What parked lines wait for: an index from what could change to the lines that the change could help."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Line
@@ -22,6 +22,13 @@ class Parking:
         self._points[line] = tuple(points)
         for point in self._points[line]:
             self._at.setdefault(point, {})[line] = None
+
+    def copy(self, lines: Mapping[Line, Line]) -> "Parking":
+        """Return an independent index of the copied ``lines``."""
+        twin = Parking()
+        for line, points in self._points.items():
+            twin.park(lines[line], points)
+        return twin
 
     def forget(self, line: Line) -> None:
         """Take a line out of the index."""

@@ -8,11 +8,11 @@ Order within a queue: usage-decay rank where the queue has one, then priority, t
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from webhook.core.flavors import Block, Request
+from webhook.core.flavors import Request
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.policy import Queue, Strategy
 from webhook.core.quota_tree import Node
@@ -58,9 +58,10 @@ class Line:
     aside: Reason | None = None
     """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
     parked: bool = False
-    blocks: tuple[Block, ...] = ()
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
+    resume: Mapping[int, int] | None = None
+    """Flavors that the last of Kueue's cycles tried; the next one goes on after them."""
     rank: float = 0.0
     stamp: int = 0
     """Changes with every entry in the lane's order, so that stale entries are recognised."""
@@ -82,6 +83,16 @@ class Line:
         return self.gangs[self.order[0][1]]
 
     @property
+    def elastic(self) -> bool:
+        """It may start with fewer pods than it has."""
+        return self.sample.least_pods < self.sample.pods
+
+    @property
+    def shifting(self) -> bool:
+        """Its borrow level may fall as others are admitted: it may turn to another flavor or to a smaller size."""
+        return self.request.has_alternatives or self.elastic
+
+    @property
     def order_key(self) -> OrderKey:
         """Place of its head in the queue."""
         created, uid = self.order[0]
@@ -98,6 +109,8 @@ class Lane:
     lines: dict[LineKey, Line] = field(default_factory=dict)
     resting: dict[str, Gang] = field(default_factory=dict)
     """Gangs in back-off, by uid: neither considered nor in anybody's way."""
+    claiming: dict[str, Gang] = field(default_factory=dict)
+    """Gangs, by uid, for which others are being stopped: decided, and waiting for the room."""
     closed: Reason | None = None
     """Why the queue admits nothing at all."""
     stamp: int = 0
@@ -116,7 +129,7 @@ class Lane:
 
     def first(self) -> Line | None:
         """Return the line to decide about next, or None when all that may go is parked."""
-        if self.closed is not None:
+        if self.closed is not None or (self.claiming and self.strict):
             return None
         while self._heap:
             _, stamp, line = self._heap[0]
@@ -132,14 +145,23 @@ class Lane:
 
     def strict_head(self) -> Line | None:
         """Return the parked line that everybody else in a StrictFIFO queue stands behind."""
-        if self.strict and self.closed is None and self.first() is None and self._heap:
+        if self.strict and self.closed is None and self.first() is None and self._heap and not self.claiming:
             return self._heap[0][2]
         return None
+
+    def copy(self, lines: dict[Line, Line]) -> "Lane":
+        """Return an independent lane; ``lines`` collects which line became which."""
+        twin = replace(self, lines={}, resting=dict(self.resting), claiming=dict(self.claiming), _heap=[])
+        for key, line in self.lines.items():
+            copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
+            twin.lines[key] = lines[line] = copied
+        twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
+        return twin
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
         """Yield every gang that waits here with its place, in no order."""
         for line in self.lines.values():
             for created, uid in line.order:
                 yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
-        for gang in self.resting.values():
+        for gang in (*self.resting.values(), *self.claiming.values()):
             yield (0.0, -gang.priority, gang.created_seconds, gang.uid), gang

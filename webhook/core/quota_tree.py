@@ -43,6 +43,8 @@ class Node:
     """Private quota; only entries above 0."""
     borrowing: dict[FlavorResource, int] = field(default_factory=dict)
     """Borrowing limits, where one is set and there is a parent to borrow from."""
+    lendable: dict[str, int] = field(default_factory=dict)
+    """Of a cohort: per resource, the most it could ever use, over all flavors of its tree."""
 
     @property
     def root(self) -> "Node":
@@ -101,6 +103,9 @@ class QuotaTree:
             self._attach(node, policy.queues[name].cohort)
         for root in [node for node in self.nodes if node.parent is None]:
             _settle(root)
+            for below in root.below():
+                if not below.is_queue:
+                    below.lendable = _lendable(below, root)
 
     def find(self, name: str) -> Node | None:
         """Return the queue of that name, else the cohort of that name."""
@@ -120,6 +125,13 @@ class QuotaTree:
             return
         node.parent = parent
         parent.children.append(node)
+
+
+def _lendable(cohort: Node, root: Node) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for key in root.subtree:
+        total[key.resource] = total.get(key.resource, 0) + cohort.potential(key)
+    return total
 
 
 def _cohort_names(policy: Policy) -> list[str]:

@@ -26,7 +26,7 @@ class Ticket:
     lane: Lane | None
     """None while its queue is unknown."""
     line: Line | None
-    """None while it rests or its queue is unknown."""
+    """None while it rests or claims, or its queue is unknown."""
 
 
 class WaitingRoom:
@@ -83,8 +83,25 @@ class WaitingRoom:
         if ticket.line is not None:
             self._leave(ticket.line, uid)
         elif ticket.lane is not None:
-            del ticket.lane.resting[uid]
+            ticket.lane.resting.pop(uid, None)
+            if ticket.lane.claiming.pop(uid, None) is not None:
+                self.awake[ticket.lane] = None
         return ticket.gang
+
+    def claim(self, line: Line) -> Gang:
+        """Take the head of a line out of the order: others are being stopped for it."""
+        gang = line.head
+        self._leave(line, gang.uid)
+        line.lane.claiming[gang.uid] = gang
+        self.tickets[gang.uid] = Ticket(gang, line.lane, None)
+        return gang
+
+    def unclaim(self, uid: str) -> None:
+        """Put a claiming gang back into its line."""
+        lane = self.tickets[uid].lane
+        assert lane is not None
+        self._join(lane, lane.claiming.pop(uid))
+        self.awake[lane] = None
 
     def end_rests(self, now: float) -> None:
         """Let gangs whose back-off is over join their lines."""
@@ -98,7 +115,8 @@ class WaitingRoom:
         """Return the lane where the gang rests until that very time, if it still does."""
         ticket = self.tickets.get(uid)
         lane = None if ticket is None or ticket.line is not None else ticket.lane
-        return lane if lane is not None and lane.resting[uid].not_before_seconds == until else None
+        gang = None if lane is None else lane.resting.get(uid)
+        return lane if gang is not None and gang.not_before_seconds == until else None
 
     def next_rest_end(self) -> float | None:
         """Return when the earliest back-off ends."""
@@ -123,6 +141,21 @@ class WaitingRoom:
         self._parking.forget(line)
         line.lane.offer(line)
         self.awake[line.lane] = None
+
+    def copy(self) -> "WaitingRoom":
+        """Return an independent room in the same state: what is parked stays parked."""
+        twin = WaitingRoom(self.settings)
+        twin.policy, twin.tree, twin.namespaces = self.policy, self.tree, self.namespaces
+        lines: dict[Line, Line] = {}
+        twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
+        twin.awake = {twin.lanes[lane.name]: None for lane in self.awake}
+        twin.tickets = {
+            uid: Ticket(t.gang, t.lane and twin.lanes[t.lane.name], t.line and lines[t.line])
+            for uid, t in self.tickets.items()
+        }
+        twin._parking = self._parking.copy(lines)
+        twin._resting = list(self._resting)
+        return twin
 
     def in_order(self, lane: Lane) -> Iterator[Gang]:
         """Yield the gangs of a lane in queue order."""

@@ -1,0 +1,282 @@
+"""One cycle: admit everything that fits, make room where policy allows, park the rest with what blocks it.
+
+The order is that of repeated single admissions. A gang for which others must be stopped leaves the order and becomes a
+claim: its room is promised to it in the outlook until its victims are gone, and nobody else may take it. The blocked
+head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of others.
+"""
+
+from webhook.core.agenda import Agenda, ClassicalAgenda, FairAgenda
+from webhook.core.decision import Decision
+from webhook.core.flavors import Mode
+from webhook.core.gang import Gang
+from webhook.core.growth import grow
+from webhook.core.holdings import Holding
+from webhook.core.ledger import Reservation, reserve
+from webhook.core.parking import Point
+from webhook.core.plan import Plan, Preempted
+from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
+from webhook.core.preemption import Candidate
+from webhook.core.queueing import Lane, Line
+from webhook.core.quota_tree import Node
+from webhook.core.reasons import Code
+from webhook.core.state import Claim, State, head_of
+
+
+class Cycle:
+    """One run over everything that changed."""
+
+    def __init__(self, state: State, now: float, epoch: int, most: int | None = None) -> None:
+        self._state = state
+        self._now, self._epoch, self._most = now, epoch, most
+        self._admitted: list[Reservation] = []
+        self._preempted: list[Preempted] = []
+        self._steps = 0
+        self._agenda: Agenda = ClassicalAgenda()
+        if state.settings.fair_sharing:
+            self._agenda = FairAgenda(self._decide_first, lambda: state.holdings.outlook)
+
+    def run(self) -> Plan:
+        """Carry the cycle out on the state and return the plan."""
+        self._settle_claims()
+        self._decide_all()
+        grown = () if self._spent else grow_all(self._state)
+        return Plan(tuple(self._admitted), grown, tuple(self._preempted))
+
+    @property
+    def _spent(self) -> bool:
+        return self._most is not None and self._steps >= self._most
+
+    # -- the order --------------------------------------------------------------------------------------------------
+
+    def _decide_all(self) -> None:
+        room, agenda = self._state.room, self._agenda
+        while not self._spent:
+            awake, room.awake = room.awake, {}
+            for lane in awake:
+                agenda.enter(lane)
+            offer = agenda.pop()
+            if offer is None:
+                return
+            level, lane = offer
+            line = lane.first()
+            if line is None:
+                continue
+            decision = self._decide(line)
+            if decision.assignment.level > level:
+                agenda.enter(lane, decision.assignment.level)
+                continue
+            self._act(line, decision)
+            agenda.enter(lane)
+        room.awake.update((lane, None) for lane in agenda.lanes())
+
+    def _decide_first(self, lane: Lane) -> Decision:
+        line = lane.first()
+        assert line is not None
+        return self._decide(line)
+
+    def _decide(self, line: Line) -> Decision:
+        """Decide about the head of a line, as if the line's own queue held nothing back for it."""
+        state, lane = self._state, line.lane
+        promised = state.holdings.promises.get(head_of(lane)) if lane.strict else None
+        if promised is not None:
+            state.holdings.withdraw_promise(head_of(lane))
+        decision = state.decider.decide(line.head, line.request, lane.queue, lane.node)
+        if promised is not None:
+            state.holdings.promise(head_of(lane), *promised)
+        return decision
+
+    def _act(self, line: Line, decision: Decision) -> None:
+        if decision.fits:
+            self._state.holdings.withdraw_promise(head_of(line.lane))
+            self._admit_head(line, decision)
+        elif decision.preempts:
+            self._state.holdings.withdraw_promise(head_of(line.lane))
+            self._preempt(line, decision)
+        else:
+            self._hold_back(line, decision)
+            park(self._state, line, decision)
+
+    # -- admission --------------------------------------------------------------------------------------------------
+
+    def _admit_head(self, line: Line, decision: Decision) -> None:
+        gang = line.head
+        self._state.room.withdraw(gang.uid)
+        reservation = admit(self._state, line, decision, now=self._now, epoch=self._epoch, gang=gang)
+        self._count(reservation)
+        self._enter_again(line.lane.node, decision)
+
+    def _count(self, reservation: Reservation) -> None:
+        self._admitted.append(reservation)
+        self._steps += 1
+
+    def _enter_again(self, node: Node | None, decision: Decision) -> None:
+        """Put offers back to the lowest level whose level can fall by an admission: those with other flavors or sizes
+        to turn to. All others only rise, so that the level they were entered with still bounds them.
+        """
+        if node is None:
+            return
+        root = node.root
+        touched = decision.assignment.usage.keys()
+        for lane in list(self._agenda.lanes()):
+            line = lane.first()
+            if line is None or lane.node is None or lane.node.root is not root:
+                continue
+            if line.shifting and any(key in touched for key in line.request.keys):
+                self._agenda.enter(lane)
+
+    # -- preemption -------------------------------------------------------------------------------------------------
+
+    def _preempt(self, line: Line, decision: Decision) -> None:
+        state, lane = self._state, line.lane
+        assert lane.node is not None
+        self._preempted += stop_all(state, line, decision.victims)
+        gang = state.room.claim(line)
+        awaits = tuple(dict.fromkeys((*(c.holding.uid for c in decision.victims), *decision.awaits)))
+        state.holdings.promise(gang.uid, lane.node, decision.assignment.usage)
+        state.claims[gang.uid] = Claim(gang, lane, lane.node, line.request, decision, awaits)
+        self._steps += 1
+        root = lane.node.root
+        for other in list(self._agenda.lanes()):
+            if other.node is not None and other.node.root is root:
+                self._agenda.enter(other)
+
+    def _settle_claims(self) -> None:
+        """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim."""
+        state = self._state
+        if not state.stirred or not state.claims:
+            state.stirred = False
+            return
+        holdings, view = state.holdings, state.holdings.usage.copy()
+        gone: set[str] = set()
+        for claim in sorted(state.claims.values(), key=lambda claim: claim.order):
+            if self._spent:
+                return
+            amounts = claim.decision.assignment.usage
+            waits = [uid for uid in claim.awaits if uid in holdings.by_uid]
+            if (
+                holdings.usage.fits(claim.node, amounts)
+                and view.fits(claim.node, amounts)
+                and state.fences.shortfall(claim.gang, claim.decision.counts) is None
+            ):
+                self._take_up(claim)
+            elif not waits:
+                state.drop_claim(claim.gang.uid)
+                state.room.unclaim(claim.gang.uid)
+                continue
+            for uid in waits:
+                holding = holdings.by_uid[uid]
+                node = holdings.node_of(holding)
+                if uid not in gone and node is not None and claim.gang.uid in state.claims:
+                    view.remove(node, holding.amounts)
+                    gone.add(uid)
+            view.add(claim.node, amounts)
+        state.stirred = False
+
+    def _take_up(self, claim: Claim) -> None:
+        state, gang = self._state, claim.gang
+        del state.claims[gang.uid]
+        state.holdings.withdraw_promise(gang.uid)
+        state.room.withdraw(gang.uid)
+        line = Line(claim.lane, (), gang, request=claim.request)
+        self._count(admit(state, line, claim.decision, now=self._now, epoch=self._epoch, gang=gang))
+
+    def _hold_back(self, line: Line, decision: Decision) -> None:
+        """Let the blocked head of a StrictFIFO queue keep its queue's unused nominal quota from being borrowed."""
+        state, lane = self._state, line.lane
+        if not lane.strict or lane.node is None:
+            return
+        node, name = lane.node, head_of(lane)
+        before = state.holdings.promises.get(name)
+        state.holdings.withdraw_promise(name)
+        held: dict[FlavorResource, int] = {}
+        reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
+        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not reclaims:
+            for key, amount in decision.assignment.usage.items():
+                unused = min(amount, node.nominal(key) - state.holdings.outlook.of(node, key))
+                if unused > 0:
+                    held[key] = unused
+        if held:
+            state.holdings.promise(name, node, held)
+        if before is not None and before[1] != held:
+            state.wake(*before)
+
+
+# -- what both kinds of cycle do ------------------------------------------------------------------------------------
+
+
+def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
+    """Reserve for ``gang``, which no longer waits, what was decided about it."""
+    flavors, charges = decision.assignment.flavors, line.request.charges
+    reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
+    state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
+    state.fences.put_reservation(reservation)
+    return reservation
+
+
+def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[Preempted]:
+    """Mark ``victims`` as being stopped for the head of ``line``; those already going are left out of the result."""
+    gang, stopped = line.head, []
+    for victim in victims:
+        if victim.holding.uid in state.holdings.stopping:
+            continue
+        state.holdings.stop(victim.holding.uid)
+        why = victim.variant.reason
+        text = f"stopped for {gang.namespace}/{gang.name} of queue {line.lane.name} ({why})"
+        stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))
+    return stopped
+
+
+def park(state: State, line: Line, decision: Decision) -> None:
+    """Set a blocked line aside until something that is in its way changes."""
+    points: list[Point] = []
+    if decision.fence is not None or line.elastic:
+        points.append(line.sample.namespace)
+    if line.lane.node is not None:
+        root = line.lane.node.root.index
+        blocks = decision.assignment.blocks
+        points += dict.fromkeys((root, block.key) for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
+    line.fence = decision.fence
+    state.room.park(line, points)
+
+
+def grow_all(state: State) -> tuple[Reservation, ...]:
+    """Let gangs that started below full size take what is left."""
+    grown = []
+    partial = state.partial() if state.growing else {}
+    for uid in sorted(state.growing):
+        holding = partial.get(uid)
+        larger = None if holding is None else grow(holding, state.holdings, state.fences)
+        if larger is not None:
+            state.holdings.put(larger)
+            state.fences.put_reservation(larger.reservation, larger.reclaimed)
+            grown.append(larger.reservation)
+    state.growing = {}
+    return tuple(grown)
+
+
+def drain(state: State) -> tuple[tuple[str, str], ...]:
+    """Return which admitted gangs are to be stopped because their queue drains, each once."""
+    if not state.undrained:
+        return ()
+    state.undrained = False
+    stopped = []
+    for uid in sorted(state.holdings.by_uid):
+        holding = state.holdings.by_uid[uid]
+        going = uid in state.draining or holding.reservation.stopping is not None
+        why = None if going else _drained_by(state, holding)
+        if why is not None:
+            state.draining[uid] = None
+            state.holdings.stop(uid)
+            stopped.append((uid, why))
+    return tuple(stopped)
+
+
+def _drained_by(state: State, holding: Holding) -> str | None:
+    queue = state.policy.queues.get(holding.reservation.queue or "")
+    if queue is not None and queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+        return f"queue {queue.name} drains"
+    label = None if holding.gang is None else holding.gang.queue
+    local = state.policy.local_queues.get((holding.reservation.namespace, label or ""))
+    if local is not None and local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+        return f"LocalQueue {local.namespace}/{local.name} drains"
+    return None

@@ -1,0 +1,163 @@
+"""A cycle as Kueue does it, for comparison: one head of each queue, all nominated against the same state.
+
+Heads are decided about one by one in order on a snapshot that earlier ones have changed: what was nominated may no
+longer fit, two heads may want the same victims, and a gang that preempts waits for a later cycle. Nothing is promised
+between cycles; a preempted gang keeps its quota within the cycle that stops it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core.agenda import tournament, tree_of
+from webhook.core.cycle import admit, grow_all, park, stop_all
+from webhook.core.decision import Attempt, Decision
+from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
+from webhook.core.plan import Plan, Preempted
+from webhook.core.policy import PreemptionPolicy
+from webhook.core.preemption import Candidate, give_back, take
+from webhook.core.queueing import Line
+from webhook.core.quota_tree import AmountsByFlavor, Usage
+from webhook.core.state import State
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """Usage as this cycle has changed it, and whom it stops."""
+
+    state: State
+    usage: Usage
+    victims: dict[str, Candidate] = field(default_factory=dict)
+    admitted: list[tuple[Line, Decision]] = field(default_factory=list)
+    preempted: list[Preempted] = field(default_factory=list)
+
+    def fits(self, line: Line, decision: Decision) -> bool:
+        """Return whether the head fits once all victims so far and its own are gone."""
+        own = [victim for victim in decision.victims if victim.holding.uid not in self.victims]
+        node, going = line.lane.node, [*self.victims.values(), *own]
+        if node is None:
+            return True
+        for victim in going:
+            take(self.usage, victim)
+        fits = self.usage.fits(node, decision.assignment.usage)
+        for victim in going:
+            give_back(self.usage, victim)
+        return fits
+
+    def charge(self, line: Line, amounts: AmountsByFlavor) -> None:
+        """Add to the usage of the head's queue."""
+        if line.lane.node is not None:
+            self.usage.add(line.lane.node, amounts)
+
+
+def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
+    """Decide about the head of each queue and return the plan."""
+    heads = [line for lane in state.room.lanes.values() if (line := lane.first()) is not None]
+    usage = state.holdings.usage
+    offers = {line: _nominate(state, line, usage) for line in heads}
+    snapshot = _Snapshot(state, usage.copy())
+    for line, decision in _in_order(state, offers, snapshot):
+        _process(snapshot, line, decision)
+    reservations = []
+    for line, decision in snapshot.admitted:
+        gang = line.head
+        state.room.withdraw(gang.uid)
+        reservations.append(admit(state, line, decision, now=now, epoch=epoch, gang=gang))
+    state.room.awake = {}
+    return Plan(tuple(reservations), grow_all(state), tuple(snapshot.preempted))
+
+
+def _nominate(
+    state: State, line: Line, usage: Usage, request: Request | None = None, gone: frozenset[str] = frozenset()
+) -> Decision:
+    lane = line.lane
+    if line.request.refusal is not None:
+        return Decision(line.head.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
+    attempt = Attempt(state.decider, line.head, request or line.request, lane.queue, lane.node)
+    attempt.snapshot, attempt.gone = usage, gone
+    attempt.resume = line.resume if request is None else None
+    return attempt.best()
+
+
+def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -> Iterator[tuple[Line, Decision]]:
+    """Yield the heads in the order in which they are decided about; shares change as others are admitted."""
+    if not state.settings.fair_sharing:
+        yield from sorted(offers.items(), key=lambda item: (item[1].assignment.level, *item[0].order_key[1:]))
+        return
+    while offers:
+        tree = min(tree_of(line.lane) for line in offers)
+        lines = {line.lane: line for line in offers if tree_of(line.lane) == tree}
+        winner = lines[tournament([(lane, offers[line]) for lane, line in lines.items()], snapshot.usage)]
+        yield winner, offers.pop(winner)
+
+
+def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
+    """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
+    decision, deferred = nominated, False
+    line.resume = nominated.assignment.resume or None
+    if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
+        _step_aside(snapshot, line, nominated)
+        return
+    if _overlaps(snapshot, nominated):
+        decision = _nominate_again(snapshot, line, nominated)
+        deferred = decision.fits
+    if deferred:
+        snapshot.charge(line, decision.assignment.usage)
+    elif not decision.fits and not decision.victims:
+        _reserve(snapshot, line, decision)
+        _step_aside(snapshot, line, decision)
+    elif not _overlaps(snapshot, decision) and snapshot.fits(line, decision):
+        snapshot.charge(line, decision.assignment.usage)
+        if decision.fits:
+            snapshot.admitted.append((line, decision))
+        else:
+            snapshot.victims.update((victim.holding.uid, victim) for victim in decision.victims)
+            snapshot.preempted += stop_all(snapshot.state, line, decision.victims)
+
+
+def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
+    return any(victim.holding.uid in snapshot.victims for victim in decision.victims)
+
+
+def _nominate_again(snapshot: _Snapshot, line: Line, nominated: Decision) -> Decision:
+    """Decide again with the earlier victims gone, on the flavors that were nominated."""
+    for victim in snapshot.victims.values():
+        take(snapshot.usage, victim)
+    pinned = _pinned(line.request, nominated.assignment.flavors)
+    decision = _nominate(snapshot.state, line, snapshot.usage, pinned, frozenset(snapshot.victims))
+    for victim in snapshot.victims.values():
+        give_back(snapshot.usage, victim)
+    return decision
+
+
+def _pinned(request: Request, flavors: Mapping[str, Mapping[str, str]]) -> Request:
+    def chosen(choice: Choice, option: Option) -> bool:
+        return flavors.get(choice.pod_set, {}).get(choice.wants[0].resource) == option.flavor
+
+    return replace(
+        request,
+        choices=tuple(replace(c, options=tuple(o for o in c.options if chosen(c, o))) for c in request.choices),
+    )
+
+
+def _reserve(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
+    """Keep quota from later heads for one that may preempt and finds nobody."""
+    lane = line.lane
+    if lane.node is None or lane.queue is None:
+        return
+    if lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY:
+        return
+    kept = {}
+    for key, amount in decision.assignment.usage.items():
+        room = lane.node.nominal(key) - snapshot.usage.of(lane.node, key)
+        if decision.assignment.level > 0:
+            limit = lane.node.borrowing.get(key)
+            kept[key] = amount if limit is None else min(amount, room + limit)
+        else:
+            kept[key] = min(amount, room)
+    snapshot.charge(line, kept)
+
+
+def _step_aside(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
+    """Park a head that found nothing, unless its queue is strict or it has flavors left to try."""
+    if not line.lane.strict and line.resume is None:
+        park(snapshot.state, line, decision)

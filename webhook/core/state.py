@@ -1,0 +1,170 @@
+"""Everything the engine remembers between cycles, and the few changes that touch more than one part of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core.decision import Decider, Decision
+from webhook.core.fences import Fences
+from webhook.core.flavors import Request
+from webhook.core.gang import Gang
+from webhook.core.holdings import Holding, Holdings
+from webhook.core.parking import Point
+from webhook.core.policy import FlavorResource, Policy
+from webhook.core.queueing import Lane
+from webhook.core.quota_tree import Node, QuotaTree
+from webhook.core.settings import EngineSettings
+from webhook.core.waiting_room import WaitingRoom
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A gang's right to the room that is made for it."""
+
+    gang: Gang
+    lane: Lane
+    node: Node
+    request: Request
+    decision: Decision
+    awaits: tuple[str, ...]
+    """Uids of the gangs being stopped that it counts on."""
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """Claims are taken up in this order: priority, time, uid."""
+        return (-self.gang.priority, self.gang.created_seconds, self.gang.uid)
+
+
+@dataclass(slots=True)
+class State:
+    """The engine's memory."""
+
+    settings: EngineSettings
+    policy: Policy
+    room: WaitingRoom
+    holdings: Holdings
+    fences: Fences = field(default_factory=Fences)
+    """As of the last cycle."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    after: dict[str, Gang] = field(default_factory=dict)
+    """Gangs that are to wait as soon as their old reservation is released."""
+    growing: dict[str, None] = field(default_factory=dict)
+    """Gangs admitted below full size for which something changed."""
+    draining: dict[str, None] = field(default_factory=dict)
+    """Gangs whose stop was planned and is not yet in the ledger."""
+    undrained: bool = True
+    """A queue may have started to drain."""
+    stirred: bool = True
+    """Something changed that a claim may have waited for."""
+
+    @classmethod
+    def empty(cls, settings: EngineSettings) -> "State":
+        """Return the state of an engine that knows nothing."""
+        return cls(settings, Policy(), WaitingRoom(settings), Holdings(QuotaTree(Policy())))
+
+    @property
+    def decider(self) -> Decider:
+        """What decisions are made from."""
+        return Decider(self.holdings, self.fences, self.settings)
+
+    def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
+        """Decide by another policy; claims lapse and are decided about anew."""
+        self.policy = policy
+        tree = QuotaTree(policy)
+        self.claims = {}
+        self.holdings.rebase(tree)
+        self.room.set_policy(policy, tree, namespaces)
+        self.room.end_rests(now)
+        self.growing = dict.fromkeys(self.holdings.by_uid)
+        self.undrained = self.stirred = True
+
+    def withdraw(self, uid: str) -> Gang | None:
+        """Forget a waiting gang, with what is promised to it, and return it."""
+        ticket = self.room.tickets.get(uid)
+        self.drop_claim(uid)
+        gang = self.room.withdraw(uid)
+        if ticket is not None and ticket.lane is not None and ticket.lane.strict:
+            self.let_head_go(ticket.lane)
+        return gang
+
+    def drop_claim(self, uid: str) -> None:
+        """End a claim and wake those who may have the room instead."""
+        claim = self.claims.pop(uid, None)
+        if claim is not None:
+            self.holdings.withdraw_promise(uid)
+            self.wake(claim.node, claim.decision.assignment.usage)
+
+    def let_head_go(self, lane: Lane) -> None:
+        """End what the head of a StrictFIFO queue holds back."""
+        promised = self.holdings.promises.get(head_of(lane))
+        if promised is not None:
+            self.holdings.withdraw_promise(head_of(lane))
+            self.wake(*promised)
+
+    def replace(self, known: Holding | None, holding: Holding) -> None:
+        """Charge ``holding`` instead of ``known``, and wake whom the difference could help."""
+        node = None if known is None else self.holdings.node_of(known)
+        self.holdings.put(holding)
+        if known is not None:
+            moved = known.reservation.queue != holding.reservation.queue
+            less = [key for key, amount in known.amounts.items() if moved or amount > holding.amounts.get(key, 0)]
+            self.room.wake([known.reservation.namespace])
+            if node is not None and less:
+                self.wake(node, less)
+        self.growing[holding.uid] = None
+        self.undrained = self.stirred = True
+
+    def let_go(self, holding: Holding) -> None:
+        """Return what a holding charges and wake whom that could help."""
+        node = self.holdings.node_of(holding)
+        self.holdings.drop(holding.uid)
+        self.room.wake([holding.reservation.namespace])
+        if node is not None:
+            self.wake(node, holding.amounts)
+        self.stirred = True
+
+    def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
+        """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
+        root = node.root.index
+        points: list[Point] = [(root, key) for key in keys]
+        self.room.wake(points)
+        for uid in self.partial():
+            self.growing[uid] = None
+
+    def renounce(self, uid: str) -> None:
+        """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
+        self.draining.pop(uid, None)
+        self.holdings.unstop(uid)
+        for claimant in [claim.gang.uid for claim in self.claims.values() if uid in claim.awaits]:
+            self.drop_claim(claimant)
+            self.room.unclaim(claimant)
+
+    def wake_namespace(self, namespace: str) -> None:
+        """Have those decided about again whom the fences of ``namespace`` stopped."""
+        self.room.wake([namespace])
+        for uid, holding in self.partial().items():
+            if holding.reservation.namespace == namespace:
+                self.growing[uid] = None
+        self.stirred = True
+
+    def copy(self) -> "State":
+        """Return an independent state; gangs that are parked stay parked."""
+        twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
+        lanes = twin.room.lanes
+        twin.claims = {uid: replace(claim, lane=lanes[claim.lane.name]) for uid, claim in self.claims.items()}
+        twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
+        twin.undrained, twin.stirred = self.undrained, self.stirred
+        return twin
+
+    def partial(self) -> dict[str, Holding]:
+        """Return the admitted gangs that may still grow to full size."""
+        return {
+            uid: holding
+            for uid, holding in self.holdings.elastic.items()
+            if holding.gang is not None and uid not in self.holdings.stopping
+            if holding.reservation.counts != holding.gang.counts
+        }
+
+
+def head_of(lane: Lane) -> str:
+    """Return the name under which the head of a queue holds quota back."""
+    return f"head of {lane.name}"
