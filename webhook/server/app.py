@@ -8,6 +8,7 @@ ten times into our overload), no decompression, bodies up to 7 MiB, everything a
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import Final
 
 from aiohttp import web
@@ -36,9 +37,11 @@ CloseAfter = Callable[[web.Request], bool]
 """Whether the connection should end with this answer (age, draining)."""
 
 
-def parse_timeout(text: str | None, settings: GateSettings) -> float:
-    """Return the seconds we may take, from the ``?timeout=`` that the API server sends (Go duration, whole seconds)."""
-    match = None if text is None else _SECONDS.fullmatch(text)
+@lru_cache(maxsize=256)
+def parse_timeout(query: str, settings: GateSettings) -> float:
+    """Return the seconds we may take, from the query ``timeout=3s`` that the API server sends (a Go duration)."""
+    asked = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
+    match = _SECONDS.fullmatch(asked)
     seconds = settings.timeout_default_seconds if match is None else float(match[1]) * _UNITS[match[2]]
     return min(max(seconds, settings.timeout_min_seconds), settings.timeout_max_seconds) * settings.timeout_share
 
@@ -52,8 +55,8 @@ class _Front:
         self._reading_bytes = 0
         self._reading = 0
 
-    async def post(self, request: web.Request) -> web.StreamResponse:
-        """Answer one POST."""
+    async def post(self, path: str, request: web.Request) -> web.StreamResponse:
+        """Answer one POST to ``path``."""
         refused = _refuse_headers(request)
         if refused is not None:
             return self._reply(request, refused, b"")
@@ -65,14 +68,15 @@ class _Front:
         self._reading_bytes += length
         self._reading += 1
         try:
-            status, answer = await self._review(request)
+            status, answer = await self._review(path, request)
         finally:
             self._reading_bytes -= length
             self._reading -= 1
         return self._reply(request, status, answer)
 
-    async def _review(self, request: web.Request) -> tuple[int, bytes]:
-        budget = parse_timeout(request.query.get("timeout") if request.query_string else None, self._gate.settings)
+    async def _review(self, path: str, request: web.Request) -> tuple[int, bytes]:
+        # The raw query: decoding it costs more than the rest of this function.
+        budget = parse_timeout(request.raw_path.partition("?")[2][:256], self._gate.settings)
         if request.content.is_eof():
             body = await request.read()
         else:
@@ -88,7 +92,7 @@ class _Front:
             budget -= loop.time() - started
         if not body:
             return 400, b"empty body"
-        return await self._gate.review(request.path, body, budget, hopped=HOP_HEADER in request.headers)
+        return await self._gate.review(path, body, budget, hopped=HOP_HEADER in request.headers)
 
     def _reply(self, request: web.Request, status: int, body: bytes) -> web.Response:
         if status == 200:
@@ -119,16 +123,26 @@ async def _alive(_request: web.Request) -> web.StreamResponse:
     return web.Response(text="ok\n")
 
 
-def build_app(gate: Gate, close_after: CloseAfter = lambda request: False) -> web.Application:
-    """Return the application that answers reviews; ``/healthz`` is there for the other replicas' liveness check.
+def build_app(
+    gate: Gate,
+    close_after: CloseAfter = lambda request: False,
+    draining: Callable[[], bool] = lambda: False,
+) -> web.Application:
+    """Return the application that answers reviews.
 
+    ``/healthz`` is there for the other replicas' liveness check: one that is draining answers 503, so that they take
+    over what it owns while it still answers what reaches it.
     Serve it with ``listener.serve``: the keep-alive, decompression and handshake settings are the listener's.
     """
-    app = web.Application(client_max_size=BODY_BYTES_MAX)
+    app = web.Application(client_max_size=BODY_BYTES_MAX + 1)
     front = _Front(gate, close_after)
     for path in gate.paths:
-        app.router.add_post(path, front.post)
-    app.router.add_get("/healthz", _alive)
+        app.router.add_post(path, partial(front.post, path))
+
+    async def live(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=503 if draining() else 200)
+
+    app.router.add_get("/healthz", live)
     return app
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from webhook.core import names
 from webhook.jobs import paths
+from webhook.jobs.gating import owner_of
 from webhook.jobs.kinds import JobKind
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
-from webhook.server.job_facts import JobRules, gang_labels, is_suspended, own_fields, owner_of, root_of, waits_for_tutti
+from webhook.server.job_facts import JobRules, gang_labels, is_suspended, own_fields, root_of, waits_for_tutti
 from webhook.server.pod_facts import parse_version, render_version
 from webhook.server.validate_pods import users_of
 from webhook.wire.admission_review import ReviewRequest

@@ -15,10 +15,11 @@ import structlog
 from webhook.core.gang import Gang
 from webhook.core.reasons import Reason
 from webhook.errors import RequestError
+from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
-from webhook.server import children, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
+from webhook.server import children, class_checks, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.forward import Forwarder
 from webhook.server.job_facts import JobRules
@@ -26,7 +27,7 @@ from webhook.server.pod_facts import Misshapen
 from webhook.server.resources_table import Handling, ResourcesTable
 from webhook.server.settings import GateSettings
 from webhook.server.tally import Tally
-from webhook.server.validate_pods import ClassRules, PodReview, PodRules
+from webhook.server.validate_pods import PodReview, PodRules
 from webhook.server.validate_policy import PolicyObjects
 from webhook.view import View
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
@@ -53,7 +54,7 @@ class Gate:
         potential: Callable[[Gang], Reason | None] = lambda gang: None,
         policy_objects: PolicyObjects = tuple,
         forwarder: Forwarder | None = None,
-        class_rules: ClassRules | None = None,
+        classes: ComputeClassPolicy | None = None,
     ) -> None:
         self.view = view
         self.settings = settings or GateSettings()
@@ -61,8 +62,9 @@ class Gate:
         self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
         self.tally = Tally(self._has_pod)
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
-        self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential)
-        self._pods = PodRules(view, self.settings, kinds, self.tally, class_rules)
+        classes = classes or class_checks.shipped()
+        self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential, classes)
+        self._pods = PodRules(view, self.settings, kinds, self.tally, classes)
         self._policy_objects = policy_objects
         self._waiting = 0
         self._endpoints: Mapping[str, Callable[[ReviewRequest], Answer | None]] = {

@@ -9,9 +9,10 @@ from webhook.core import names
 from webhook.core.ledger import Reservation
 from webhook.core.reasons import Reason
 from webhook.jobs import paths
+from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.context import ReadContext
 from webhook.jobs.gating import Gate as GateRuling
-from webhook.jobs.gating import gated_by, managed_by_other, owner_of, readable_sites
+from webhook.jobs.gating import gated_by, owner_of, readable_sites
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
@@ -37,6 +38,7 @@ class JobRules:
     by_resource: Mapping[tuple[str, str], JobKind]
     context: Callable[[], ReadContext]
     potential: Potential
+    classes: ComputeClassPolicy
 
 
 def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
@@ -151,6 +153,3 @@ def waits_for_tutti(rules: JobRules, record: JobRecord) -> bool:
         or labels.get(names.GATED_NAMESPACE, "false") != "false"
         or record.namespace in rules.view.policy.namespace_queues
     )
-
-
-__all__ = ["managed_by_other", "owner_of"]

@@ -2,10 +2,19 @@
 
 from typing import Final
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
-from webhook.metrics import REVIEW_SECONDS, REVIEWS
-
+REVIEWS: Final = Counter(
+    "tutti_reviews_total",
+    "Admission reviews answered, by endpoint and outcome: allowed, warned, patched, or the kind of refusal.",
+    ["endpoint", "outcome"],
+)
+REVIEW_SECONDS: Final = Histogram(
+    "tutti_review_duration_seconds",
+    "Time from the end of the request body to the answer.",
+    ["endpoint"],
+    buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2),
+)
 BAD_REQUESTS: Final = Counter("tutti_bad_requests_total", "Requests that were no review, by HTTP status.", ["status"])
 FORWARDED: Final = Counter("tutti_reviews_forwarded_total", "Pod reviews passed on to the replica that owns them.")
 LEDGER_WAITS: Final = Counter("tutti_ledger_waits_total", "Reviews that waited for a newer ledger.")

@@ -11,10 +11,12 @@ from typing import Any, Final
 from webhook.core import names
 from webhook.core.ledger import Reservation
 from webhook.jobs import paths
-from webhook.jobs.gating import is_child, pod_group_of, queue_label
+from webhook.jobs.gating import is_child, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
+from webhook.server.class_checks import check_job
 from webhook.server.gang_checks import gang_problem, gang_warnings, reading
 from webhook.server.growth import growth
 from webhook.server.job_facts import (
@@ -25,7 +27,6 @@ from webhook.server.job_facts import (
     malformed,
     own_annotations,
     own_fields,
-    owner_of,
     reservation_of,
     ruling,
 )
@@ -79,13 +80,12 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return deny(Refusal.OWN_FIELDS, message)
     if ruling(rules, kind, obj, request.username) is None:
         return _not_ours(rules, obj)
-    if kind.suspend is not None:
-        held = _held_at_birth(kind, obj)
-        if held is not None:
-            return held
     record = reading(rules, kind, obj)
-    problem = gang_problem(record)
-    return problem if problem is not None else allow(gang_warnings(rules, record))
+    problem = (None if kind.suspend is None else _held_at_birth(kind, obj, record)) or gang_problem(record)
+    if problem is not None:
+        return problem
+    denial, warnings = check_job(kind, obj, record, rules.classes)
+    return denial or allow((*warnings, *gang_warnings(rules, record)))
 
 
 def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
@@ -94,7 +94,7 @@ def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
     return ALLOW
 
 
-def _held_at_birth(kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> Answer | None:
     suspend = paths.find(obj, kind.suspend or ())
     where = paths.render(kind.suspend or ())
     if suspend is not None and not isinstance(suspend, bool):
@@ -105,7 +105,7 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
             "not act. Set it yourself, or ask the administrators to look at the registration"
         )
         return deny(Refusal.UNSUSPENDED, message)
-    unmarked = [name for name, label in gang_labels(kind, obj).items() if label != names.GANG_PENDING]
+    unmarked = [t.pod_set for t in record.templates if (t.labels or {}).get(names.GANG_LABEL) != names.GANG_PENDING]
     if unmarked:
         message = (
             f"pod template {unmarked[0]} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
@@ -236,9 +236,12 @@ def _size_judged(change: _Change) -> Answer:
         return ALLOW if stale else problem
     assert record.gang is not None
     if not change.running:
+        denial, warnings = check_job(kind, change.obj, record, rules.classes)
+        if denial is not None:
+            return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
         unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
-        return allow((*unlabelled, *gang_warnings(rules, record)))
+        return allow((*unlabelled, *warnings, *gang_warnings(rules, record)))
     grown = growth(before.gang, record.gang, change.reservation)
     if grown is None:
         return ALLOW

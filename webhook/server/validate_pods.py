@@ -5,24 +5,23 @@ review on to the owning replica are the gate's business. Who may create a gang's
 user, never by ownerReferences or labels alone: those are writable by anybody.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core import amounts, names, quantity
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
+from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
+from webhook.server.class_checks import check_pod
 from webhook.server.pod_facts import PodFacts, read, render_version
 from webhook.server.settings import GateSettings
 from webhook.server.tally import Tally
 from webhook.view import View
 from webhook.wire.admission_review import ReviewRequest
-
-ClassRules = Callable[[Mapping[str, object]], tuple[Answer | None, tuple[str, ...]]]
-"""Compute-class rules for one pod object: a denial or None, and warnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class PodRules:
     settings: GateSettings
     kinds: Mapping[str, JobKind]
     tally: Tally
-    class_rules: ClassRules | None = None
+    classes: ComputeClassPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     relevant = pod.gang is not None or is_fenced(rules.view, request.namespace)
     if relevant and pod.node and request.username not in rules.settings.scheduler_users:
         return deny(Refusal.NODE_PRESET, _preset_message(pod))
-    denial, warnings = rules.class_rules(request.object or {}) if rules.class_rules else (None, ())
+    denial, warnings = check_pod(request.object or {}, rules.classes)
     if denial is not None:
         return denial
     try:

@@ -1,0 +1,155 @@
+"""What the mutating phase makes of an object."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.server.reviews import ACCOUNT, JOBSET_CONTROLLER, ask, containers, job, pod, review, view
+from webhook.core import names
+from webhook.jobs.annotations import encode_hold
+from webhook.jobs.compute_class_policy import Mode, Rule
+from webhook.server.class_checks import shipped
+from webhook.server.gate import Gate
+from webhook.server.settings import GateSettings
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate(view())
+
+
+async def test_a_labelled_job_is_stored_suspended_and_marked(gate: Gate) -> None:
+    stored = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
+    assert stored["spec"]["suspend"] is True
+    labels = stored["spec"]["template"]["metadata"]["labels"]
+    assert labels == {names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: "main"}
+
+
+async def test_run_on_its_own_output_it_patches_nothing(gate: Gate) -> None:
+    stored = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
+    assert (await ask(gate, "/mutate/jobs", review(stored))).patch == []
+
+
+async def test_a_job_without_a_queue_is_left_alone(gate: Gate) -> None:
+    assert (await ask(gate, "/mutate/jobs", review(job(queue=None)))).patch == []
+
+
+async def test_in_a_gated_namespace_every_job_is_held() -> None:
+    seen = view()
+    seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
+    answer = await ask(Gate(seen), "/mutate/jobs", review(job(queue=None)))
+    assert answer.applied(job(queue=None))["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"labels": None}, {"labels": {}}, {"annotations": None}])
+async def test_absent_and_null_template_maps_are_made(gate: Gate, metadata: Any) -> None:
+    written = job()
+    written["spec"]["template"]["metadata"] = metadata
+    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    assert stored["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING
+
+
+async def test_labels_with_slashes_and_tildes_survive(gate: Gate) -> None:
+    written = job()
+    written["spec"]["template"]["metadata"] = {"labels": {"a~b/c": "d"}}
+    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    assert stored["spec"]["template"]["metadata"]["labels"]["a~b/c"] == "d"
+
+
+async def test_annotations_copied_from_another_job_are_taken_away(gate: Gate) -> None:
+    written = job()
+    written["metadata"]["annotations"] = {names.ADMISSION: "{}", "keep": "me"}
+    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    assert stored["metadata"]["annotations"] == {"keep": "me"}
+
+
+async def test_a_child_written_by_its_owners_controller_is_left_alone(gate: Gate) -> None:
+    child = job("train-workers-0")
+    owner = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "name": "train",
+        "uid": "s",
+        "controller": True,
+    }
+    child["metadata"]["ownerReferences"] = [owner]
+    assert (await ask(gate, "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
+
+
+async def test_a_user_who_claims_an_owner_is_held_like_everybody(gate: Gate) -> None:
+    child = job("train-workers-0")
+    owner = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "name": "train",
+        "uid": "s",
+        "controller": True,
+    }
+    child["metadata"]["ownerReferences"] = [owner]
+    assert (await ask(gate, "/mutate/jobs", review(child))).applied(child)["spec"]["suspend"] is True
+
+
+async def test_un_suspending_a_held_job_lifts_the_hold_and_leaves_it_suspended(gate: Gate) -> None:
+    old = job()
+    old["spec"]["suspend"] = True
+    old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-1"), "other": "x"}}
+    new = old | {"spec": old["spec"] | {"suspend": False}}
+    answer = await ask(gate, "/mutate/jobs", review(new, old=old, operation="UPDATE"))
+    stored = answer.applied(new)
+    assert stored["spec"]["suspend"] is True
+    assert stored["metadata"]["annotations"] == {"other": "x"}
+    assert "hold is lifted" in answer.warnings[0]
+    validated = await ask(gate, "/validate/jobs", review(stored, old=old, operation="UPDATE"))
+    assert validated.allowed, validated.message
+
+
+async def test_the_hold_of_another_job_lifts_nothing(gate: Gate) -> None:
+    old = job()
+    old["spec"]["suspend"] = True
+    old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-2")}}
+    new = old | {"spec": old["spec"] | {"suspend": False}}
+    assert (await ask(gate, "/mutate/jobs", review(new, old=old, operation="UPDATE"))).patch == []
+
+
+async def test_our_own_un_suspend_is_never_patched_back(gate: Gate) -> None:
+    old = job()
+    old["spec"]["suspend"] = True
+    old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-1")}}
+    new = old | {"spec": old["spec"] | {"suspend": False}}
+    body = review(new, old=old, operation="UPDATE", user=ACCOUNT)
+    assert (await ask(gate, "/mutate/jobs", body)).patch == []
+
+
+async def test_kueues_label_is_left_to_kueue_where_it_serves() -> None:
+    gate = Gate(view(), GateSettings(left_to_kueue=True))
+    answer = await ask(gate, "/mutate/jobs", review(job()))
+    assert answer.patch == []
+    assert "Kueue serves" in answer.warnings[0]
+
+
+async def test_exempt_namespaces_are_left_alone(gate: Gate) -> None:
+    written = job()
+    written["metadata"]["namespace"] = "kube-system"
+    assert (await ask(gate, "/mutate/jobs", review(written, namespace="kube-system"))).patch == []
+
+
+async def test_a_shape_the_platform_would_raise_is_corrected_when_the_table_says_so() -> None:
+    table = shipped()
+    policy = table.model_copy(update={"rules": {**table.rules, Rule.SHAPE: Mode.MUTATE}})
+    corrected = Gate(view(), classes=policy)
+    written = job(gpu="0")
+    written["spec"]["template"] = {
+        "metadata": {"labels": {"alibabacloud.com/compute-class": "general-purpose"}},
+        "spec": {"restartPolicy": "Never", "containers": containers(cpu="3", memory="1Gi")},
+    }
+    stored = (await ask(corrected, "/mutate/jobs", review(written))).applied(written)
+    assert stored["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] == "3Gi"
+    assert (await ask(corrected, "/mutate/jobs", review(stored))).patch == []
+
+
+async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gate) -> None:
+    written = pod()
+    written["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "ring"}
+    stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
+    assert stored["spec"]["schedulingGates"] == [{"name": names.SCHEDULING_GATE}]
+    assert (await ask(gate, "/mutate/pods", review(pod()))).patch == []

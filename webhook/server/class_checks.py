@@ -1,0 +1,82 @@
+"""Compute-class rules at the door.
+
+What the policy file denies is refused, what it warns about is said, what it mutates is corrected in the mutating phase.
+Objects without the compute-class label are not looked at.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from webhook.jobs import compute_class_policy, editing, paths
+from webhook.jobs.compute_class import Finding, check
+from webhook.jobs.compute_class_policy import ComputeClassPolicy, Mode
+from webhook.jobs.gating import pod_group_of, readable_sites
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_sets import PodSetSite
+from webhook.jobs.record import JobRecord
+from webhook.server.answer import Answer, Refusal, deny
+
+
+@cache
+def shipped() -> ComputeClassPolicy:
+    """Return the policy that comes with the package, parsed once."""
+    return compute_class_policy.shipped()
+
+
+def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
+    """Return the refusal that the findings amount to, if any, and the warnings."""
+    denied = [str(finding) for finding in findings if finding.mode is Mode.DENY]
+    warnings = tuple(str(finding) for finding in findings if finding.mode is not Mode.DENY)
+    return (deny(Refusal.COMPUTE_CLASS, "; ".join(denied), 422, warnings) if denied else None), warnings
+
+
+def check_job(
+    kind: JobKind, obj: Mapping[str, Any], record: JobRecord, policy: ComputeClassPolicy
+) -> tuple[Answer | None, tuple[str, ...]]:
+    """Return what the rules say about a job's gang: a refusal or None, and warnings."""
+    key = policy.labels.compute_class
+    if not any(key in (template.labels or ()) for template in record.templates) and key not in (
+        record.gang.labels if record.gang else ()
+    ):
+        return None, ()
+    sites = readable_sites(kind, obj)
+    in_group = any(pod_group_of(site.pod_labels) is not None for site in sites)
+    return judged(check([_template(site) for site in sites], policy, in_group))
+
+
+def check_pod(pod: Mapping[str, Any], policy: ComputeClassPolicy) -> tuple[Answer | None, tuple[str, ...]]:
+    """Return what the rules say about one pod."""
+    labels = paths.find_mapping(pod, ("metadata", "labels"))
+    if policy.labels.compute_class not in labels:
+        return None, ()
+    return judged(check([("", pod)], policy, pod_group_of(labels) is not None))
+
+
+def corrected(kind: JobKind, obj: Any, policy: ComputeClassPolicy) -> Any:
+    """Return ``obj`` with what the rules in mode ``mutate`` correct; ``obj`` itself where there is nothing to do."""
+    key = policy.labels.compute_class
+    for site in readable_sites(kind, obj):
+        if key not in site.pod_labels or site.template_path is None:
+            continue
+        for finding in check([_template(site)], policy, False):
+            for pointer, value in finding.changes.items():
+                obj = _put(obj, (*site.template_path, *_keys(pointer)), value)
+    return obj
+
+
+def _put(obj: Any, place: tuple[str | int, ...], value: Any) -> Any:
+    try:
+        return editing.put(obj, place, value)
+    except editing.Blocked:
+        return obj
+
+
+def _template(site: PodSetSite) -> tuple[str, Mapping[str, Any]]:
+    metadata = {**(site.metadata or {}), "labels": site.pod_labels}
+    return paths.render(tuple(map(str, site.template_path or ()))), {"metadata": metadata, "spec": site.spec}
+
+
+def _keys(pointer: str) -> tuple[str | int, ...]:
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    return tuple(int(token) if token.isdecimal() else token for token in tokens)
