@@ -19,13 +19,16 @@ class Blocked(ValueError):
 
 
 def put(node: Any, place: Sequence[str | int], value: Any) -> Any:
-    """Return ``node`` with ``value`` at ``place``; missing maps are made. Raises Blocked."""
+    """Return ``node`` with ``value`` at ``place``; missing maps and a next list item are made. Raises Blocked."""
     if not place:
         return value
     key, rest = place[0], place[1:]
     if isinstance(key, int):
-        if not isinstance(node, list) or key >= len(node):
+        node = [] if node is None else node
+        if not isinstance(node, list) or key > len(node):
             raise Blocked(f"no item {key}")
+        if key == len(node):
+            return [*node, put(None, rest, value)]
         changed = put(node[key], rest, value)
         return node if changed is node[key] else [*node[:key], changed, *node[key + 1 :]]
     if node is None:

@@ -139,4 +139,206 @@ MPIJOB: Final = _kubeflow(
     children=frozenset({"Job.batch"}),
 )
 
-ENTRIES: Final[tuple[JobKind, ...]] = (JOB, JOBSET, PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+_RAY_OPERATORS: Final = frozenset(
+    {_account(namespace, "kuberay-operator") for namespace in ("default", "kuberay-system", "ray-system")}
+)
+
+
+def _ray_groups(prefix: str) -> tuple[PodSetSource, ...]:
+    return (
+        PodSetSource(template=parse(f"{prefix}.headGroupSpec.template"), name="head"),
+        PodSetSource(
+            layout=Layout.LIST,
+            items=parse(f"{prefix}.workerGroupSpecs"),
+            name="groupName",
+            template=("template",),
+            factors=(Factor(("replicas",)), Factor(("numOfHosts",), at_least=1)),
+            optional=True,
+        ),
+    )
+
+
+RAYCLUSTER: Final = JobKind(
+    group="ray.io",
+    version="v1",
+    kind="RayCluster",
+    plural="rayclusters",
+    pod_sets=_ray_groups("spec"),
+    reader="ray-cluster",
+    suspend=parse("spec.suspend"),
+    managed_by=parse("spec.managedBy"),
+    manager="ray.io/kuberay-operator",
+    active=(
+        Signal(path=parse("status.state"), values=("ready",)),
+        Signal(path=parse("status.availableWorkerReplicas")),
+    ),
+    ready=Signal(path=parse("status.state"), values=("ready",)),
+    controller_users=_RAY_OPERATORS,
+    child_kinds=frozenset({"Job.batch"}),
+)
+
+_RAY_COMPLETE: Final = Signal(path=parse("status.jobDeploymentStatus"), values=("Complete",))
+
+RAYJOB: Final = JobKind(
+    group="ray.io",
+    version="v1",
+    kind="RayJob",
+    plural="rayjobs",
+    pod_sets=(
+        *_ray_groups("spec.rayClusterSpec"),
+        PodSetSource(template=parse("spec.submitterPodTemplate"), name="submitter", optional=True),
+    ),
+    reader="ray-job",
+    suspend=parse("spec.suspend"),
+    deadline_seconds=parse("spec.activeDeadlineSeconds"),
+    managed_by=parse("spec.managedBy"),
+    manager="ray.io/kuberay-operator",
+    succeeded=(Signal(path=parse("status.jobStatus"), values=("SUCCEEDED",), only_if=_RAY_COMPLETE),),
+    failed=(
+        Signal(path=parse("status.jobDeploymentStatus"), values=("Failed",)),
+        Signal(path=parse("status.jobStatus"), other_than=("SUCCEEDED",), only_if=_RAY_COMPLETE),
+    ),
+    active=(
+        Signal(
+            path=parse("status.jobDeploymentStatus"),
+            other_than=("", "New", "Suspended", "Complete", "Failed", "ValidationFailed"),
+        ),
+    ),
+    ready=Signal(path=parse("status.rayClusterStatus.state"), values=("ready",)),
+    controller_users=_RAY_OPERATORS,
+    child_kinds=frozenset({"RayCluster.ray.io", "Job.batch"}),
+    # The submitter comes when the cluster is ready.
+    ordered_start=(Signal(path=parse("spec.submitterPodTemplate.spec.containers")),),
+)
+
+SPARK: Final = JobKind(
+    group="sparkoperator.k8s.io",
+    version="v1beta2",
+    kind="SparkApplication",
+    plural="sparkapplications",
+    aliases=("sparkapp",),
+    reader="spark",
+    suspend=parse("spec.suspend"),
+    deadline_seconds=None,
+    succeeded=(Signal(path=parse("status.applicationState.state"), values=("COMPLETED",)),),
+    failed=(Signal(path=parse("status.applicationState.state"), values=("FAILED", "SUBMISSION_FAILED")),),
+    active=(
+        Signal(
+            path=parse("status.applicationState.state"),
+            other_than=("", "NEW", "SUSPENDED", "COMPLETED", "FAILED", "SUBMISSION_FAILED"),
+        ),
+    ),
+    ready=Signal(path=parse("status.applicationState.state"), values=("RUNNING",)),
+    controller_users=frozenset(
+        {
+            _account("spark-operator", "spark-operator-controller"),
+            _account("spark-operator", "spark-operator"),
+            _account("default", "spark-operator-controller"),
+        }
+    ),
+    # The driver makes the executors.
+    ordered_start=(Signal(path=parse("spec.executor.instances")),),
+)
+
+WORKFLOW: Final = JobKind(
+    group="argoproj.io",
+    version="v1alpha1",
+    kind="Workflow",
+    plural="workflows",
+    aliases=("wf",),
+    reader="workflow",
+    suspend=parse("spec.suspend"),
+    deadline_seconds=parse("spec.activeDeadlineSeconds"),
+    succeeded=(Signal(path=parse("status.phase"), values=("Succeeded",)),),
+    failed=(Signal(path=parse("status.phase"), values=("Failed", "Error")),),
+    active=(Signal(path=parse("status.phase"), values=("Running",)),),
+    ready=Signal(path=parse("status.phase"), values=("Running",)),
+    template_change=TemplateChange.NEVER,
+    controller_users=frozenset({_account("argo", "argo"), _account("argo", "argo-workflows-workflow-controller")}),
+    evictable=False,
+    loose_pods=True,
+)
+
+TRAINJOB: Final = JobKind(
+    group="trainer.kubeflow.org",
+    version="v1alpha1",
+    kind="TrainJob",
+    plural="trainjobs",
+    reader="train-job",
+    suspend=parse("spec.suspend"),
+    deadline_seconds=parse("spec.activeDeadlineSeconds"),
+    managed_by=parse("spec.managedBy"),
+    manager="trainer.kubeflow.org/trainjob-controller",
+    succeeded=(Signal(condition="Complete"),),
+    failed=(Signal(condition="Failed"),),
+    active=(Signal(path=parse("status.jobsStatus.*.active")),),
+    # One child Job stands for each entry: the field that would say otherwise does not exist, so each counts one.
+    ready=Tally(
+        (parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")),
+        wanted=parse("status.jobsStatus.*.replicas"),
+    ),
+    controller_users=frozenset(
+        {
+            _account("kubeflow-system", "kubeflow-trainer-controller-manager"),
+            _account("kubeflow", "kubeflow-trainer-controller-manager"),
+        }
+    ),
+    child_kinds=frozenset({"JobSet.jobset.x-k8s.io"}),
+    # Initializers run before the nodes.
+    ordered_start=(Signal(path=parse("spec.initializer.dataset")), Signal(path=parse("spec.initializer.model"))),
+    prepared_start=True,
+)
+
+VOLCANO_JOB: Final = JobKind(
+    group="batch.volcano.sh",
+    version="v1alpha1",
+    kind="Job",
+    plural="jobs",
+    aliases=("vcjob", "vj"),
+    pod_sets=(
+        PodSetSource(
+            layout=Layout.LIST,
+            items=parse("spec.tasks"),
+            name="name",
+            template=("template",),
+            factors=(Factor(("replicas",)),),
+            minimum=("minAvailable",),
+        ),
+    ),
+    priority_classes=(parse("spec.priorityClassName"),),
+    queue=parse("spec.queue"),
+    quorum=parse("spec.minAvailable"),
+    succeeded=(Signal(path=parse("status.state.phase"), values=("Completed",)),),
+    failed=(Signal(path=parse("status.state.phase"), values=("Failed", "Aborted", "Terminated")),),
+    active=(Signal(path=parse("status.running")), Signal(path=parse("status.pending"))),
+    ready=Signal(path=parse("status.state.phase"), values=("Running",)),
+    template_change=TemplateChange.NEVER,
+    controller_users=frozenset({_account("volcano-system", "volcano-controllers")}),
+    ordered_start=(Signal(path=parse("spec.tasks.*.dependsOn.name")),),
+    scheduling_gated=True,
+)
+
+_WRAPPABLE: Final = (
+    JOB, JOBSET, PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB, RAYCLUSTER, RAYJOB, SPARK, TRAINJOB,
+)  # fmt: skip
+
+APPWRAPPER: Final = JobKind(
+    group="workload.codeflare.dev",
+    version="v1beta2",
+    kind="AppWrapper",
+    plural="appwrappers",
+    aliases=("aw",),
+    reader="app-wrapper",
+    suspend=parse("spec.suspend"),
+    managed_by=parse("spec.managedBy"),
+    manager="workload.codeflare.dev/appwrapper-controller",
+    succeeded=(Signal(path=parse("status.phase"), values=("Succeeded",)),),
+    failed=(Signal(path=parse("status.phase"), values=("Failed",)),),
+    active=(Signal(condition="QuotaReserved"), Signal(condition="ResourcesDeployed")),
+    ready=Signal(condition="PodsReady"),
+    controller_users=frozenset({_account("appwrapper-system", "appwrapper-controller-manager")}),
+    child_kinds=frozenset(kind.key for kind in _WRAPPABLE),
+)
+
+ENTRIES: Final[tuple[JobKind, ...]] = (*_WRAPPABLE, APPWRAPPER, WORKFLOW, VOLCANO_JOB)
+"""All shipped kinds; where two share a name (``job``), the first is the one people mean."""

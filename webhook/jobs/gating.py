@@ -124,7 +124,7 @@ def pod_group_of(labels: Mapping[str, Any]) -> str | None:
 
 
 def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
-    return any(pod_group_of(site.labels) is not None for site in readable_sites(kind, obj))
+    return any(pod_group_of(site.pod_labels) is not None for site in readable_sites(kind, obj))
 
 
 def readable_sites(kind: JobKind, obj: Mapping[str, Any]) -> list[PodSetSite]:

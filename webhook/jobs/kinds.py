@@ -5,7 +5,7 @@ pods exist, run and end. Kueue's integrations (one Go package a kind) are the mo
 a kind is a value, so that an operator can add one for their own CRD in configuration.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from webhook.jobs.paths import Path
@@ -20,6 +20,7 @@ class Factor:
     path: Path
     default: int = 1
     at_most: tuple[Path, ...] = ()
+    at_least: int = 0
 
 
 class Layout(StrEnum):
@@ -69,6 +70,8 @@ class Signal:
     path: Path = ()
     values: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
+    only_if: "Signal | None" = None
+    """Says yes only where this says yes too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class JobKind:
     plural: str
     pod_sets: tuple[PodSetSource, ...] = ()
     reader: str | None = None
-    """Name of a built-in reader of pod sets, where paths cannot say it."""
+    """Name of a built-in reader that completes or checks what ``pod_sets`` found, where paths cannot say it all."""
     suspend: Path | None = None
     """The boolean that holds it; None for kinds held by scheduling gates."""
     aliases: tuple[str, ...] = ()
@@ -135,9 +138,12 @@ class JobKind:
     ordered_start: tuple[Signal, ...] = ()
     """Any of these in the object means that its controller brings pods up one after another."""
     scheduling_gated: bool = False
-    """Held by a scheduling gate on its pods instead of a suspend field."""
-    extra: tuple[tuple[str, Path], ...] = field(default=())
-    """Named paths for the built-in reader."""
+    """Held by a scheduling gate on its pods instead of a suspend field; its templates are never patched at a start."""
+    loose_pods: bool = False
+    """Its pods cannot be told apart in advance: they carry no gang label and count as loose; the gang holds quota of
+    its queue, and no quorum is asked of it."""
+    prepared_start: bool = False
+    """Its own webhook takes template changes only while it stays suspended: a start is two patches."""
 
     @property
     def key(self) -> str:

@@ -41,6 +41,8 @@ def marked(kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
     for site in readable_sites(kind, obj):
         if site.metadata_path is None:
             continue
+        for part in site.scaffold:
+            changed = changed if _at(changed, part.place) is not None else _put(changed, part.place, part.value)
         changed = _put(changed, (*site.metadata_path, "labels", names.GANG_LABEL), names.GANG_PENDING)
         changed = _put(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
         changed = _without_own_annotations(changed, site.metadata_path)
@@ -55,9 +57,13 @@ def stripped(kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = No
     suspended = kind.suspend is None or paths.find(obj, kind.suspend) is True
     if status.restorable(kind, obj, suspended, status.active(kind, obj)):
         start = _last_start(obj)
-        for site in readable_sites(kind, obj):
+        sites = readable_sites(kind, obj)
+        for site in sites:
             changed = _without_ours(changed, kind, site)
             changed = changed if start is None else _undone(changed, site, start)
+        for site in sites:
+            for part in reversed(site.scaffold):
+                changed = _without_scaffold(changed, part.place, part.value)
     changed = _without_own_annotations(changed, ("metadata",), prune=True)
     if suspend is not None and kind.suspend is not None and suspended is not suspend:
         changed = _put(changed, kind.suspend, suspend)
@@ -108,6 +114,19 @@ def _without_ours(node: Any, kind: JobKind, site: PodSetSite) -> Any:
     if kind.scheduling_gated and site.spec_path is not None and isinstance(gates, list) and GATE in gates:
         node = editing.drop(node, (*site.spec_path, "schedulingGates", gates.index(GATE)), prune=True)
     return node
+
+
+def _without_scaffold(node: Any, place: Place, value: Any) -> Any:
+    """Drop a scaffold that holds nothing any more."""
+    found = _at(node, place)
+    return editing.drop(node, place) if found is not None and _essence(found) == _essence(value) else node
+
+
+def _essence(node: Any) -> Any:
+    if isinstance(node, dict):
+        kept = {key: _essence(value) for key, value in node.items()}
+        return {key: value for key, value in kept.items() if value not in ({}, None)}
+    return [_essence(item) for item in node] if isinstance(node, list) else node
 
 
 def _undone(node: Any, site: PodSetSite, start: Admission) -> Any:

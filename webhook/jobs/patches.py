@@ -38,14 +38,19 @@ def start(
     """Return the patch that un-suspends a job with what ``reservation`` grants.
 
     ``version`` is (epoch, seq) of the ledger that holds the reservation; ``flavors`` by name. The record must be
-    restorable unless nothing is injected, and its gang readable.
+    restorable unless nothing is injected, and its gang readable. A kind with ``prepared_start`` gets its templates
+    first and stays suspended; asked again with the record of that write, the patch lets it go.
     """
     kind = kinds[record.kind]
     undo = None if record.requeue is None else record.requeue.undo
-    changes: Patch = []
+    if kind.prepared_start and undo is not None and _prepared_for(undo, reservation):
+        marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(undo)}, _waiting_marks(record))
+        return [*_preconditions(record), *marks, *_set_suspend(record, kind, False)]
+    changes = _scaffolds(record)
     injected: dict[str, Mapping[str, object]] = {}
     originals: dict[str, int] = {}
-    for template in record.templates:
+    # Pods of a scheduling-gated kind are stamped one by one, when their gate is lifted.
+    for template in () if kind.scheduling_gated else record.templates:
         changes += _stamp(template, record.uid, version)
         wanted = _wanted(reservation, template.pod_set, flavors)
         operations, gained = _schedule(template, _owners_tolerations(record, template.pod_set), wanted, undo)
@@ -64,6 +69,10 @@ def start(
         injected=injected,
         original_counts=originals,
     )
+    if kind.prepared_start:
+        waiting = record.requeue or Requeue("Preparing", record.created_seconds)
+        text = annotations.encode_requeue(replace(waiting, undo=admission), record.uid)
+        return [*_preconditions(record), *_annotate(record, {names.REQUEUE: text}, ()), *changes]
     marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
     return [*_preconditions(record), *marks, *changes, *_set_suspend(record, kind, False)]
 
@@ -72,10 +81,9 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
     """Return the patch that suspends a job whole and writes down its place; with ``hold`` it then waits for its owner.
 
     What its start injected is taken back at once where the kind allows it, else kept in the annotation for
-    ``restore``.
+    ``restore``. A kind that is not ``evictable`` is suspended too, but keeps the pods that it has.
     """
     kind = kinds[record.kind]
-    assert kind.evictable, f"{kind.key} cannot be stopped: suspending it leaves its pods"
     undo = _undo_of(record)
     changes: Patch = []
     if undo is not None and record.restorable:
@@ -165,6 +173,17 @@ def _preconditions(record: JobRecord) -> Patch:
         {"op": "test", "path": "/metadata/uid", "value": record.uid},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},
     ]
+
+
+def _prepared_for(undo: Admission, reservation: Reservation) -> bool:
+    """Return whether the first half of a start was written for this very reservation."""
+    same_time = abs(undo.since_seconds - reservation.since_seconds) < 0.001
+    return same_time and undo.counts == reservation.counts
+
+
+def _scaffolds(record: JobRecord) -> Patch:
+    missing = {pointer: value for template in record.templates for pointer, value in template.missing}
+    return [{"op": "add", "path": pointer, "value": value} for pointer, value in missing.items()]
 
 
 def _waiting_marks(record: JobRecord) -> tuple[str, ...]:

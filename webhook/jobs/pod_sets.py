@@ -1,165 +1,19 @@
-"""Find the pod sets of a job object: names, counts, pod templates, and where patches reach them."""
+"""Find the pod sets of a job object of any kind: by paths, then by the kind's built-in reader where it has one."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from webhook.jobs import paths
 from webhook.jobs.context import NO_CONTEXT, ReadContext
-from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource
-from webhook.jobs.paths import Path
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_set_sites import Place, PodSetSite, UnreadableJob, from_source
+from webhook.jobs.readers import READERS
 
-Place = tuple[str | int, ...]
-"""Map keys and list indexes from the root of an object."""
-_EMPTY: Final[Mapping[str, Any]] = {}
-PODS_MAX: Final = 1_000_000
-"""More pods than any cluster runs: a count beyond it is a typing error, and arithmetic on it helps nobody."""
-
-
-class UnreadableJob(ValueError):
-    """A job object that cannot be read as a gang. The message names the field, its value and what to write."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSetSite:
-    """One pod set as found in an object.
-
-    ``metadata`` and ``spec`` are the pod template's; the two paths lead to the maps that take labels and annotations,
-    and node selector and tolerations. They are list and map keys from the root; None where the kind has no such place.
-    """
-
-    name: str
-    count: int
-    metadata: Mapping[str, Any] | None
-    """What is at ``metadata_path`` now; None when absent."""
-    spec: Mapping[str, Any]
-    """The pod spec that is priced."""
-    scheduling: Mapping[str, Any]
-    """What is at ``spec_path`` now; the pod spec itself for ordinary templates."""
-    template_path: Place | None = None
-    """The pod template itself, where the two paths below are its ``metadata`` and ``spec``."""
-    metadata_path: Place | None = None
-    spec_path: Place | None = None
-    min_count: int | None = None
-    count_path: Place | None = None
-    count_written: int | None = None
-    """The number at ``count_path`` as written; None when absent."""
-
-    @property
-    def path(self) -> str:
-        """JSON pointer of the template, or of the place that takes labels where there is no template."""
-        return paths.pointer(*(self.template_path or self.metadata_path or ()))
-
-    @property
-    def labels(self) -> Mapping[str, Any]:
-        """Labels of the pod template."""
-        labels = None if self.metadata is None else self.metadata.get("labels")
-        return labels if isinstance(labels, dict) else _EMPTY
+__all__ = ["Place", "PodSetSite", "UnreadableJob", "find_pod_sets"]
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
     """Return the pod sets of ``obj`` in their fixed order. Raises UnreadableJob."""
     sites: list[PodSetSite] = []
     for source in kind.pod_sets:
-        sites.extend(_from_source(source, obj))
-    return sites
-
-
-def _from_source(source: PodSetSource, obj: Mapping[str, Any]) -> Iterator[PodSetSite]:
-    if source.layout is Layout.ONE:
-        if source.optional and paths.find(obj, source.template) is None:
-            return
-        yield _site(source, obj, obj, (), source.name)
-        return
-    items = paths.find(obj, source.items)
-    if items is None and source.optional:
-        return
-    if source.layout is Layout.LIST:
-        yield from _from_list(source, obj, items)
-    else:
-        yield from _from_map(source, obj, items)
-
-
-def _from_list(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
-    if not isinstance(items, list):
-        raise UnreadableJob(f"{paths.render(source.items)}: {items!r:.60}: is not a list; write a list")
-    for index, item in enumerate(items):
-        name = item.get(source.name) if isinstance(item, dict) else None
-        if not isinstance(name, str) or not name:
-            where = f"{paths.render(source.items)}[{index}].{source.name}"
-            raise UnreadableJob(f"{where}: {name!r:.60}: names no pod set; write a name")
-        yield _site(source, obj, item, (*source.items, index), name.lower())
-
-
-def _from_map(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
-    where = paths.render(source.items)
-    if not isinstance(items, dict) or not items:
-        raise UnreadableJob(f"{where}: {items!r:.60}: has no replicas; write one of {', '.join(source.order)}")
-    # The operators accept any spelling of case and rewrite it, so an unnormalised object is read the same way.
-    keys = {str(key).lower(): key for key in items}
-    known = [name.lower() for name in source.order] or list(keys)
-    for name in keys.keys() - set(known):
-        raise UnreadableJob(f"{where}.{keys[name]}: is no replica type; write one of {', '.join(source.order)}")
-    for name in known:
-        if name in keys and items[keys[name]] is not None:
-            yield _site(source, obj, items[keys[name]], (*source.items, keys[name]), name)
-
-
-def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, name: str) -> PodSetSite:
-    template = paths.find(item, source.template)
-    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        where = paths.render(tuple(map(str, (*at, *source.template))))
-        raise UnreadableJob(f"{where}: has no pod template; write one with a spec")
-    count = 1
-    for factor in source.factors:
-        count *= _factor(item, factor, at)
-    if count > PODS_MAX:
-        raise UnreadableJob(f"{name}: {count} pods: more than any cluster runs; write at most {PODS_MAX}")
-    metadata, spec, site = template.get("metadata"), template["spec"], (*at, *source.template)
-    return PodSetSite(
-        name=name,
-        count=count,
-        metadata=metadata if isinstance(metadata, dict) else None,
-        spec=spec,
-        scheduling=spec,
-        template_path=site,
-        metadata_path=(*site, "metadata"),
-        spec_path=(*site, "spec"),
-        min_count=_minimum(source, obj, item, at),
-        count_path=None if source.count is None else (*at, *source.count),
-        count_written=None if source.count is None else paths.find(item, source.count),
-    )
-
-
-def _factor(item: Any, factor: Factor, at: Place) -> int:
-    number = read_count(item, factor.path, at)
-    number = factor.default if number is None else number
-    for path in factor.at_most:
-        bound = read_count(item, path, at)
-        if bound is not None:
-            number = min(number, bound)
-    return number
-
-
-def read_count(item: Any, path: Path, at: Place = ()) -> int | None:
-    """Return the number of pods (or the like) at ``path``, None when absent. Raises UnreadableJob for a non-count."""
-    number = paths.find(item, path)
-    if number is None or (type(number) is int and number >= 0):
-        return number
-    where = paths.render(tuple(map(str, (*at, *path))))
-    raise UnreadableJob(f"{where}: {number!r:.60}: is not a number of pods; write 0 or more")
-
-
-def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place) -> int | None:
-    if source.minimum is not None:
-        return read_count(item, source.minimum, at)
-    if source.minimum_annotation is None:
-        return None
-    text = paths.find(obj, ("metadata", "annotations", source.minimum_annotation))
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except (TypeError, ValueError):
-        where = f"annotation {source.minimum_annotation}"
-        raise UnreadableJob(f"{where}: {text!r:.60}: is not a number of pods; write 1 or more") from None
+        sites.extend(from_source(source, obj))
+    return sites if kind.reader is None else READERS[kind.reader](obj, context, sites)

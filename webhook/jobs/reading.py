@@ -138,7 +138,7 @@ def _pod_set(site: PodSetSite, namespace: str, context: ReadContext, undo: Admis
         cost = price(spec, overhead, default_priority_class=context.default_priority_class)
     except PriceError as error:
         raise UnreadableJob(f"pod set {site.name}: {error}") from None
-    scheduling = site.scheduling
+    scheduling = _scheduling(site)
     pod_set = PodSet(
         name=site.name,
         count=site.count,
@@ -149,6 +149,16 @@ def _pod_set(site: PodSetSite, namespace: str, context: ReadContext, undo: Admis
         tolerations=_tolerations(scheduling.get("tolerations")),
     )
     return pod_set if undo is None else _undone(pod_set, undo)
+
+
+def _scheduling(site: PodSetSite) -> Mapping[str, Any]:
+    """Return node selector and tolerations of the pods: the template's, then those at the place patches write to."""
+    if site.scheduling is site.spec:
+        return site.scheduling
+    selectors = [s for s in (site.spec.get("nodeSelector"), site.scheduling.get("nodeSelector")) if isinstance(s, dict)]
+    merged = {key: value for selector in selectors for key, value in selector.items()}
+    lists = [t for t in (site.spec.get("tolerations"), site.scheduling.get("tolerations")) if isinstance(t, list)]
+    return {"nodeSelector": merged, "tolerations": [item for tolerations in lists for item in tolerations]}
 
 
 def _undone(pod_set: PodSet, undo: Admission) -> PodSet:
@@ -205,9 +215,11 @@ def _priority(
 def _quorum(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pods: int, admitted: bool
 ) -> int | None:
+    if kind.loose_pods:
+        return 0
     number, where = None if kind.quorum is None else paths.find(obj, kind.quorum), paths.render(kind.quorum or ())
     for site in sites:
-        text = site.labels.get(names.MIN_AVAILABLE_LABEL)
+        text = site.pod_labels.get(names.MIN_AVAILABLE_LABEL)
         if text is not None:
             number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else text
             where = f"label {names.MIN_AVAILABLE_LABEL}"
@@ -223,7 +235,7 @@ def _quorum(
 
 
 def _pod_group(sites: Sequence[PodSetSite]) -> str | None:
-    groups = {group for site in sites if (group := pod_group_of(site.labels)) is not None}
+    groups = {group for site in sites if (group := pod_group_of(site.pod_labels)) is not None}
     if len(groups) > 1:
         raise UnreadableJob(f"{', '.join(sorted(groups))}: one gang names several PodGroups; name one")
     return next(iter(groups), None)
@@ -257,6 +269,7 @@ def _template(site: PodSetSite) -> Template:
         count_written=site.count_written,
         metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
         spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
+        missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
     )
 
 

@@ -75,6 +75,8 @@ class Template:
     """JSON pointer of the map that holds the pods' labels and annotations, where it is not ``path``/metadata."""
     spec_path: str | None = None
     """JSON pointer of the map that holds node selector and tolerations, where it is not ``path``/spec."""
+    missing: tuple[tuple[str, object], ...] = ()
+    """(JSON pointer, value) of lists and maps on the way to the two paths that a patch must add first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ def restorable(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active
 
 def holds(signal: Signal, obj: Mapping[str, Any]) -> bool:
     """Return whether the status says yes to ``signal``."""
+    if signal.only_if is not None and not holds(signal.only_if, obj):
+        return False
     if signal.condition:
         return has_condition(obj, signal.condition)
     for found in paths.find_each(obj, signal.path):

@@ -1,0 +1,251 @@
+"""Kinds that paths alone cannot read, and kinds that are held in another way than by a suspend field."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.jobs.objects_of_kinds import DIRECTORY, apply, kind_of, load, record_of, reservation_of
+from tests.unit.jobs.test_patches import FLAVORS, REQUEUE
+from tests.unit.jobs.test_reading import ODD, places
+from webhook.core import names
+from webhook.core.quantity import MILLI
+from webhook.jobs import patches
+from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.gating import gated_by
+from webhook.jobs.reading import read
+from webhook.jobs.train_job import MANAGER
+
+GI = 1024**3 * MILLI
+MI = 1024**2 * MILLI
+
+
+def special(name):
+    return yaml.safe_load((DIRECTORY.parent / "special" / f"{name}.yaml").read_text())
+
+
+RUNTIMES = context_from(training_runtimes=[special("runtime")])
+
+
+def counts(record):
+    assert record.gang is not None, record.problem
+    return record.gang.counts
+
+
+def refused(obj, *path_and_value, context=RUNTIMES):
+    *path, value = path_and_value
+    changed = copy.deepcopy(obj)
+    node = changed
+    for key in path[:-1]:
+        node = node.setdefault(key, {}) if isinstance(node, dict) else node[key]
+    node[path[-1]] = value
+    return record_of(changed, context).problem or ""
+
+
+def test_a_ray_cluster_counts_hosts_of_each_worker_group():
+    assert counts(record_of(load("raycluster"))) == {"head": 1, "gpu": 6, "cpu": 1}
+    assert "enableInTreeAutoscaling" in refused(load("raycluster"), "spec", "enableInTreeAutoscaling", True)
+
+
+def test_a_ray_job_is_its_cluster_and_its_submitter():
+    obj = load("rayjob")
+    assert counts(record_of(obj)) == {"head": 1, "gpu": 4, "submitter": 1}
+    obj["spec"]["submissionMode"] = "HTTPMode"
+    assert counts(record_of(obj)) == {"head": 1, "gpu": 4}
+    assert "shutdownAfterJobFinishes" in refused(obj, "spec", "shutdownAfterJobFinishes", False)
+    assert "clusterSelector" in refused(obj, "spec", "clusterSelector", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("deployment", "job", "ended"),
+    [
+        ("Complete", "SUCCEEDED", "Succeeded"),
+        ("Complete", "FAILED", "Failed"),
+        ("Failed", "", "Failed"),
+        ("Running", "SUCCEEDED", None),
+        ("Retrying", "FAILED", None),
+    ],
+)
+def test_a_ray_job_has_ended_when_its_deployment_has(deployment, job, ended):
+    obj = {**load("rayjob"), "status": {"jobDeploymentStatus": deployment, "jobStatus": job}}
+    assert record_of(obj).finished == ended
+    assert record_of(obj).active is (ended is None)
+
+
+def test_spark_pods_cost_cores_and_memory_with_overhead():
+    driver, executor = record_of(load("sparkapplication")).gang.pod_sets
+    assert driver.price.requests == {"cpu": MILLI, "memory": (512 + 384) * MI}
+    assert driver.price.limits == {"cpu": 1200, "memory": (512 + 384) * MI}
+    assert executor.count == 3
+    assert executor.price.requests == {"cpu": 2 * MILLI, "memory": 4 * GI + 512 * MI, "nvidia.com/gpu": MILLI}
+    obj = load("sparkapplication")
+    obj["spec"]["executor"] |= {"memoryOverhead": None, "sidecars": [{"resources": {"requests": {"cpu": "1"}}}]}
+    executor = record_of(obj).gang.pod_sets[1]
+    assert executor.price.requests["cpu"] == 3 * MILLI
+    assert executor.price.requests["memory"] == int(4 * 1024**3 * 4 / 10) * MILLI + 4 * GI
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("mode",), "client"),
+        (("dynamicAllocation", "enabled"), True),
+        (("nodeSelector",), {"a": "b"}),
+        (("executor", "instances"), None),
+        (("executor", "memory"), "lots"),
+        (("memoryOverheadFactor",), "many"),
+        (("sparkConf", "spark.executor.memory"), "9g"),
+        (("sparkConf", "spark.executor.resource.gpu.amount"), "1"),
+        (("sparkConf", "spark.kubernetes.executor.request.cores"), "9"),
+        (("executor", "template"), {"spec": {"containers": [{}]}}),
+    ],
+)
+def test_what_would_size_spark_pods_past_the_fields_is_refused(path, value):
+    assert path[-1] in refused(load("sparkapplication"), "spec", *path, value)
+
+
+def test_an_app_wrapper_is_its_declared_pod_sets():
+    record = record_of(load("appwrapper"))
+    assert counts(record) == {"wrapped-0": 3, "wrapped-1": 1}
+    assert record.gang.pod_sets[0].node_selector == {"disk": "ssd"}
+    held = apply(load("appwrapper"), patches.mark(kind_of(load("appwrapper")), load("appwrapper")))
+    infos = held["spec"]["components"][0]["podSetInfos"]
+    assert infos == [{"labels": {names.GANG_LABEL: "pending", names.POD_SET_LABEL: "wrapped-0"}}]
+    clean = apply(held, patches.strip(kind_of(held), held, suspend=False))
+    del clean["spec"]["suspend"]
+    assert clean["spec"] == load("appwrapper")["spec"]
+    assert "declares no pods" in refused(load("appwrapper"), "spec", "components", 0, "podSets", [])
+    assert "leads to no pod template" in refused(
+        load("appwrapper"), "spec", "components", 0, "podSets", [{"path": "template.spec.nothing[3]"}]
+    )
+
+
+def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
+    obj = special("workflow")
+    record = record_of(obj)
+    assert record.gang.requests() == {"cpu": 4 * MILLI, "nvidia.com/gpu": 2 * MILLI}
+    assert record.gang.quorum == 0
+    assert record.templates == ()
+    assert not kind_of(obj).evictable
+    held = apply(obj, patches.mark(kind_of(obj), obj))
+    running = apply(held, patches.start(record_of(held), reservation_of(record_of(held)), (1, 1), FLAVORS))
+    assert running["spec"]["suspend"] is False
+    assert running["spec"]["templates"] == obj["spec"]["templates"]
+    obj["metadata"]["annotations"] = {"kube-queue/min-resources": "{cpu: 2, memory: 1Gi}"}
+    assert record_of(obj).gang.requests() == {"cpu": 2 * MILLI, "memory": GI}
+    for odd in ({}, {"kube-queue/min-resources": "four"}, {"kube-queue/min-resources": "cpu: many"}):
+        obj["metadata"]["annotations"] = odd
+        assert record_of(obj).problem
+
+
+def test_a_train_job_is_what_its_runtime_makes_of_it():
+    obj = special("trainjob")
+    record = record_of(obj, RUNTIMES)
+    assert counts(record) == {"dataset-initializer": 1, "node": 3}
+    assert record.gang.requests()["nvidia.com/gpu"] == 12 * MILLI
+    assert "torch-distributed" in record_of(obj).problem
+    assert "numNodes" in refused(obj, "spec", "trainer", "numNodes", "x")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
+    obj = special("trainjob")
+    kind = kind_of(obj)
+    obj["spec"]["suspend"] = True
+    waiting = apply(obj, patches.mark(kind, obj)) if marked else obj
+    record = record_of(waiting, RUNTIMES)
+    flavors = {s.name: {"nvidia.com/gpu": "spot"} for s in record.gang.pod_sets}
+    reservation = reservation_of(record, flavors=flavors)
+    prepared = apply(waiting, patches.start(record, reservation, (3, 1), FLAVORS))
+    assert prepared["spec"]["suspend"] is True
+    assert prepared["spec"]["runtimePatches"][0] == {"manager": "users/own"}
+    entry = prepared["spec"]["runtimePatches"][1]
+    assert entry["manager"] == MANAGER
+    node = entry["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]
+    assert node["spec"]["nodeSelector"]["pool/kind"] == "spot"
+    assert node["metadata"]["labels"][names.GANG_LABEL] == record.uid
+    half = record_of(prepared, RUNTIMES)
+    assert half.suspended
+    assert half.admission is None
+    running = apply(prepared, patches.start(half, reservation, (3, 2), FLAVORS))
+    assert running["spec"]["suspend"] is False
+    assert running["spec"]["runtimePatches"] == prepared["spec"]["runtimePatches"]
+    whole = record_of(running, RUNTIMES)
+    assert whole.admission.since_seconds == reservation.since_seconds
+    stopped = apply(running, patches.stop(whole, REQUEUE))
+    restored = apply(stopped, patches.restore(record_of(stopped, RUNTIMES)))
+    assert "nodeSelector" not in str(restored["spec"])
+    assert record_of(restored, RUNTIMES).gang.pod_sets == record.gang.pod_sets
+
+
+def test_a_train_job_prepared_for_an_earlier_reservation_is_prepared_again():
+    obj = special("trainjob")
+    obj["spec"]["suspend"] = True
+    record = record_of(obj, RUNTIMES)
+    first = reservation_of(record, flavors={s.name: {"nvidia.com/gpu": "spot"} for s in record.gang.pod_sets})
+    prepared = apply(obj, patches.start(record, first, (3, 1), FLAVORS))
+    half = record_of(prepared, RUNTIMES)
+    other = {s.name: {"nvidia.com/gpu": "big"} for s in record.gang.pod_sets}
+    second = replace(reservation_of(half, flavors=other), since_seconds=2000.0)
+    again = apply(prepared, patches.start(half, second, (3, 5), FLAVORS))
+    assert again["spec"]["suspend"] is True
+    assert "spot" not in str(again["spec"])
+    running = apply(again, patches.start(record_of(again, RUNTIMES), second, (3, 6), FLAVORS))
+    assert running["spec"]["suspend"] is False
+
+
+def test_a_volcano_job_is_held_by_gates_on_its_templates():
+    obj = special("volcanojob")
+    kind = kind_of(obj)
+    held = apply(obj, patches.mark(kind, obj))
+    assert patches.mark(kind, held) == []
+    gate = {"name": names.SCHEDULING_GATE}
+    assert held["spec"]["tasks"][0]["template"]["spec"]["schedulingGates"] == [gate]
+    assert held["spec"]["tasks"][1]["template"]["spec"]["schedulingGates"] == [{"name": "someone/else"}, gate]
+    record = record_of(held)
+    assert record.suspended
+    assert counts(record) == {"ps": 1, "worker": 4}
+    assert record.gang.quorum == 3
+    started = apply(held, patches.start(record, reservation_of(record), (1, 1), FLAVORS))
+    assert started["spec"] == held["spec"]
+    assert not record_of(started).suspended
+
+
+def test_a_volcano_jobs_own_queue_does_not_gate_it():
+    obj = special("volcanojob")
+    del obj["metadata"]["labels"]
+    assert gated_by(kind_of(obj), obj, {}, ()) is None
+    assert record_of(obj).queue_label == "default"
+
+
+@given(st.sampled_from(["workflow", "trainjob", "volcanojob"]), st.data())
+def test_reading_and_marking_other_kinds_never_raise(name, data):
+    obj = special(name)
+    kind = kind_of(obj)
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(list(places(obj))[1:]))
+        node = obj
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = data.draw(ODD)
+    record = read(kind, obj, RUNTIMES)
+    assert (record.gang is None) == (record.problem is not None)
+    patches.mark(kind, obj)
+    patches.strip(kind, obj)
+
+
+@given(st.data())
+def test_an_odd_training_runtime_is_a_problem_and_no_crash(data):
+    runtime = special("runtime")
+    path = data.draw(st.sampled_from(list(places(runtime))[4:]))
+    node = runtime
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = data.draw(ODD)
+    context = ReadContext(training_runtimes={("", "torch-distributed"): runtime})
+    obj = special("trainjob")
+    record = read(kind_of(obj), obj, context)
+    assert (record.gang is None) == (record.problem is not None)

@@ -1,0 +1,146 @@
+"""Built-in readers, for kinds whose pods paths alone cannot tell: Ray, Spark, AppWrapper, Argo Workflow, TrainJob.
+
+A reader completes or checks what the paths of an entry found. What it cannot price it refuses by name: autoscalers,
+dynamic allocation, settings passed through free-form configuration.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.jobs import paths, spark, train_job
+from webhook.jobs.context import ReadContext
+from webhook.jobs.pod_set_sites import Place, PodSetSite, Scaffold, UnreadableJob, read_count
+
+MIN_RESOURCES: Final = ("kube-queue/min-resources", "koord-queue/min-resources")
+"""Annotations by which the owner of a Workflow says what it needs as a whole; spellings of two releases."""
+
+Reader = Callable[[Mapping[str, Any], ReadContext, list[PodSetSite]], list[PodSetSite]]
+"""Completes or checks the pod sets found by paths. Raises UnreadableJob."""
+
+
+def read_ray_cluster(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the pod sets of a RayCluster; an autoscaler would outgrow any reservation."""
+    _refuse_autoscaling(obj, ("spec", "enableInTreeAutoscaling"))
+    return sites
+
+
+def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the pod sets of a RayJob.
+
+    The default submitter (a pod without a template of its own) cannot be labelled: it is left to the fences.
+    """
+    if paths.find(obj, ("spec", "clusterSelector")):
+        message = "uses a cluster that runs already, so there is nothing to hold"
+        raise UnreadableJob(f"spec.clusterSelector: {message}; remove it, or the queue label")
+    if paths.find(obj, ("spec", "shutdownAfterJobFinishes")) is not True:
+        message = "its cluster would hold quota after the job has ended"
+        raise UnreadableJob(f"spec.shutdownAfterJobFinishes: {message}; write true")
+    _refuse_autoscaling(obj, ("spec", "rayClusterSpec", "enableInTreeAutoscaling"))
+    if paths.find(obj, ("spec", "submissionMode")) in (None, "", "K8sJobMode"):
+        return sites
+    return [site for site in sites if site.name != "submitter"]
+
+
+def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:
+    if paths.find(obj, path) is True:
+        raise UnreadableJob(f"{paths.render(path)}: true: pods would come beyond the reservation; write false")
+
+
+def read_spark(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return driver and executors of a SparkApplication."""
+    return spark.pod_sets(obj)
+
+
+def read_app_wrapper(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the declared pod sets of every component of an AppWrapper."""
+    components = paths.find(obj, ("spec", "components"))
+    if not isinstance(components, list) or not components:
+        raise UnreadableJob("spec.components: has no component; write at least one")
+    name = paths.find(obj, ("metadata", "name")) or "component"
+    sites: list[PodSetSite] = []
+    for index, component in enumerate(components):
+        declared = paths.find(component, ("podSets",))
+        if not isinstance(declared, list) or not declared:
+            raise UnreadableJob(f"spec.components[{index}].podSets: declares no pods; write replicas and path of each")
+        for position, pod_set in enumerate(declared):
+            site = _wrapped(component, pod_set, ("spec", "components", index), position, len(declared))
+            sites.append(replace(site, name=f"{name}-{len(sites)}"))
+    return sites
+
+
+def _wrapped(component: Any, pod_set: Any, at: Place, position: int, number: int) -> PodSetSite:
+    where = paths.render(tuple(map(str, (*at, "podSets", position))))
+    text = paths.find(pod_set, ("path",))
+    template = _follow(component, text) if isinstance(text, str) else None
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise UnreadableJob(f"{where}.path: {text!r:.80}: leads to no pod template; write its path")
+    replicas = read_count(pod_set, ("replicas",), (*at, "podSets", position))
+    infos = component.get("podSetInfos")
+    ready = isinstance(infos, list) and len(infos) == number
+    info = infos[position] if ready and isinstance(infos[position], dict) else {}
+    place = (*at, "podSetInfos", position)
+    return PodSetSite(
+        name="",
+        count=1 if replicas is None else replicas,
+        metadata=info if ready else None,
+        spec=template["spec"],
+        scheduling=info,
+        owner_labels=paths.find_mapping(template, ("metadata", "labels")),
+        scaffold=(Scaffold((*at, "podSetInfos"), [{} for _ in range(number)], ready),),
+        metadata_path=place,
+        spec_path=place,
+    )
+
+
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")
+
+
+def _follow(node: Any, text: str) -> Any:
+    """Return what an AppWrapper path (``template.spec.replicatedJobs[0].template``) leads to, None when nothing."""
+    for match in _STEP.finditer(text):
+        if match[2] is not None:
+            index = int(match[2])
+            node = node[index] if isinstance(node, list) and index < len(node) else None
+        else:
+            node = node.get(match[1]) if isinstance(node, dict) else None
+    return node
+
+
+def read_workflow(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return one pod set that stands for the whole of an Argo Workflow, at the size its owner declares."""
+    own = paths.find_mapping(obj, ("metadata", "annotations"))
+    text = next((own[name] for name in MIN_RESOURCES if name in own), None)
+    if not isinstance(text, str):
+        fix = "write what the workflow needs at once, for example 'cpu: 4'"
+        raise UnreadableJob(f"annotation {MIN_RESOURCES[0]}: says not what the whole workflow asks; {fix}")
+    spec = {"containers": [{"resources": {"requests": dict(_resource_lines(text))}}]}
+    scheduling = paths.find_mapping(obj, ("spec",))
+    return [PodSetSite("main", 1, None, spec, {key: scheduling.get(key) for key in ("nodeSelector", "tolerations")})]
+
+
+def _resource_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the resources that an annotation lists as ``name: quantity``, by lines or commas, in braces or not."""
+    for part in re.split(r"[,\n]", text.strip().strip("{}")):
+        name, colon, amount = part.rpartition(":")
+        if colon:
+            yield name.strip().strip("\"'"), amount.strip().strip("\"'")
+        elif part.strip():
+            raise UnreadableJob(f"annotation {MIN_RESOURCES[0]}: {part!r:.60}: is no resource; write 'cpu: 4'")
+
+
+def read_train_job(obj: Mapping[str, Any], context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the pod sets that a TrainJob's runtime makes of it."""
+    return train_job.pod_sets(obj, context)
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    "ray-cluster": read_ray_cluster,
+    "ray-job": read_ray_job,
+    "spark": read_spark,
+    "app-wrapper": read_app_wrapper,
+    "workflow": read_workflow,
+    "train-job": read_train_job,
+}
+"""Built-in readers by the name that entries use."""
