@@ -192,7 +192,7 @@ class Cycle:
         reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not reclaims:
             for key, amount in decision.assignment.usage.items():
-                unused = min(amount, node.nominal(key) - state.holdings.outlook.of(node, key))
+                unused = min(amount, state.holdings.outlook.own_unused(node, key))
                 if unused > 0:
                     held[key] = unused
         if held:

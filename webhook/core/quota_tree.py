@@ -253,6 +253,23 @@ class Usage:
                 return top.height, False
             node = node.parent
 
+    def own_unused(self, queue: Node, key: FlavorResource) -> int:
+        """Return how much of its nominal quota ``queue`` does not use and nobody has borrowed: what it could keep to
+        itself without touching what others own and leave idle.
+        """
+        own = queue.nominal(key) - self.of(queue, key)
+        for child in queue.path():
+            cohort = child.parent
+            if cohort is None:
+                break
+            idle = sum(self._lent_idle(c, key) for c in cohort.children if c is not child)
+            own = min(own, cohort.subtree.get(key, 0) - self.of(cohort, key) - idle)
+        return max(0, own)
+
+    def _lent_idle(self, node: Node, key: FlavorResource) -> int:
+        local = node.local.get(key, 0)
+        return max(0, node.subtree.get(key, 0) - local - max(0, self.of(node, key) - local))
+
     def binding_node(self, queue: Node, key: FlavorResource, amount: int) -> Node | None:
         """Return the node whose limit or quota refuses ``amount``, the lowest one if several do; None if none does."""
         rest = amount

@@ -1,0 +1,174 @@
+"""Small policies drawn at random, an engine driven at random under them, and what must hold after each step."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.unit.core.worlds import World, cohort, gang, group, queue
+from webhook.core.engine import EngineSettings, Plan
+from webhook.core.fences import Fence
+from webhook.core.gang import Gang
+from webhook.core.policy import (
+    Cohort,
+    Fungibility,
+    Preemption,
+    PreemptionPolicy,
+    Queue,
+    SearchPolicy,
+    Strategy,
+)
+from webhook.core.quantity import MILLI
+from webhook.core.quota_tree import Usage
+
+NEVER = PreemptionPolicy.NEVER
+limits = st.none() | st.integers(0, 4)
+cells = st.tuples(st.integers(0, 8), limits, limits)
+
+
+@st.composite
+def preemptions(draw: st.DrawFn) -> Preemption:
+    reclaim = draw(st.sampled_from([NEVER, PreemptionPolicy.LOWER_PRIORITY, PreemptionPolicy.ANY]))
+    borrow = NEVER if reclaim is NEVER else draw(st.sampled_from([NEVER, PreemptionPolicy.LOWER_PRIORITY]))
+    within = draw(st.sampled_from([p for p in PreemptionPolicy if p is not PreemptionPolicy.ANY]))
+    return Preemption(within, reclaim, borrow, draw(st.none() | st.integers(0, 2)))
+
+
+@st.composite
+def nodes(draw: st.DrawFn, *, preempting: bool = True, strategies: tuple[Strategy, ...] = tuple(Strategy)[:2]) -> Any:
+    """A root cohort, up to two below it, up to five queues anywhere, of one or two flavors."""
+    flavors = draw(st.sampled_from([("one",), ("one", "two")]))
+    lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
+
+    def quotas() -> Any:
+        return group(**{flavor: {"cpu": draw(cells)} for flavor in flavors})
+
+    found: list[Queue | Cohort] = [
+        Cohort(name, draw(st.sampled_from(["root", *lower[:i]])), (quotas(),) if draw(st.booleans()) else ())
+        for i, name in enumerate(lower)
+    ]
+    found.append(cohort("root"))
+    for i in range(draw(st.integers(1, 5))):
+        found.append(
+            queue(
+                f"q{i}",
+                None,
+                quotas(),
+                cohort=draw(st.sampled_from(["root", "root", *lower, None])),
+                strategy=draw(st.sampled_from(strategies)),
+                preemption=draw(preemptions()) if preempting else Preemption(),
+                fungibility=Fungibility(
+                    draw(st.sampled_from(list(SearchPolicy))), draw(st.sampled_from(list(SearchPolicy)))
+                ),
+                weight_millis=draw(st.sampled_from([0, 500, 1000, 2000])),
+            )
+        )
+    return found
+
+
+@st.composite
+def gangs(draw: st.DrawFn, uid: str, queues: list[str]) -> Gang:
+    pods = draw(st.integers(1, 5))
+    return gang(
+        uid,
+        draw(st.sampled_from(queues)),
+        draw(st.integers(0, 3)),
+        pods=pods,
+        priority=draw(st.integers(0, 3)),
+        created=float(draw(st.integers(0, 5))),
+        min_count=draw(st.sampled_from([None, None, 1])),
+        quorum=draw(st.sampled_from([None, None, max(1, pods - 1)])),
+        not_before_seconds=float(draw(st.sampled_from([0, 0, 0, 3]))),
+        max_run_seconds=draw(st.none() | st.integers(1, 9)),
+    )
+
+
+@dataclass
+class Run:
+    """A world being driven at random, with a record of its plans."""
+
+    world: World
+    queues: list[str]
+    data: st.DataObject
+    count: int = 0
+    admitted: dict[str, Gang] = field(default_factory=dict)
+    known: dict[str, Gang] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, data: st.DataObject, settings: EngineSettings | None = None, **shape: Any) -> "Run":
+        drawn = data.draw(nodes(**shape))
+        return cls(World(*drawn, settings=settings), [n.name for n in drawn if isinstance(n, Queue)], data)
+
+    def events(self) -> None:
+        """Let a few things happen."""
+        for _ in range(self.data.draw(st.integers(1, 6))):
+            getattr(self, self.data.draw(st.sampled_from(["submit"] * 5 + ["end"] * 2 + ["drop", "fence", "tick"])))()
+
+    def submit(self) -> None:
+        self.count += 1
+        drawn = self.data.draw(gangs(f"g{self.count}", self.queues))
+        self.known[drawn.uid] = drawn
+        self.world.submit(drawn)
+
+    def end(self) -> None:
+        if self.admitted:
+            uid = self.data.draw(st.sampled_from(sorted(self.admitted)))
+            del self.admitted[uid]
+            self.world.end(uid)
+
+    def drop(self) -> None:
+        waiting = sorted(g.uid for g in self.world.engine.waiting())
+        if waiting:
+            self.world.engine.withdraw(self.data.draw(st.sampled_from(waiting)))
+
+    def fence(self) -> None:
+        pods = self.data.draw(st.sampled_from([None, 3, 8]))
+        if pods is None:
+            self.world.fences.drop_fence("team", "hard")
+        else:
+            self.world.fences.put_fence(Fence("team", "hard", {"pods": pods * MILLI}))
+        self.world.engine.wake_namespace("team")
+
+    def tick(self) -> None:
+        self.world.now += self.data.draw(st.integers(1, 3))
+
+    def cycle(self, **options: Any) -> Plan:
+        plan = self.world.plan(**options)
+        for reservation in plan.admitted:
+            assert reservation.uid not in self.admitted
+            self.admitted[reservation.uid] = self.known[reservation.uid]
+        return plan
+
+    def stop_preempted(self, plan: Plan, *, again: bool = True) -> None:
+        """What a plan stops ends, and waits again at its old place."""
+        for preempted in plan.preempted:
+            stopped = self.admitted.pop(preempted.uid)
+            self.world.end(preempted.uid)
+            if again:
+                self.world.submit(stopped)
+
+
+def recount(run: Run) -> Usage:
+    """Usage from scratch: the sum of what is admitted."""
+    holdings = run.world.engine._state.holdings
+    usage = Usage(holdings.tree)
+    for holding in holdings.by_uid.values():
+        node = holdings.node_of(holding)
+        assert node is not None
+        usage.add(node, holding.reservation.usage(holding.reclaimed))
+    return usage
+
+
+def assert_sound(run: Run) -> None:
+    """No node is oversubscribed, and usage is the sum of reservations."""
+    holdings = run.world.engine._state.holdings
+    usage, fresh = holdings.usage, recount(run)
+    for node in holdings.tree.nodes:
+        taken = {key: amount for key, amount in usage.all_of(node).items() if amount}
+        assert taken == {key: amount for key, amount in fresh.all_of(node).items() if amount}
+        for key, amount in taken.items():
+            subtree, local = node.subtree.get(key, 0), node.local.get(key, 0)
+            if node.parent is None:
+                assert amount <= subtree, f"{node} oversubscribed"
+            elif key in node.borrowing:
+                assert max(0, amount - local) <= subtree - local + node.borrowing[key], f"{node} beyond its limit"

@@ -1,0 +1,172 @@
+"""What must hold of every engine, whatever the policy and whatever happens."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.core.random_worlds import Run, assert_sound
+from tests.unit.core.worlds import World
+from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.policy import Strategy
+
+FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
+BOTH = pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
+few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def decided(plan: Plan) -> tuple[object, ...]:
+    return (
+        [(r.uid, r.counts, [s.flavors for s in r.pod_sets]) for r in plan.admitted],
+        sorted((p.uid, p.by, p.reason) for p in plan.preempted),
+        [(r.uid, r.counts) for r in plan.grown],
+    )
+
+
+@BOTH
+@few
+@given(st.data())
+def test_no_node_is_ever_oversubscribed_and_usage_is_the_sum_of_reservations(
+    rules: EngineSettings, data: st.DataObject
+) -> None:
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(1, 5))):
+        run.events()
+        plan = run.cycle()
+        assert_sound(run)
+        run.stop_preempted(plan)
+        assert_sound(run)
+
+
+@BOTH
+@few
+@given(st.data())
+def test_a_second_cycle_on_the_same_state_plans_nothing(rules: EngineSettings, data: st.DataObject) -> None:
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        run.stop_preempted(run.cycle())
+        run.cycle()
+        assert not run.cycle()
+
+
+@BOTH
+@few
+@given(st.data())
+def test_one_cycle_decides_what_repeated_single_steps_would(rules: EngineSettings, data: st.DataObject) -> None:
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        twin, fences = run.world.engine.copy(), _copied(run.world)
+        whole = run.cycle()
+        steps = []
+        while plan := twin.cycle(run.world.now, fences, 1, most=1):
+            steps.append(plan)
+        together = Plan(
+            tuple(r for plan in steps for r in plan.admitted),
+            tuple(r for plan in steps for r in plan.grown),
+            tuple(p for plan in steps for p in plan.preempted),
+        )
+        assert decided(together) == decided(whole)
+        run.stop_preempted(whole)
+
+
+def _copied(world: World) -> object:
+    from copy import deepcopy
+
+    return deepcopy(world.fences)
+
+
+@BOTH
+@few
+@given(st.data())
+def test_the_plan_does_not_depend_on_the_order_in_which_things_became_known(
+    rules: EngineSettings, data: st.DataObject
+) -> None:
+    run = Run.start(data, rules)
+    for _ in range(5):
+        run.submit()
+    twin = Engine(rules)
+    policy = run.world.policy
+    names = data.draw(st.permutations(sorted(policy.queues)))
+    shuffled = replace(
+        policy,
+        queues={name: policy.queues[name] for name in names},
+        cohorts=dict(reversed(list(policy.cohorts.items()))),
+    )
+    twin.set_policy(shuffled, {"team": {"kubernetes.io/metadata.name": "team"}}, 0)
+    for uid in data.draw(st.permutations(sorted(run.known))):
+        twin.submit(run.known[uid], 0)
+    assert decided(twin.cycle(0, _copied(run.world), 1)) == decided(run.cycle())
+    assert [g.uid for g in twin.waiting()] == [g.uid for g in run.world.engine.waiting()]
+    for waiting in twin.waiting():
+        assert twin.reason(waiting.uid) == run.world.engine.reason(waiting.uid)
+
+
+@BOTH
+@few
+@given(st.data())
+def test_in_a_strict_queue_nobody_passes_the_head(rules: EngineSettings, data: st.DataObject) -> None:
+    run = Run.start(data, rules, strategies=(Strategy.STRICT_FIFO,))
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        plan = run.cycle()
+        for reservation in plan.admitted:
+            gang = run.known[reservation.uid]
+            place = (-gang.priority, gang.created_seconds, gang.uid)
+            for other in run.world.engine.waiting(reservation.queue):
+                resting = other.not_before_seconds > run.world.now
+                assert resting or (-other.priority, other.created_seconds, other.uid) > place
+        run.stop_preempted(plan, again=False)
+
+
+@BOTH
+@few
+@given(st.data())
+def test_nobody_is_stopped_in_a_queue_that_uses_no_more_than_it_owns_but_by_its_own(
+    rules: EngineSettings, data: st.DataObject
+) -> None:
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        plan = run.cycle()
+        holdings = run.world.engine._state.holdings
+        for preempted in plan.preempted:
+            victim = holdings.by_uid[preempted.uid]
+            node = holdings.node_of(victim)
+            assert node is not None
+            if run.known[preempted.by].queue != node.name:
+                assert any(holdings.usage.of(node, key) > node.nominal(key) for key in victim.amounts)
+        run.stop_preempted(plan)
+
+
+@BOTH
+@few
+@given(st.data())
+def test_stopping_and_starting_comes_to_an_end(rules: EngineSettings, data: st.DataObject) -> None:
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(2, 10))):
+        run.submit()
+    for _ in range(60):
+        plan = run.cycle()
+        if not plan:
+            break
+        run.stop_preempted(plan)
+    else:
+        pytest.fail("gangs keep stopping each other")
+
+
+@few
+@given(st.data())
+def test_every_waiting_gang_has_a_reason_and_no_admitted_one(data: st.DataObject) -> None:
+    run = Run.start(data)
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        run.stop_preempted(run.cycle())
+        run.cycle()
+        for waiting in run.world.engine.waiting():
+            assert run.world.engine.reason(waiting.uid) is not None
+            assert str(run.world.engine.reason(waiting.uid))
+        for uid in run.admitted:
+            assert run.world.engine.reason(uid) is None
