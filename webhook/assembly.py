@@ -144,13 +144,14 @@ def webhook(
     clock: Clock,
     rng: random.Random,
     peers: Peers | None = None,
+    forwarder: Callable[[Ownership, Peers], Forwarder] = Forwarder,
 ) -> WebhookParts:
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone."""
     kinds, view = job_kinds(config), View()
     feeds = Feeds(api, view, config, kinds, rng)
     potential = _Potential(view, clock)
     feeds.listener = potential
-    forwarder = None if peers is None else Forwarder(Ownership(identity), peers)
+    passing_on = None if peers is None else forwarder(Ownership(identity), peers)
     gate = Gate(
         view,
         GateSettings(
@@ -162,9 +163,9 @@ def webhook(
         context=lambda: feeds.context,
         potential=potential.engine.potential,
         policy_objects=feeds.policy_objects,
-        forwarder=forwarder,
+        forwarder=passing_on,
     )
-    return WebhookParts(view, feeds, gate, forwarder)
+    return WebhookParts(view, feeds, gate, passing_on)
 
 
 # -- processes ------------------------------------------------------------------------------------------------------

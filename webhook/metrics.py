@@ -2,13 +2,6 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-REVIEWS = Counter("tutti_reviews_total", "Admission reviews answered.", ["endpoint", "outcome"])
-REVIEW_SECONDS = Histogram(
-    "tutti_review_duration_seconds",
-    "Time from the end of the request body to the answer.",
-    ["endpoint"],
-    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2),
-)
 ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted.", ["queue"])
 EVICTED = Counter("tutti_evicted_gangs_total", "Gangs stopped after admission.", ["queue", "reason"])
 WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by typed reason.", ["reason"])
