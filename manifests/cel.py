@@ -18,12 +18,6 @@ OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     # Paths to what carries the pods' labels, for entries whose reader is code and cannot become CEL. ``[*]`` steps
     # through a list, ``{*}`` through a map.
     "TrainJob.trainer.kubeflow.org": ("spec", "spec.podTemplateOverrides[*].metadata"),
-    "RayJob.ray.io": (
-        "spec.rayClusterSpec.headGroupSpec.template.metadata",
-        "spec.rayClusterSpec.workerGroupSpecs[*].template.metadata",
-        "spec.submitterPodTemplate.metadata",
-    ),
-    "RayCluster.ray.io": ("spec.headGroupSpec.template.metadata", "spec.workerGroupSpecs[*].template.metadata"),
     "SparkApplication.sparkoperator.k8s.io": ("spec.driver", "spec.executor"),
     "AppWrapper.workload.codeflare.dev": (
         "spec.components[*].template.metadata",
