@@ -12,6 +12,7 @@ from typing import Any
 
 from webhook.core import names
 from webhook.jobs import paths
+from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
 from webhook.jobs.record import Owner
@@ -127,9 +128,9 @@ def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     return any(pod_group_of(site.pod_labels) is not None for site in readable_sites(kind, obj))
 
 
-def readable_sites(kind: JobKind, obj: Mapping[str, Any]) -> list[PodSetSite]:
+def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
     """Return the pod sets of ``obj``, or none when it cannot be read (validation will say why)."""
     try:
-        return find_pod_sets(kind, obj)
+        return find_pod_sets(kind, obj, context)
     except UnreadableJob:
         return []

@@ -10,6 +10,7 @@ from typing import Any
 
 from webhook.core import names
 from webhook.jobs import annotations, editing, paths, status
+from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.editing import Patch
 from webhook.jobs.gating import readable_sites
 from webhook.jobs.kinds import JobKind
@@ -19,26 +20,31 @@ from webhook.jobs.record import Admission
 GATE = {"name": names.SCHEDULING_GATE}
 
 
-def mark(kind: JobKind, obj: Mapping[str, Any]) -> Patch:
-    """Return the patch that holds ``obj`` until it is admitted; empty when it is held already."""
-    return editing.diff(obj, marked(kind, obj))
+def mark(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> Patch:
+    """Return the patch that holds ``obj`` until it is admitted; empty when it is held already.
+
+    ``context`` matters to kinds whose pods another object describes (TrainJob): without it they are held, not labelled.
+    """
+    return editing.diff(obj, marked(kind, obj, context))
 
 
-def strip(kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None) -> Patch:
+def strip(
+    kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None, context: ReadContext = NO_CONTEXT
+) -> Patch:
     """Return the patch that takes everything of ours off ``obj``: annotations, labels, gates, what a start injected.
 
     Pod templates are touched only while the API server accepts that; the labels that stay on a running Job do nothing
     without Tutti. ``suspend`` sets the suspend field as well (False lets a waiting job go); None leaves it.
     """
-    return editing.diff(obj, stripped(kind, obj, suspend=suspend))
+    return editing.diff(obj, stripped(kind, obj, suspend=suspend, context=context))
 
 
-def marked(kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+def marked(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> Mapping[str, Any]:
     """Return ``obj`` as ``mark`` makes it. What is too malformed to edit stays: validation will refuse it."""
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         changed = _put(changed, kind.suspend, True)
-    for site in readable_sites(kind, obj):
+    for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue
         for part in site.scaffold:
@@ -51,13 +57,15 @@ def marked(kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
     return changed if isinstance(changed, dict) else obj
 
 
-def stripped(kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None) -> Mapping[str, Any]:
+def stripped(
+    kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None, context: ReadContext = NO_CONTEXT
+) -> Mapping[str, Any]:
     """Return ``obj`` as ``strip`` makes it."""
     changed: Any = obj
     suspended = kind.suspend is None or paths.find(obj, kind.suspend) is True
     if status.restorable(kind, obj, suspended, status.active(kind, obj)):
         start = _last_start(obj)
-        sites = readable_sites(kind, obj)
+        sites = readable_sites(kind, obj, context)
         for site in sites:
             changed = _without_ours(changed, kind, site)
             changed = changed if start is None else _undone(changed, site, start)

@@ -1,6 +1,7 @@
 """Paths into JSON objects: dotted text in configuration, tuples in code, JSON pointers (RFC 6901) in patches."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 Path = tuple[str, ...]
@@ -24,6 +25,7 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key
 
 
+@lru_cache(maxsize=4096)
 def pointer(*path: str | int) -> str:
     """Return the JSON pointer of a path whose keys are raw."""
     return "".join(f"/{escape(str(key))}" for key in path)

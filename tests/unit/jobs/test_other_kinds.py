@@ -155,7 +155,8 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     obj = special("trainjob")
     kind = kind_of(obj)
     obj["spec"]["suspend"] = True
-    waiting = apply(obj, patches.mark(kind, obj)) if marked else obj
+    waiting = apply(obj, patches.mark(kind, obj, RUNTIMES)) if marked else obj
+    assert record_of(waiting, RUNTIMES).marked is marked
     record = record_of(waiting, RUNTIMES)
     flavors = {s.name: {"nvidia.com/gpu": "spot"} for s in record.gang.pod_sets}
     reservation = reservation_of(record, flavors=flavors)
@@ -179,6 +180,8 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     restored = apply(stopped, patches.restore(record_of(stopped, RUNTIMES)))
     assert "nodeSelector" not in str(restored["spec"])
     assert record_of(restored, RUNTIMES).gang.pod_sets == record.gang.pod_sets
+    clean = apply(restored, patches.strip(kind, restored, context=RUNTIMES))
+    assert clean["spec"] == obj["spec"]
 
 
 def test_a_train_job_prepared_for_an_earlier_reservation_is_prepared_again():

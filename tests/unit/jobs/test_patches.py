@@ -183,6 +183,13 @@ def test_strip_of_a_stopped_job_takes_back_flavors_and_annotations():
     assert "annotations" not in clean["metadata"]
 
 
+def test_strip_of_a_running_job_touches_no_frozen_template():
+    running = start(held("job"))
+    patch = patches.strip(kind_of(running), running)
+    assert patch
+    assert all(operation["path"].startswith("/metadata/annotations") for operation in patch)
+
+
 def test_an_annotation_of_another_job_is_not_believed():
     running = start(held("job"))
     running["metadata"]["uid"] = "another"
