@@ -249,6 +249,21 @@ async def test_many_refusals_at_once_read_the_token_once(server: Server) -> None
     await api.close()
 
 
+async def test_a_token_that_was_renewed_meanwhile_is_used_without_reading_it_again(server: Server) -> None:
+    token = Token("Bearer old")
+    api, loads = guarded(server, token, "Bearer new", "Bearer other")
+    check = server.handler
+
+    async def renew_then_check(request: web.Request) -> web.StreamResponse:
+        token.value = "Bearer new"
+        return await check(request)
+
+    server.handler = renew_then_check
+    await api.request("GET", "/x")
+    assert not loads
+    await api.close()
+
+
 async def test_a_token_that_stays_refused_is_not_repeated(server: Server) -> None:
     api, _ = guarded(server, Token("Bearer old"), "Bearer new", "Bearer old")
     with pytest.raises(errors.Forbidden):

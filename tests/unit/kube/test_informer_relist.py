@@ -1,5 +1,6 @@
 """Reading everything again on demand, because the same objects now mean something else."""
 
+import asyncio
 import json
 
 import pytest
@@ -81,3 +82,14 @@ async def test_an_audit_lists_everything_at_its_interval(api: FakeApi, start: St
     await informer.reread()
     await settle(950)
     assert len(api.lists) == 5
+
+
+async def test_a_list_that_is_just_ending_does_not_count_as_a_reread(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing("a", 3)], 4
+    informer = start()
+    rereads: list[asyncio.Task[None]] = []
+    informer.subscribe(lambda old, new: rereads.append(asyncio.create_task(informer.reread())))
+    await informer.synced.wait()
+    (reread,) = rereads
+    await reread
+    assert len(api.lists) == 2
