@@ -29,6 +29,7 @@ READING_MAX: Final = 4096
 _SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)?")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 _JSON: Final = "application/json"
+_HEADERS: Final = {"Content-Type": _JSON, "Server": "tutti"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Problems = Callable[[], list[str]]
@@ -96,7 +97,7 @@ class _Front:
 
     def _reply(self, request: web.Request, status: int, body: bytes) -> web.Response:
         if status == 200:
-            response = web.Response(body=body, content_type=_JSON)
+            response = web.Response(body=body, headers=_HEADERS)
         else:
             response = web.Response(status=status, body=body or None, content_type="text/plain")
             if status != 400:

@@ -80,6 +80,11 @@ class Gate:
         """The paths that reviews are posted to."""
         return tuple(self._endpoints)
 
+    @property
+    def waiting(self) -> int:
+        """Reviews that wait for the ledger or a peer now."""
+        return self._waiting
+
     async def review(
         self, path: str, body: bytes, timeout_seconds: float, *, hopped: bool = False
     ) -> tuple[int, bytes]:

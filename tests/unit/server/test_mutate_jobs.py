@@ -12,6 +12,8 @@ from webhook.server.class_checks import shipped
 from webhook.server.gate import Gate
 from webhook.server.settings import GateSettings
 
+OWNER = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "uid": "s", "controller": True}
+
 
 @pytest.fixture
 def gate() -> Gate:
