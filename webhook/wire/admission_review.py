@@ -9,7 +9,6 @@ Encoding follows ``VerifyAdmissionResponse``: uid echoed, ``patch`` only togethe
 """
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,7 +28,6 @@ BODY_BYTES_MAX: Final = 7 * 2**20
 """A legal review carries object and oldObject, each up to 3 MiB."""
 
 _PREFIX: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 class FieldError(ValueError):
@@ -218,5 +216,6 @@ def _warnings(warnings: Sequence[str]) -> list[str]:
 
 def printable(text: str, chars_max: int) -> str:
     """Return ``text`` without control or direction-changing characters and at most ``chars_max`` long."""
-    cleaned = _UNPRINTABLE.sub(" ", text).encode("utf-8", "replace").decode()
+    text = text[: chars_max + 1]
+    cleaned = text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
     return cleaned if len(cleaned) <= chars_max else cleaned[: chars_max - 1] + "…"

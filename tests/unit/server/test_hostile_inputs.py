@@ -616,6 +616,7 @@ async def test_43_before_the_caches_are_filled_validation_says_try_again() -> No
     assert (await judged(gate, review(None, old=pod(), operation="DELETE"), "/validate/pods")).allowed
 
 
+@pytest.mark.virtual_time
 async def test_43_without_a_ledger_nothing_new_starts_and_it_says_why() -> None:
     gate = Gate(view(trusted=False))
     answer = await judged(gate, review(pod(gang="job-1", version="1.1"), user=JOB_CONTROLLER), "/validate/pods")

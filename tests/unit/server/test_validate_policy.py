@@ -1,0 +1,75 @@
+"""Policy that does not compile is refused with path, value and fix; what only dangles is warned about."""
+
+from typing import Any
+
+from tests.unit.server.reviews import Answered, ask, review, view
+from webhook.server.gate import Gate
+
+GROUP = "kueue.x-k8s.io/v1beta1"
+
+
+def cluster_queue(quota: Any = "8", **spec: Any) -> dict[str, Any]:
+    flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": quota}]}
+    groups = [{"coveredResources": ["cpu"], "flavors": [flavor]}]
+    return {
+        "apiVersion": GROUP,
+        "kind": "ClusterQueue",
+        "metadata": {"name": "research"},
+        "spec": {"namespaceSelector": {}, "resourceGroups": groups, **spec},
+    }
+
+
+FLAVOR = {"apiVersion": GROUP, "kind": "ResourceFlavor", "metadata": {"name": "default"}, "spec": {}}
+
+
+async def judge(obj: dict[str, Any], *stored: dict[str, Any], old: dict[str, Any] | None = None) -> Answered:
+    gate = Gate(view(), policy_objects=lambda: stored)
+    operation = "CREATE" if old is None else "UPDATE"
+    body = review(obj, old=old, operation=operation, resource=f"{obj['kind'].lower()}s", namespace="")
+    return await ask(gate, "/validate/policy", body)
+
+
+async def test_a_good_queue_is_stored_in_silence() -> None:
+    answer = await judge(cluster_queue(), FLAVOR)
+    assert answer.allowed
+    assert answer.warnings == []
+
+
+async def test_a_queue_that_does_not_compile_is_refused_with_path_and_value() -> None:
+    answer = await judge(cluster_queue("eight"), FLAVOR)
+    assert answer.code == 422
+    assert "nominalQuota" in answer.message
+    assert "eight" in answer.message
+
+
+async def test_a_flavor_that_does_not_exist_yet_is_a_warning() -> None:
+    answer = await judge(cluster_queue())
+    assert answer.allowed
+    assert "default" in answer.warnings[0]
+
+
+async def test_a_broken_queue_stays_editable_beside_its_spec() -> None:
+    broken = cluster_queue("eight")
+    labelled = broken | {"metadata": {"name": "research", "labels": {"a": "b"}}}
+    assert (await judge(labelled, FLAVOR, broken, old=broken)).allowed
+    deleted = cluster_queue("nine") | {"metadata": {"name": "research", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert (await judge(deleted, FLAVOR, broken, old=broken)).allowed
+
+
+async def test_the_policy_config_map_is_judged_as_a_whole() -> None:
+    def config_map(text: str) -> dict[str, Any]:
+        metadata = {"name": "tutti-policy", "namespace": "tutti-system"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a.yaml": text}}
+
+    gate = Gate(view())
+    for text, code in (("kind: [", 422), ("", 200), ("just text", 422)):
+        body = review(config_map(text), namespace="tutti-system", resource="configmaps")
+        assert (await ask(gate, "/validate/policy", body)).code == code
+
+
+async def test_deletion_passes_and_other_operations_do_not() -> None:
+    gate = Gate(view())
+    body = review(None, old=cluster_queue(), operation="DELETE", resource="clusterqueues", namespace="")
+    assert (await ask(gate, "/validate/policy", body)).allowed
+    body = review(cluster_queue(), operation="CONNECT", resource="clusterqueues", namespace="")
+    assert (await ask(gate, "/validate/policy", body)).code == 400
