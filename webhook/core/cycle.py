@@ -37,6 +37,7 @@ class Cycle:
 
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
+        self._let_heads_pass()
         self._settle_claims()
         self._decide_all()
         grown = () if self._spent else grow_all(self._state)
@@ -160,8 +161,7 @@ class Cycle:
             ):
                 self._take_up(claim)
             elif not waits:
-                state.drop_claim(claim.gang.uid)
-                state.room.unclaim(claim.gang.uid)
+                self._lapse(claim)
                 continue
             for uid in waits:
                 holding = holdings.by_uid[uid]
@@ -171,6 +171,17 @@ class Cycle:
                     gone.add(uid)
             view.add(claim.node, amounts)
         state.stirred = False
+
+    def _let_heads_pass(self) -> None:
+        """Let claims in StrictFIFO queues lapse when somebody came in ahead of them: the room is for the head."""
+        for claim in list(self._state.claims.values()):
+            head = claim.lane.top() if claim.lane.strict else None
+            if head is not None and head.order_key[1:] < claim.order:
+                self._lapse(claim)
+
+    def _lapse(self, claim: Claim) -> None:
+        self._state.drop_claim(claim.gang.uid)
+        self._state.room.unclaim(claim.gang.uid)
 
     def _take_up(self, claim: Claim) -> None:
         state, gang = self._state, claim.gang

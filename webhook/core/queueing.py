@@ -10,7 +10,7 @@ Order within a queue: usage-decay rank where the queue has one, then priority, t
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from webhook.core.flavors import Request
 from webhook.core.gang import Gang, PodPrice, PodSet
@@ -116,6 +116,7 @@ class Lane:
     stamp: int = 0
     """Changes with every entry in a cycle's agenda, so that stale entries are recognised."""
     _heap: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
+    _offered: int = 0
 
     @property
     def strict(self) -> bool:
@@ -124,13 +125,18 @@ class Lane:
 
     def offer(self, line: Line) -> None:
         """Put a line (back) into the order, after its head changed or it woke up."""
-        line.stamp += 1
+        self._offered += 1
+        line.stamp = self._offered
         heappush(self._heap, (line.order_key, line.stamp, line))
 
     def first(self) -> Line | None:
         """Return the line to decide about next, or None when all that may go is parked."""
         if self.closed is not None or (self.claiming and self.strict):
             return None
+        return self.top()
+
+    def top(self) -> Line | None:
+        """Return the first line that is awake, whoever claims room and whether or not the queue is closed."""
         while self._heap:
             _, stamp, line = self._heap[0]
             if line.stamp != stamp or not line.order or line.aside is not None:
@@ -156,6 +162,7 @@ class Lane:
             copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
             twin.lines[key] = lines[line] = copied
         twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
+        heapify(twin._heap)
         return twin
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
