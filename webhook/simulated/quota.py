@@ -35,8 +35,11 @@ class _Account:
         for key, amount in self.charge(price).items():
             self.used[key] += sign * amount
 
+    def matches(self, price: PodPrice) -> bool:
+        return all(_scope_holds(*scope, price) for scope in _scopes(self.quota["spec"]))
+
     def charge(self, price: PodPrice) -> dict[str, int]:
-        if not all(_scope_holds(*scope, price) for scope in _scopes(self.quota["spec"])):
+        if not self.matches(price):
             return {}
         return {key: amount for key in self.hard if (amount := _cost(key, price))}
 
@@ -56,12 +59,15 @@ class Quotas:
         accounts = self._accounts.get(item["metadata"].get("namespace", ""))
         if not accounts:
             return
+        price = _price(item["spec"]) if resource.storage == PODS else None
         for name in sorted(accounts):
             account = accounts[name]
-            asked = account.charge(_price(item["spec"])) if resource.storage == PODS else _count(account, resource)
-            if resource.storage == PODS and asked:
+            if price is not None and not account.matches(price):
+                continue
+            if price is not None:
                 _check_stated(resource, item, account)
-            used = account.used if resource.storage == PODS else self._counted(account, resource)
+            asked = _count(account, resource) if price is None else account.charge(price)
+            used = self._counted(account, resource) if price is None else account.used
             over = [key for key, amount in sorted(asked.items()) if used.get(key, 0) + amount > account.hard[key]]
             if over:
                 parts = (("requested", asked), ("used", used), ("limited", account.hard))

@@ -87,23 +87,22 @@ class Watch:
         """Yield the lines as they come."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._timeout_seconds
-        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        bookmark = loop.time() + BOOKMARK_SECONDS
         try:
             while True:
                 while self._lines:
                     yield self._lines.popleft()
                 if self._ended:
                     return
-                now = loop.time()
-                if now >= ends:
-                    if self._bookmarks:
-                        yield self._bookmark()
-                    return
-                if self._bookmarks and now >= next_bookmark:
-                    next_bookmark = now + BOOKMARK_SECONDS
-                    yield self._bookmark()
+                # A timer may fire a hair before its time: what has run out is what was waited for, not what a
+                # comparison with the clock says.
+                if await self._woken_before(min(ends, bookmark)):
                     continue
-                await self._wait(min(ends, next_bookmark) - now)
+                if self._bookmarks:
+                    yield self._bookmark()
+                if ends <= bookmark:
+                    return
+                bookmark += BOOKMARK_SECONDS
         finally:
             self.end()
 
@@ -114,13 +113,14 @@ class Watch:
             self._unsubscribe()
             self._wake.set()
 
-    async def _wait(self, seconds: float) -> None:
+    async def _woken_before(self, when: float) -> bool:
         self._wake.clear()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(when):
                 await self._wake.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
     def _take(self, event: Event) -> None:
         kind = self._seen_as(event)

@@ -75,9 +75,14 @@ class JobController(Controller):
         owner = pods.controller_of(event.current)
         if owner is not None and owner["kind"] == "Job" and owner["apiVersion"] == "batch/v1":
             self.enqueue((event.current.key[0], owner["name"], owner["uid"]))
+        elif owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
+            self.enqueue(event.current.key)
 
-    async def reconcile(self, key: Key) -> None:
-        """Look at one Job."""
+    async def reconcile(self, key: Key | tuple[str, str]) -> None:
+        """Look at one Job, or at a pod that has lost its Job (a key of two)."""
+        if len(key) == 2:
+            await self._let_orphan_go(*key)
+            return
         namespace, name, uid = key
         stored = self.store.get(JOBS, namespace, name)
         if stored is None or stored.uid != uid:
@@ -288,6 +293,11 @@ class JobController(Controller):
     async def _unfinalize(self, pod: Stored) -> None:
         if pods.TRACKING in (pod.object["metadata"].get("finalizers") or ()):
             await self.server.update(self._pods, *pod.key, pods.without_finalizer(pods.TRACKING), self.call())
+
+    async def _let_orphan_go(self, namespace: str, name: str) -> None:
+        pod = self.store.get(pods.PODS, namespace, name)
+        if pod is not None and pods.controller_of(pod) is None:
+            await self._unfinalize(pod)
 
     async def _let_go(self, uid: str) -> None:
         """Take the finalizer off every pod of a Job that has ended or is gone."""
