@@ -25,7 +25,7 @@ from webhook.controllers.reconciler import Reconciler
 from webhook.core.engine import Engine
 from webhook.feeds import Feeds, NoListener
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.registry import KINDS
+from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
@@ -64,7 +64,7 @@ class ReconcilerParts:
 
 def job_kinds(config: Config) -> Mapping[str, JobKind]:
     """Return the shipped job kinds and those of the configuration. Raises PolicyError."""
-    return dict(KINDS)
+    return with_custom(config.kinds)
 
 
 def reconciler(
@@ -97,7 +97,7 @@ def reconciler(
         ledger_name=config.ledger_name,
     )
     announcer = Announcer(recorder, view, kinds, clock.now)
-    loop = Reconciler(api, feeds, keeper, config, clock, announcer)
+    loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop
     return ReconcilerParts(view, feeds, keeper, loop, recorder)
 

@@ -207,12 +207,8 @@ class Feeds:
 
     async def relist_all(self) -> None:
         """Read every job and every pod anew, and return when that is done."""
-        informers = [self.informers[name] for name in ("pods", *self.kinds)]
-        before = {informer.name: informer.counts.lists for informer in informers}
-        for informer in informers:
-            informer.relist()
-        while any(informer.served and informer.counts.lists == before[informer.name] for informer in informers):
-            await asyncio.sleep(0.02)
+        served = [informer for name in ("pods", *self.kinds) if (informer := self.informers[name]).served]
+        await asyncio.gather(*(informer.reread() for informer in served))
 
     async def _run_one(self, name: str) -> None:
         informer = self.informers[name]
@@ -312,7 +308,9 @@ class Feeds:
 
     def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         try:
-            ledger = None if new is None else records.decode(new.document.get("data") or {})
+            # Before the first ledger is written the ConfigMap holds the lease alone.
+            data = None if new is None else new.document.get("data")
+            ledger = records.decode(data) if data else None
         except LedgerCorrupt as error:
             log.error("ledger.corrupt", error=str(error))
             ledger = None

@@ -2,8 +2,8 @@
 fences both.
 
 Rules kept here (DESIGN §5): a take-over is a conditional write that raises the epoch (1); a write whose outcome is
-unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a lost lease ends the
-leadership for good, through ``LeaseLost`` and through the watchdog, which does not need the event loop (7).
+unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a lost lease ends
+the leadership for good, through ``LeaseLost`` and through the watchdog, which does not need the event loop (7).
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class LedgerKeeper:
         now: Callable[[], float],
         on_renewed: Callable[[float], None] = lambda deadline: None,
     ) -> None:
-        """``now`` returns Unix time for the record; ``on_renewed`` is told the monotonic time by which to renew again."""
+        """``now`` is Unix time for the record; ``on_renewed`` is told the monotonic time by which to renew again."""
         self._api = api
         self._elector = elector
         self._namespace = namespace
@@ -133,7 +133,8 @@ class LedgerKeeper:
         try:
             ledger = records.decode(stored.data).taken_over()
         except LedgerCorrupt as error:
-            log.error("ledger.corrupt", error=str(error))
+            if stored.data:
+                log.error("ledger.corrupt", error=str(error))
             self.ledger = None
             await self._patch({}, self._elector.record(self._now()))
             return
@@ -150,6 +151,28 @@ class LedgerKeeper:
             except ApiError as error:
                 log.info("ledger.release_failed", error=str(error))
         metrics.LEADING.set(0)
+
+    async def recreate(self) -> None:
+        """Create the ConfigMap anew, with the lease alone, after it was deleted. Raises LeaseLost."""
+        started = self._monotonic()
+        while True:
+            if self._elector.must_quit(self._monotonic()):
+                raise LeaseLost("the lease could not be renewed in time")
+            try:
+                await self._create()
+            except Conflict:
+                self._resource_version = (await self._read_ours()).resource_version
+                break
+            except Unavailable as error:
+                log.warning("ledger.write_failed", error=str(error))
+                await asyncio.sleep(0.1)
+            else:
+                break
+        self._renewed(started)
+
+    async def renew(self) -> None:
+        """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
+        await self._settle({}, "")
 
     @property
     def renew_due(self) -> bool:
@@ -187,12 +210,8 @@ class LedgerKeeper:
         return ledger
 
     async def replace(self, ledger: Ledger) -> None:
-        """Write a rebuilt ledger over whatever is stored, or in its place when it is gone. Raises LeaseLost."""
-        try:
-            stored = await self._read_ours()
-        except LedgerBroken:
-            await self._create()
-            stored = await self._read_ours()
+        """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted."""
+        stored = await self._read_ours()
         data = records.encode(ledger)
         self._texts = {uid: text for uid, text in data.items() if uid != records.META}
         self._digest = records.checksum(data)
@@ -233,8 +252,8 @@ class LedgerKeeper:
         self._resource_version = stored.resource_version
         if stored.data.get(records.META) == meta:
             return True
-        ours = self._texts | ({} if self.ledger is None else {records.META: self._meta()})
-        if self.ledger is not None and dict(stored.data) != ours:
+        if self.ledger is not None and dict(stored.data) != self._texts | {records.META: self._meta()}:
+            self.ledger = None
             raise LedgerBroken("the ledger was edited by somebody else", stored)
         return False
 
@@ -253,6 +272,7 @@ class LedgerKeeper:
                     raise LeaseLost("the API server did not answer until the lease ran out") from error
                 await asyncio.sleep(0.1)
         if stored is None:
+            self.ledger = None
             raise LedgerBroken("the ledger was deleted", None)
         if not self._elector.is_ours(stored.lease):
             raise LeaseLost(f"another replica leads: {stored.lease}")

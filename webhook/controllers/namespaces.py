@@ -1,4 +1,4 @@
-"""Keeps Tutti's two namespace labels: ``fenced`` before the first reservation, ``gated`` where policy maps the namespace.
+"""Keeps Tutti's two namespace labels: ``fenced`` before the first reservation, ``gated`` where policy says so.
 
 Labelling namespaces is a strong right; a ValidatingAdmissionPolicy of the manifests holds our account to these two.
 """

@@ -1,8 +1,8 @@
 """The loop that decides: watches mark what changed, one cycle decides, one write records it, then the effects follow.
 
-A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm. Only
-the leader decides, writes the ledger and touches jobs. Order within a cycle (DESIGN §5): the objects a decision rests on
-were read before the ledger write that authorises it; a start carries the uid and resourceVersion read then.
+A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm.
+Only the leader decides, writes the ledger and touches jobs. Order within a cycle (DESIGN §5): the objects a decision
+rests on were read before the ledger write that authorises it; a start carries the uid and resourceVersion read then.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step, assess
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.whole import WholeGangs
 from webhook.core import ledger as records
 from webhook.core.engine import Engine, Plan
@@ -56,7 +57,7 @@ class Reconciler:
     """One cluster's reconciler: the listener of its feeds and, while it leads, the writer of its ledger."""
 
     def __init__(
-        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, config: Config, clock: Clock, announcer: Announcer
+        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, *, config: Config, clock: Clock, announcer: Announcer
     ) -> None:
         self._api = api
         self._feeds = feeds
@@ -68,6 +69,7 @@ class Reconciler:
         self.engine = Engine(EngineSettings(fair_sharing=config.fair_sharing.preemption_strategies))
         self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
         self._whole = WholeGangs(config.start)
+        self._proof = PodProof(api, feeds, self._mark)
         self._wake = asyncio.Event()
         self._dirty: set[str] = set()
         self._policy_dirty = True
@@ -162,6 +164,7 @@ class Reconciler:
         finally:
             self.leading = False
             self._effects.cancel()
+            self._proof.cancel()
 
     async def _keeper_campaign(self) -> bool:
         try:
@@ -196,7 +199,7 @@ class Reconciler:
             try:
                 await self._cycle()
             except LedgerBroken as error:
-                await self._rebuild(str(error), error)
+                await self._rebuild_until_stored(error)
 
     async def _pause(self) -> None:
         now, loop = self._clock.now(), asyncio.get_running_loop()
@@ -305,7 +308,8 @@ class Reconciler:
     def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
         match step:
             case Step.RELEASE if reservation is not None:
-                self._release(reservation, batch)
+                if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
+                    self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
                 self._stop(reservation, "Held", batch)
             case Step.ADOPT if job is not None and job.gang is not None:
@@ -343,6 +347,7 @@ class Reconciler:
         self.engine.wake_namespace(reservation.namespace)
         self._whole.forget(uid, gone=uid not in self._view.jobs)
         self._voided.discard(uid)
+        self._proof.forget(uid)
         self._requeues.pop(uid, None)
         self._submitted.pop(uid, None)
         if uid not in self._view.jobs:
@@ -447,6 +452,38 @@ class Reconciler:
         log.warning("ledger.rebuild", why=why)
         metrics.LEDGER_REBUILDS.inc()
         self._view.ledger_trusted = False
+        if broken is not None and broken.stored is None:
+            await self._keeper.recreate()
+        renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
+        try:
+            ledger = await self._prove_ledger(broken)
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+        if not renewing.cancelled():
+            renewing.result()
+        await self._keeper.replace(ledger)
+        self._view.set_ledger(ledger)
+        self._load(ledger)
+        self._dirty.update(self._view.jobs)
+        self._announcer.rebuilt(why, ledger)
+        self._wake.set()
+
+    async def _rebuild_until_stored(self, broken: LedgerBroken) -> None:
+        """Rebuild; whoever damages the ledger again meanwhile has it rebuilt again."""
+        while True:
+            try:
+                return await self._rebuild(str(broken), broken)
+            except LedgerBroken as again:
+                broken = again
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.lease.retry_seconds / 2)
+            if self._keeper.renew_due:
+                await self._keeper.renew()
+
+    async def _prove_ledger(self, broken: LedgerBroken | None) -> Ledger:
         await self._effects.drain()
         if broken is not None and broken.stored is not None:
             await quarantine(
@@ -459,10 +496,4 @@ class Reconciler:
                 self._effects.start(Effect("void", job, patches.void(job, self._view.ledger.epoch + 1)))
         await self._effects.drain()
         await self._feeds.relist_all()
-        ledger = rebuild.rebuilt_ledger(self._view, self._keeper.ledger)
-        await self._keeper.replace(ledger)
-        self._view.set_ledger(ledger)
-        self._load(ledger)
-        self._dirty.update(self._view.jobs)
-        self._announcer.rebuilt(why, ledger)
-        self._wake.set()
+        return rebuild.rebuilt_ledger(self._view, self._keeper.ledger)

@@ -1,8 +1,8 @@
 """Is an admitted gang whole? Watches that each one reaches its quorum, and keeps it, within the configured time.
 
-A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again with
-growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew each
-time another pod starts.
+A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
+with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
+each time another pod starts.
 """
 
 from dataclasses import dataclass

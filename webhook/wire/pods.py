@@ -49,12 +49,24 @@ class Pod(msgspec.Struct):
     status: Status = msgspec.field(default_factory=Status)
 
 
+class PodList(msgspec.Struct):
+    """A list of pods."""
+
+    items: list[Pod] = []
+
+
 _pod = msgspec.json.Decoder(Pod)
+_pod_list = msgspec.json.Decoder(PodList)
 
 
 def decode(raw: bytes) -> Pod:
     """Return the pod in ``raw``. Raises msgspec.MsgspecError when it is not one."""
     return _pod.decode(raw)
+
+
+def decode_list(raw: bytes) -> list[Pod]:
+    """Return the pods of the list in ``raw``. Raises msgspec.MsgspecError when it is not one."""
+    return _pod_list.decode(raw).items
 
 
 def spec(pod: Pod) -> dict[str, Any]:

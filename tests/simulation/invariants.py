@@ -1,0 +1,172 @@
+"""What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS
+from webhook.core import ledger as records
+from webhook.core import names
+from webhook.core.ledger import Ledger, LedgerCorrupt
+from webhook.simulated.cluster import SimulatedCluster
+from webhook.simulated.store import Event
+
+GPU: Final = "nvidia.com/gpu"
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class Invariants:
+    """Checks one cluster. ``steps`` counts the stored writes it looked at."""
+
+    def __init__(self, cluster: SimulatedCluster, seed: int) -> None:
+        self._server = cluster.server
+        self._seed = seed
+        self.steps = 0
+        self.failure: Violation | None = None
+        self._ledger = Ledger()
+        registry = cluster.server.registry
+
+        def storage(version: str, kind: str) -> Any:
+            resource = registry.of_kind(version, kind)
+            assert resource is not None, f"{kind} is not served"
+            return resource.storage
+
+        self._config_maps = storage("v1", "ConfigMap")
+        self._pods = storage("v1", "Pod")
+        self._jobs = [
+            (storage("batch/v1", "Job"), lambda job: job["spec"].get("suspend")),
+            (storage("jobset.x-k8s.io/v1alpha2", "JobSet"), lambda job: job["spec"].get("suspend")),
+            (
+                storage("kubeflow.org/v1", "PyTorchJob"),
+                lambda job: (job["spec"].get("runPolicy") or {}).get("suspend"),
+            ),
+        ]
+
+    def watch(self) -> Callable[[], None]:
+        """Check after every write from now on; returns how to stop."""
+        return self._server.store.subscribe(self._stored)
+
+    def _stored(self, event: Event) -> None:
+        self.steps += 1
+        if self.failure is not None:
+            return
+        try:
+            self._check(event)
+        except Violation as violation:
+            # Raising here would blame the writer; the run fails as soon as it looks.
+            self.failure = violation
+
+    def _check(self, event: Event) -> None:
+        if event.storage == self._config_maps:
+            self._read_ledger()
+            self._no_queue_oversubscribed()
+        elif event.storage == self._pods:
+            self._pods_are_reserved()
+            self._no_fence_oversubscribed()
+        else:
+            for storage, suspended in self._jobs:
+                if event.storage == storage and event.current is not None:
+                    self._running_is_reserved(event.current.copy(), suspended)
+
+    def _fail(self, message: str) -> None:
+        raise Violation(f"seed {self._seed}, step {self.steps}: {message}")
+
+    # -- after every write -----------------------------------------------------------------------------------------
+
+    def _read_ledger(self) -> None:
+        stored = self._server.store.get(self._config_maps, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
+        if stored is None:
+            return
+        try:
+            ledger = records.decode(stored.copy().get("data") or {})
+        except LedgerCorrupt:
+            return
+        if ledger.version < self._ledger.version:
+            self._fail(f"the ledger went back from {self._ledger.version} to {ledger.version}")
+        self._ledger = ledger
+
+    def _no_queue_oversubscribed(self) -> None:
+        used: dict[str, int] = {}
+        ended = self._succeeded_pods()
+        for reservation in self._ledger.entries.values():
+            # Pods that have succeeded are not replaced: their part of the quota may be used by others already.
+            for key, amount in reservation.usage(ended.get(reservation.uid)).items():
+                if key.resource == GPU and reservation.queue is not None:
+                    node = COHORT[reservation.queue] or reservation.queue
+                    used[node] = used.get(node, 0) + amount
+        room: dict[str, int] = {}
+        for queue, gpus in NOMINAL_GPUS.items():
+            node = COHORT[queue] or queue
+            room[node] = room.get(node, 0) + gpus * 1000
+        for node, amount in used.items():
+            if amount > room[node]:
+                held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
+                self._fail(f"{node} is oversubscribed in the ledger: {amount} of {room[node]}: {held}")
+
+    def _gang_pods(self) -> list[dict[str, Any]]:
+        return [
+            pod
+            for stored in self._server.store.items(self._pods)
+            if (pod := stored.copy())["metadata"].get("labels", {}).get(names.GANG_LABEL)
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+
+    def _succeeded_pods(self) -> dict[str, dict[str, int]]:
+        ended: dict[str, dict[str, int]] = {}
+        for stored in self._server.store.items(self._pods):
+            pod = stored.copy()
+            labels = pod["metadata"].get("labels", {})
+            if labels.get(names.GANG_LABEL) and (pod.get("status") or {}).get("phase") == "Succeeded":
+                counts = ended.setdefault(labels[names.GANG_LABEL], {})
+                counts[labels[names.POD_SET_LABEL]] = counts.get(labels[names.POD_SET_LABEL], 0) + 1
+        return ended
+
+    def _pods_are_reserved(self) -> None:
+        counts: dict[tuple[str, str], int] = {}
+        for pod in self._gang_pods():
+            labels = pod["metadata"]["labels"]
+            gang, pod_set = labels[names.GANG_LABEL], labels[names.POD_SET_LABEL]
+            if gang not in self._ledger.entries:
+                self._fail(f"pod {pod['metadata']['name']} runs without a reservation")
+            if not pod["metadata"].get("deletionTimestamp"):
+                counts[gang, pod_set] = counts.get((gang, pod_set), 0) + 1
+        for (gang, pod_set), count in counts.items():
+            reserved = self._ledger.entries[gang].counts.get(pod_set, 0)
+            if count > reserved:
+                self._fail(f"{self._ledger.entries[gang]} has {count} pods in {pod_set}, reserved {reserved}")
+
+    def _no_fence_oversubscribed(self) -> None:
+        for namespace, hard in HARD_PODS.items():
+            live = sum(
+                1
+                for stored in self._server.store.items(self._pods, namespace)
+                if (stored.copy().get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            )
+            if live > hard:
+                self._fail(f"{namespace} has {live} pods, its ResourceQuota allows {hard}")
+
+    def _running_is_reserved(self, job: dict[str, Any], suspended: Callable[[dict[str, Any]], Any]) -> None:
+        metadata = job["metadata"]
+        if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
+            return
+        ended = {"Complete", "Failed", "Completed", "Succeeded"}
+        conditions = (job.get("status") or {}).get("conditions") or ()
+        finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)
+        if not suspended(job) and not finished and metadata["uid"] not in self._ledger.entries:
+            self._fail(f"{job['kind']} {metadata['name']} is un-suspended without a reservation")
+
+    # -- at rest ---------------------------------------------------------------------------------------------------
+
+    def at_rest(self, unfinished: dict[tuple[str, str], str], reasons: dict[str, str]) -> None:
+        """Check that nothing is left over and nobody waits who could run. Raises Violation."""
+        if self.failure is not None:
+            raise self.failure
+        if unfinished:
+            self._fail(f"still unfinished with nothing in the way: {sorted(unfinished)} {reasons}")
+        if self._ledger.entries:
+            left = ", ".join(str(reservation) for reservation in self._ledger.entries.values())
+            self._fail(f"reservations left over at rest: {left}")
+        if self._gang_pods():
+            self._fail("gang pods left over at rest")

@@ -1,0 +1,215 @@
+"""Users at random: they create, scale, hold, delete jobs of several kinds, change quota and run loose pods."""
+
+import asyncio
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from webhook.errors import ApiError
+from webhook.kube.api import MERGE_PATCH
+from webhook.simulated.cluster import SimulatedCluster
+from webhook.simulated.identity import User
+from webhook.simulated.refusals import Refused
+
+USER: Final = User.named("researcher")
+QUEUES: Final = ("red", "blue", "alone")
+NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
+COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
+NAMESPACES: Final = ("team-a", "team-b")
+HARD_PODS: Final = {"team-a": 9}
+PATHS: Final = {
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
+}
+SUSPEND: Final = {
+    "Job": lambda value: {"spec": {"suspend": value}},
+    "JobSet": lambda value: {"spec": {"suspend": value}},
+    "PyTorchJob": lambda value: {"spec": {"runPolicy": {"suspend": value}}},
+}
+
+
+class Load:
+    """Everything users do, by one seed."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._api = cluster.api(USER)
+        self._jobs: dict[tuple[str, str], str] = {}
+        self._held: set[tuple[str, str]] = set()
+        self._number = 0
+
+    async def prepare(self) -> None:
+        """Create nodes, namespaces, queues and quotas."""
+        for number in range(3):
+            await self._cluster.add_node(f"node-{number}", gpu="8")
+        for namespace in NAMESPACES:
+            await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        for namespace, pods in HARD_PODS.items():
+            await self._cluster.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ResourceQuota",
+                    "metadata": {"name": "hard", "namespace": namespace},
+                    "spec": {"hard": {"pods": str(pods)}},
+                }
+            )
+        version = "kueue.x-k8s.io/v1beta2"
+        await self._cluster.create({"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}})
+        for queue in QUEUES:
+            resource = {"name": "nvidia.com/gpu", "nominalQuota": NOMINAL_GPUS[queue]}
+            spec: dict[str, Any] = {
+                "namespaceSelector": {},
+                "queueingStrategy": self._rng.choice(("StrictFIFO", "BestEffortFIFO")),
+                "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+                "resourceGroups": [
+                    {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "gpus", "resources": [resource]}]}
+                ],
+            }
+            if COHORT[queue] is not None:
+                spec["cohortName"] = COHORT[queue]
+            await self._cluster.create(
+                {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": queue}, "spec": spec}
+            )
+            for namespace in NAMESPACES:
+                await self._cluster.create(
+                    {
+                        "apiVersion": version,
+                        "kind": "LocalQueue",
+                        "metadata": {"name": queue, "namespace": namespace},
+                        "spec": {"clusterQueue": queue},
+                    }
+                )
+
+    async def run(self, jobs: int, seconds: float) -> None:
+        """Do ``jobs`` creations and as many other things over ``seconds``."""
+        for _ in range(jobs):
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / jobs))
+            await self._attempt(self._create())
+            if self._jobs and self._rng.random() < 0.5:
+                await self._attempt(self._disturb())
+
+    async def lift_holds(self) -> None:
+        """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down."""
+        for namespace, name in sorted(self._held):
+            for _ in range(60):
+                try:
+                    await self._suspend(namespace, name, False)
+                except ApiError:
+                    await asyncio.sleep(1)
+                else:
+                    break
+        self._held.clear()
+
+    def unfinished(self) -> dict[tuple[str, str], str]:
+        """Return the jobs that have not ended, as (namespace, name) to kind."""
+        return {key: kind for key, kind in self._jobs.items() if not self._finished(kind, *key)}
+
+    async def _attempt(self, work: Any) -> None:
+        try:
+            await work
+        except (ApiError, Refused):
+            # Users are refused all the time, among others while no webhook has read its caches yet.
+            pass
+
+    async def _create(self) -> None:
+        self._number += 1
+        kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
+        namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
+        pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
+        document = _document(kind, name, pods, self._template(1))
+        document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        for _ in range(20):
+            try:
+                await self._api.request("POST", PATHS[kind].format(namespace), body=orjson.dumps(document))
+            except ApiError:
+                await asyncio.sleep(1)
+                continue
+            self._jobs[namespace, name] = kind
+            return
+
+    def _template(self, gpus: int) -> dict[str, Any]:
+        seconds = self._rng.choice((3, 8, 20))
+        resources = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+        return {
+            "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "pytorch", "image": "x", "resources": resources}],
+            },
+        }
+
+    async def _disturb(self) -> None:
+        (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))
+        match self._rng.randrange(5):
+            case 0:
+                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
+                self._jobs.pop((namespace, name), None)
+                self._held.discard((namespace, name))
+            case 1:
+                await self._suspend(namespace, name, True)
+                self._held.add((namespace, name))
+            case 2:
+                await self._suspend(namespace, name, False)
+                self._held.discard((namespace, name))
+            case 3:
+                await self._loose_pod(namespace)
+            case 4:
+                await self._cluster.create(_loose(namespace, f"loose-{self._number}"), USER)
+
+    async def _suspend(self, namespace: str, name: str, value: bool) -> None:
+        kind = self._jobs[namespace, name]
+        await self._api.request(
+            "PATCH",
+            f"{PATHS[kind].format(namespace)}/{name}",
+            body=orjson.dumps(SUSPEND[kind](value)),
+            content_type=MERGE_PATCH,
+        )
+
+    async def _loose_pod(self, namespace: str) -> None:
+        body = orjson.dumps(_loose(namespace, f"loose-{self._rng.getrandbits(24):x}"))
+        await self._api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
+
+    def _finished(self, kind: str, namespace: str, name: str) -> bool:
+        resource = self._cluster.server.registry.of_kind(*_VERSION_KIND[kind])
+        assert resource is not None
+        stored = self._cluster.server.store.get(resource.storage, namespace, name)
+        if stored is None:
+            return True
+        conditions = (stored.copy().get("status") or {}).get("conditions") or ()
+        ended = {"Complete", "Failed", "Completed", "Succeeded"}
+        return any(c["type"] in ended and c["status"] == "True" for c in conditions)
+
+
+_VERSION_KIND: Final = {
+    "Job": ("batch/v1", "Job"),
+    "JobSet": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    "PyTorchJob": ("kubeflow.org/v1", "PyTorchJob"),
+}
+
+
+def _loose(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"tutti.dev/simulated-runtime": "5s"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]},
+    }
+
+
+def _document(kind: str, name: str, pods: int, template: dict[str, Any]) -> dict[str, Any]:
+    api_version, _ = _VERSION_KIND[kind]
+    document: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+    job = {"parallelism": pods, "completions": pods, "template": template}
+    if kind == "Job":
+        document["spec"] = job
+    elif kind == "JobSet":
+        document["spec"] = {"replicatedJobs": [{"name": "worker", "replicas": 1, "template": {"spec": job}}]}
+    else:
+        replicas = {"Master": {"replicas": 1, "template": template}}
+        if pods > 1:
+            replicas["Worker"] = {"replicas": pods - 1, "template": template}
+        document["spec"] = {"pytorchReplicaSpecs": replicas}
+    return document

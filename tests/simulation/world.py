@@ -1,0 +1,277 @@
+"""One simulated world: the production webhook, reconciler, list-watch and election code against the simulated cluster.
+
+A seed chooses everything: the load, the order, delays, lost and repeated replies, conflicts, ended watches, and at which
+writes a process dies. Invariants are checked after every write that the server stores; a failure names its seed.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.invariants import Invariants
+from tests.simulation.load import Load
+from webhook import assembly
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.server.forward import Forwarder
+from webhook.server.gate import Gate
+from webhook.simulated.admission import Registration, Rule
+from webhook.simulated.api import SimulatedApi, WritePoint
+from webhook.simulated.cluster import SimulatedCluster
+from webhook.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
+from webhook.simulated.identity import User
+from webhook.simulated.selectors import compile_selector
+
+ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
+READER: Final = User.service_account("tutti-system", "tutti-webhook")
+EXEMPT: Final = compile_selector(
+    {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tutti-system"]}
+        ]
+    }
+)
+JOB_RESOURCES: Final = frozenset({"jobs", "jobsets", "pytorchjobs", "tfjobs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How rough a run is."""
+
+    rates: FaultRates = ROUGH
+    crash: float = 0.01
+    """Chance that a reconciler dies at a write, before or after it is sent."""
+    freeze: float = 0.002
+    """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
+    watchdog: bool = True
+    """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
+
+
+CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
+
+
+class PeerlessForwarder(Forwarder):
+    """Passes pod reviews to the owning replica by a call instead of a connection."""
+
+    gates: Mapping[str, Gate]
+
+    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
+        peer, _, path = url.removeprefix("sim://").partition("/")
+        return await self.gates[peer].review("/" + path.partition("?")[0], body, timeout_seconds, hopped=True)
+
+    async def _healthy(self, url: str) -> bool:
+        return url.removeprefix("sim://") in self.gates
+
+
+@dataclass(slots=True)
+class Replica:
+    """One process: its connection and its task."""
+
+    api: SimulatedApi
+    task: asyncio.Task[None]
+    deadline: float = float("inf")
+
+
+@dataclass
+class World:
+    """The cluster, our replicas and the load."""
+
+    seed: int
+    weather: Weather = field(default_factory=Weather)
+    config: Config = field(
+        default_factory=lambda: Config(
+            start={"timeout_seconds": 30, "recovery_seconds": 30, "backoff_seconds": 5, "backoff_max_seconds": 20},
+            audit_seconds=60,
+            events_per_second=0,
+        )
+    )
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.seed)
+        self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
+        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)))
+        self.invariants = Invariants(self.cluster, self.seed)
+        self.replicas: dict[str, Replica] = {}
+        self.gates: dict[str, Gate] = {}
+        self.calm = False
+        self.generation = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    async def run(self, jobs: int, busy_seconds: float, settle_seconds: float = 900) -> None:
+        """Run the whole story: load under faults, then calm, then everything must have come to rest."""
+        self._register()
+        await self.cluster.start()
+        await self.load.prepare()
+        for number in range(2):
+            self._start_webhook(f"webhook-{number}")
+        for number in range(2):
+            self._start_reconciler(f"reconciler-{number}")
+        watchdog = self._spawn(self._watch_leases())
+        stop_watching = self.invariants.watch()
+        try:
+            await self.load.run(jobs, busy_seconds)
+            self._calm_down()
+            await self.load.lift_holds()
+            await self._settle(settle_seconds)
+        finally:
+            stop_watching()
+            watchdog.cancel()
+            await self._stop()
+
+    async def _settle(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end:
+            await asyncio.sleep(5)
+            if not self.load.unfinished():
+                await asyncio.sleep(20)
+                break
+        self.invariants.at_rest(self.load.unfinished(), self._reasons())
+
+    def _reasons(self) -> dict[str, str]:
+        return {}
+
+    def _calm_down(self) -> None:
+        self.calm = True
+        for replica in self.replicas.values():
+            replica.api.thaw()
+            if replica.api.faults is not None:
+                replica.api.faults.rates = CALM
+
+    async def _stop(self) -> None:
+        for task in [*(replica.task for replica in self.replicas.values()), *self._tasks]:
+            task.cancel()
+        await asyncio.gather(*(r.task for r in self.replicas.values()), *self._tasks, return_exceptions=True)
+        await self.cluster.stop()
+
+    # -- processes -------------------------------------------------------------------------------------------------
+
+    def _start_reconciler(self, name: str) -> None:
+        self.generation += 1
+        api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point))
+        replica = Replica(api, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
+
+        def renewed(deadline: float) -> None:
+            replica.deadline = deadline
+
+        parts = assembly.reconciler(
+            api,
+            self.config,
+            identity=f"{name}-{self.generation}",
+            clock=LoopClock(),
+            rng=Random(self.rng.getrandbits(64)),
+            on_renewed=renewed,
+        )
+        replica.task = self._spawn(self._live(name, parts))
+        self.replicas[name] = replica
+
+    async def _live(self, name: str, parts: assembly.ReconcilerParts) -> None:
+        try:
+            await parts.run()
+        except* assembly.LeaseLost:
+            self._spawn(self._restart(name))
+
+    def _start_webhook(self, name: str) -> None:
+        api = self._api(READER, None)
+        parts = assembly.webhook(
+            api,
+            self.config,
+            identity=name,
+            clock=LoopClock(),
+            rng=Random(self.rng.getrandbits(64)),
+            peers=lambda: {peer: f"sim://{peer}" for peer in ("webhook-0", "webhook-1")},
+            forwarder=PeerlessForwarder,
+        )
+        assert isinstance(parts.forwarder, PeerlessForwarder)
+        parts.forwarder.gates = self.gates
+        self.gates[name] = parts.gate
+        self.replicas[name] = Replica(api, self._spawn(parts.run()))
+
+    def _api(self, user: User, on_write: Any) -> SimulatedApi:
+        plan = FaultPlan(Random(self.rng.getrandbits(64)), CALM if self.calm else self.weather.rates)
+        return self.cluster.api(user, plan, on_write)
+
+    def _maybe_die(self, name: str, point: WritePoint) -> None:
+        if self.calm:
+            return
+        replica = self.replicas[name]
+        if self.rng.random() < self.weather.crash:
+            self._kill(name, replica)
+        elif self.rng.random() < self.weather.freeze:
+            replica.api.freeze()
+            self._spawn(self._thaw_later(replica))
+
+    def _kill(self, name: str, replica: Replica) -> None:
+        replica.api.sever()
+        replica.deadline = float("inf")
+        asyncio.get_running_loop().call_soon(replica.task.cancel)
+        self._spawn(self._restart(name))
+
+    async def _restart(self, name: str) -> None:
+        await asyncio.sleep(self.rng.uniform(0.1, 8))
+        self._start_reconciler(name)
+
+    async def _thaw_later(self, replica: Replica) -> None:
+        await asyncio.sleep(self.rng.uniform(0.5, 30))
+        replica.api.thaw()
+
+    async def _watch_leases(self) -> None:
+        """The watchdog thread of each process."""
+        while True:
+            await asyncio.sleep(0.1)
+            now = asyncio.get_running_loop().time()
+            for name, replica in list(self.replicas.items()):
+                if self.weather.watchdog and now >= replica.deadline:
+                    self._kill(name, replica)
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- admission -------------------------------------------------------------------------------------------------
+
+    async def _review(self, path: str, body: bytes) -> bytes:
+        gate = self.gates[self.rng.choice(sorted(self.gates))]
+        await asyncio.sleep(self.rng.uniform(0, 0.01))
+        status, answer = await gate.review(path, body, 2.5)
+        if status != 200:
+            raise RuntimeError(f"webhook answered {status}")
+        return answer
+
+    def _register(self) -> None:
+        every = frozenset({"*"})
+        jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
+        scales = Rule(frozenset({"UPDATE"}), every, every, frozenset(f"{name}/scale" for name in JOB_RESOURCES))
+        pods = Rule(frozenset({"CREATE", "UPDATE"}), frozenset({""}), every, frozenset({"pods"}))
+        gang = compile_selector({"matchExpressions": [{"key": "tutti.dev/gang", "operator": "Exists"}]})
+        fenced = compile_selector({"matchLabels": {"tutti.dev/fenced": "true"}})
+
+        def hook(name: str, path: str, *rules: Rule, **more: Any) -> Registration:
+            options = {"namespace_selector": EXEMPT, "configuration": "tutti"} | more
+            return Registration(name, path.startswith("/mutate"), path, self._review, rules, **options)
+
+        self.cluster.server.admission.register(
+            hook("mutate-jobs", "/mutate/jobs", jobs),
+            hook("validate-jobs", "/validate/jobs", jobs, scales),
+            hook("gang-pods", "/validate/pods", pods, object_selector=gang),
+            hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
+        )
+
+
+async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:
+    """Run one seed; a failure says which."""
+    world = World(seed, weather)
+    try:
+        await world.run(jobs, busy_seconds)
+    except BaseException as error:
+        with suppress(Exception):
+            error.add_note(f"replay with: python -m pytest tests/simulation --seed {seed}")
+        raise
+    return world

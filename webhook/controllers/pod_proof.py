@@ -1,0 +1,81 @@
+"""Proof that no pod of a gang is left, before its quota is given away (ledger rule 8).
+
+Jobs and pods arrive over separate watches, and one can lag behind the other: a job may be seen to be gone before its
+pods were seen to exist. The pods known from the watch prove something only if it is at least as far as the watch that
+told of the job's end; otherwise one consistent list, for all gangs in question together, settles it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from webhook.core import names
+from webhook.errors import ApiError
+from webhook.feeds import Feeds
+from webhook.kube.api import Api
+from webhook.wire import pods as wire
+
+log = structlog.get_logger(__name__)
+
+UIDS_A_LIST: Final = 50
+"""Uids named in one label selector: the address stays under 2.5 kB."""
+RETRY_SECONDS: Final = 1.0
+
+
+class PodProof:
+    """Which gangs are known to have no pod left."""
+
+    def __init__(self, api: Api, feeds: Feeds, on_proved: Callable[[str], None]) -> None:
+        """``on_proved`` is told each uid that may be looked at again."""
+        self._api = api
+        self._feeds = feeds
+        self._on_proved = on_proved
+        self._proved: set[str] = set()
+        self._asked: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def holds(self, uid: str, kind: str) -> bool:
+        """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up."""
+        informers = self._feeds.informers
+        if uid in self._proved or informers["pods"].position >= informers[kind].position:
+            return True
+        self._asked.add(uid)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look_up(), name="pod proof")
+        return False
+
+    def forget(self, uid: str) -> None:
+        """Drop what was proved: the entry is released, or the gang runs again."""
+        self._proved.discard(uid)
+
+    def cancel(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look_up(self) -> None:
+        while self._asked:
+            uids = sorted(self._asked)[:UIDS_A_LIST]
+            try:
+                present = await self._present(uids)
+            except ApiError as error:
+                log.warning("pods.not_listed", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._asked.difference_update(uids)
+            for uid in uids:
+                if uid not in present:
+                    self._proved.add(uid)
+                    self._on_proved(uid)
+                # The pods of the others arrive over the watch, and so does their end.
+
+    async def _present(self, uids: Iterable[str]) -> set[str]:
+        query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}
+        raw = await self._api.request("GET", "/api/v1/pods", query=query)
+        return {
+            (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
+            for pod in wire.decode_list(raw)
+            if pod.status.phase not in ("Succeeded", "Failed")
+        }
