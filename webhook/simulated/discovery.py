@@ -4,7 +4,7 @@ kubectl wants an OpenAPI document only to learn whether the server validates fie
 served kind and describes nothing else, so ``kubectl explain`` has nothing to show.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,8 +27,11 @@ VERSION: Final = {
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 
-def document(registry: Registry, path: str) -> bytes | None:
-    """Return the discovery document at ``path``, None when there is none."""
+def document(registry: Registry, path: str, aggregated: Sequence[tuple[str, str]] = ()) -> bytes | None:
+    """Return the discovery document at ``path``, None when there is none.
+
+    ``aggregated`` are (group, version) pairs that other servers serve behind this one.
+    """
     if path in _HEALTH:
         return b"ok"
     parts = path.strip("/").split("/")
@@ -41,9 +44,10 @@ def document(registry: Registry, path: str) -> bytes | None:
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]
         found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
     elif path == "/apis":
-        found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in _groups(registry)]}
-    elif parts[0] == "apis" and len(parts) == 2 and parts[1] in _groups(registry):
-        found = {"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])}
+        found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": _all_groups(registry, aggregated)}
+    elif parts[0] == "apis" and len(parts) == 2:
+        group = next((g for g in _all_groups(registry, aggregated) if g["name"] == parts[1]), None)
+        found = None if group is None else {"kind": "APIGroup", "apiVersion": "v1", **group}
     elif parts == ["api", "v1"]:
         found = _resource_list(registry, "", "v1")
     elif parts[0] == "apis" and len(parts) == 3:
@@ -51,12 +55,15 @@ def document(registry: Registry, path: str) -> bytes | None:
     return None if found is None else orjson.dumps(found)
 
 
-def _groups(registry: Registry) -> list[str]:
-    return list(dict.fromkeys(resource.group for resource in registry if resource.group))
+def _all_groups(registry: Registry, aggregated: Sequence[tuple[str, str]]) -> list[Json]:
+    versions: dict[str, dict[str, None]] = {}
+    served = [(resource.group, resource.version) for resource in registry if resource.group]
+    for group, version in (*served, *aggregated):
+        versions.setdefault(group, {})[version] = None
+    return [_group(name, list(known)) for name, known in versions.items()]
 
 
-def _group(registry: Registry, name: str) -> Json:
-    versions = list(dict.fromkeys(resource.version for resource in registry if resource.group == name))
+def _group(name: str, versions: list[str]) -> Json:
     shown = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": shown, "preferredVersion": shown[0]}
 

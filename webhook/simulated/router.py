@@ -29,6 +29,7 @@ from webhook.simulated.watches import Selection, Watch, render
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 DEFAULT_WATCH_SECONDS: Final = 1800.0
 _SNAPSHOTS: Final = 64
+_API_SERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,10 @@ class Router:
     # -- dispatch ---------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: Request) -> Answer:
-        known = discovery.document(self.server.registry, request.path) if request.method == "GET" else None
-        if known is not None:
-            return Answer(200, known)
+        if request.method == "GET" and "/namespaces/" not in request.path:
+            known = discovery.document(self.server.registry, request.path, self._aggregated())
+            if known is not None:
+                return Answer(200, known)
         if len(request.body) > MAX_BODY_BYTES:
             raise Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
         target = self._target(request.path)
@@ -138,6 +140,10 @@ class Router:
                 gone = await self.server.delete_collection(target.resource, selection, options, call)
                 return self._list_answer(target.resource, gone, str(self.server.store.revision), {})
         raise method_not_allowed()
+
+    def _aggregated(self) -> list[tuple[str, str]]:
+        specs = [stored.object["spec"] for stored in self.server.store.items(_API_SERVICES, "")]
+        return [(spec["group"], spec["version"]) for spec in specs if spec.get("service")]
 
     def _target(self, path: str) -> _Target:
         target = self._targets.get(path)

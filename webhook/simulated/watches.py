@@ -54,7 +54,7 @@ class Watch:
         self, store: Store, resource: Resource, selection: Selection, *, bookmarks: bool, timeout_seconds: float
     ) -> None:
         self._store = store
-        self._resource = resource
+        self.resource = resource
         self._selection = selection
         self._bookmarks = bookmarks
         self._timeout_seconds = timeout_seconds
@@ -71,13 +71,13 @@ class Watch:
         """
         try:
             if initial:
-                for stored in self._store.items(self._resource.storage, self._selection.namespace):
+                for stored in self._store.items(self.resource.storage, self._selection.namespace):
                     if self._selection.holds(stored):
-                        self._push(b'{"type":"ADDED","object":%b}\n' % render(self._resource, stored))
+                        self._push(b'{"type":"ADDED","object":%b}\n' % render(self.resource, stored))
                 if marked:
                     self._push(self._bookmark(initial_end=True))
             elif revision is not None:
-                for event in self._store.since(self._resource.storage, revision):
+                for event in self._store.since(self.resource.storage, revision):
                     self._take(event)
         except Refused as refused:
             self._push(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(refused.status))
@@ -126,10 +126,10 @@ class Watch:
         kind = self._seen_as(event)
         if kind is None:
             return
-        if event.current.object["apiVersion"] == self._resource.api_version:
+        if event.current.object["apiVersion"] == self.resource.api_version:
             self._push(event.line(kind))
         else:
-            self._push(b'{"type":"%b","object":%b}\n' % (kind.encode(), render(self._resource, event.current)))
+            self._push(b'{"type":"%b","object":%b}\n' % (kind.encode(), render(self.resource, event.current)))
 
     def _seen_as(self, event: Event) -> EventType | None:
         now = event.type != "DELETED" and self._selection.holds(event.current)
@@ -150,5 +150,5 @@ class Watch:
         metadata: dict[str, object] = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        item = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
+        item = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(item)
