@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from webhook import logs
+from webhook.census import Census
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config
 from webhook.controllers.announce import Announcer
@@ -29,6 +30,7 @@ from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
+from webhook.read_api import ReadApi, read_api
 from webhook.server.app import build_app, build_health_app
 from webhook.server.forward import Forwarder, Peers
 from webhook.server.gate import Gate
@@ -53,6 +55,8 @@ class ReconcilerParts:
     keeper: LedgerKeeper
     reconciler: Reconciler
     recorder: EventRecorder
+    read_api: ReadApi
+    """Not part of ``run``: it needs a listener."""
 
     async def run(self) -> None:
         """Run until cancelled or the lease is lost. Raises LeaseLost (in an exception group)."""
@@ -99,7 +103,17 @@ def reconciler(
     announcer = Announcer(recorder, view, kinds, clock.now)
     loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop
-    return ReconcilerParts(view, feeds, keeper, loop, recorder)
+    reads = read_api(
+        view,
+        Census(view, loop.engine, kinds),
+        kinds,
+        identity=identity,
+        clock=clock,
+        reason=loop.reason,
+        policy_objects=feeds.policy_objects,
+        system_namespace=config.namespace,
+    )
+    return ReconcilerParts(view, feeds, keeper, loop, recorder, reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +253,9 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         on_renewed=watchdog.feed,
     )
     health = await serve(build_health_app(lambda: _unsynced(parts.view)), config.listen.host, config.listen.health_port)
+    reads = parts.read_api.serve(api, config.cert_dir, config.listen.host, config.listen.visibility_port)
     try:
-        await _until(stop, parts.run())
+        await _until(stop, parts.run(), reads)
         watchdog.disarm()
         await parts.keeper.step_down()
     except* LeaseLost as lost:

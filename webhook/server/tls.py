@@ -54,6 +54,7 @@ class ServingCertificate:
         self._client_authority = client_authority
         self._clock = clock or SystemClock()
         self._listeners: list[Callable[[], None]] = []
+        self._asked_authority: str | None = None
         self._pair = self._read()
         self._live, self._expires_seconds = self._load(self._pair)
         self.context, _ = self._load(self._pair)
@@ -66,6 +67,18 @@ class ServingCertificate:
     def on_change(self, call: Callable[[], None]) -> None:
         """Call ``call`` after each change that went live."""
         self._listeners.append(call)
+
+    def ask_clients(self, authority: str) -> None:
+        """Ask callers for a certificate of ``authority`` (PEM), without insisting on one; holds for new connections.
+
+        A caller whose certificate is not of this authority fails the handshake; one without is told apart by having no
+        peer certificate. Raises ssl.SSLError for text that is no certificate.
+        """
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
+        self._asked_authority = authority
+        self._live, self._expires_seconds = self._load(self._pair)
+        # Choosing another context by name changes whom a connection trusts, not whether it asks: that stays this one's.
+        self.context.verify_mode = ssl.CERT_OPTIONAL
 
     def client_context(self) -> ssl.SSLContext:
         """Return a context that verifies our peers, which serve certificates of the same authority."""
@@ -125,6 +138,9 @@ class ServingCertificate:
             if self._client_authority is not None:
                 context.load_verify_locations(self._client_authority)
                 context.verify_mode = ssl.CERT_REQUIRED
+            elif self._asked_authority is not None:
+                context.load_verify_locations(cadata=self._asked_authority)
+                context.verify_mode = ssl.CERT_OPTIONAL
         except (ssl.SSLError, OSError) as error:
             raise BadCertificate(f"{pair.directory}: {error}") from error
         return context, expires_seconds

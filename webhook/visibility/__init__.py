@@ -1,0 +1,6 @@
+"""The read API ``visibility.tutti.dev/v1alpha1``: workloads and queues, served from memory; nothing is ever written.
+
+An aggregated API: kube-apiserver authenticates and authorises the caller and passes the request on with the front
+proxy's certificate. Every reconciler replica serves it, followers too, from the same view and the same engine.
+``reporter`` writes documents onto a ``board`` that numbers every change; ``app`` reads them off.
+"""

@@ -19,8 +19,8 @@ from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-READ_API: Final = False
-"""Turn on once reconcilers serve the visibility API on their visibility port."""
+READ_API: Final = True
+"""Whether installations register the aggregated read API."""
 NAMESPACE: Final = "tutti-system"
 SECRET: Final = "tutti-certs"
 OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback"

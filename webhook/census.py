@@ -1,0 +1,137 @@
+"""Counts of who waits and who holds what, for each queue and local queue, and each waiting gang's place.
+
+Both the read API and the status writer show these numbers. They are taken from memory in one walk, which is shared:
+asked again within ``max_age_seconds`` the last walk answers. As in Kueue, everything that asks for a queue and holds no
+quota is pending, whether it could start or not.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.engine import Engine
+from webhook.core.ledger import Reservation
+from webhook.core.policy import FlavorResource, LocalQueue, Queue, StopPolicy
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.record import JobRecord
+from webhook.view import View
+
+Usage = dict[FlavorResource, int]
+"""Flavor and resource to thousandths."""
+IDLE_SHARE = 20
+"""A walk that took long is repeated no sooner than this many times its duration: at most 5 % of a core goes to it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The numbers of one queue or local queue."""
+
+    pending: int = 0
+    reserving: int = 0
+    """Gangs that hold quota."""
+    admitted: int = 0
+    """Those of them that are not being stopped."""
+    usage: Usage = field(default_factory=dict)
+
+    def add(self, other: "Tally") -> None:
+        """Count what another tally counts too."""
+        self.pending += other.pending
+        self.reserving += other.reserving
+        self.admitted += other.admitted
+        for key, amount in other.usage.items():
+            self.usage[key] = self.usage.get(key, 0) + amount
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One walk over everything."""
+
+    queues: Mapping[str, Tally] = field(default_factory=dict)
+    local_queues: Mapping[tuple[str, str], Tally] = field(default_factory=dict)
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """Waiting gang to how many gangs of its queue are ahead of it."""
+
+
+class Census:
+    """Takes counts of one cluster."""
+
+    def __init__(self, view: View, engine: Engine, kinds: Mapping[str, JobKind]) -> None:
+        self._view = view
+        self._engine = engine
+        self._kinds = kinds
+        self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
+        self._last = Counts()
+        self._taken_at = float("-inf")
+        self._took_seconds = 0.0
+
+    def concerns(self, job: JobRecord) -> bool:
+        """Return whether the job is a gang of its own: not part of another's gang, nor another controller's."""
+        return not job.managed_by_other and (job.owner is None or job.owner.kind not in self._kinds)
+
+    def take(self, max_age_seconds: float = 0.5) -> Counts:
+        """Return the numbers as they were at most ``max_age_seconds`` ago, or a little more on a big cluster."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._taken_at >= max(max_age_seconds, IDLE_SHARE * self._took_seconds):
+            self._last = self._walk()
+            self._taken_at = loop.time()
+            self._took_seconds = self._taken_at - now
+        return self._last
+
+    def _walk(self) -> Counts:
+        queues: dict[str, Tally] = {name: Tally() for name in self._view.policy.queues}
+        local: dict[tuple[str, str], Tally] = {key: Tally() for key in self._view.policy.local_queues}
+        entries = self._view.ledger.entries
+        for job in self._view.jobs.values():
+            if job.uid not in entries and job.finished is None and not job.deleting and self.concerns(job):
+                self._pending(job, queues, local)
+        for uid in self._usages.keys() - entries.keys():
+            del self._usages[uid]
+        for reservation in entries.values():
+            self._holding(reservation, queues, local)
+        return Counts(queues, local, self._positions())
+
+    def _pending(self, job: JobRecord, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
+        name = self._view.policy.queue_of(job.namespace, job.queue_label)
+        for tally in (queues.get(name or ""), local.get((job.namespace, job.queue_label or ""))):
+            if tally is not None:
+                tally.pending += 1
+
+    def _holding(self, reservation: Reservation, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
+        job = self._view.jobs.get(reservation.uid)
+        label = "" if job is None else job.queue_label or ""
+        part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation, job))
+        for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
+            if tally is not None:
+                tally.add(part)
+
+    def _usage(self, reservation: Reservation, job: JobRecord | None) -> Usage:
+        reclaimed: Mapping[str, int] = {} if job is None else job.reclaimed
+        known = self._usages.get(reservation.uid)
+        if known is not None and known[0] is reservation and known[1] == reclaimed:
+            return known[2]
+        usage = reservation.usage(reclaimed)
+        self._usages[reservation.uid] = (reservation, reclaimed, usage)
+        return usage
+
+    def _positions(self) -> dict[str, int]:
+        return {
+            gang.uid: place
+            for name in self._view.policy.queues
+            for place, gang in enumerate(self._engine.waiting(name))
+        }
+
+
+def activity(queue: Queue | None, local: LocalQueue | None = None) -> tuple[bool, str, str]:
+    """Return whether a queue, or a local queue on it, admits; with Kueue's reason and a sentence."""
+    if local is not None and local.stop_policy is not StopPolicy.NONE:
+        return False, "Stopped", f"LocalQueue is stopped: {local.stop_policy}"
+    if queue is None:
+        return False, "ClusterQueueDoesNotExist", "There is no such ClusterQueue"
+    if queue.inactive is not None:
+        reason = "ClusterQueueIsInactive" if local is not None else "Misconfigured"
+        return False, reason, queue.inactive
+    if queue.stop_policy is not StopPolicy.NONE:
+        reason = "ClusterQueueIsInactive" if local is not None else "Stopped"
+        return False, reason, f"Queue {queue.name} is stopped: {queue.stop_policy}"
+    return True, "Ready", "Can submit new workloads to the queue" if local is not None else "Can admit new workloads"

@@ -1,0 +1,105 @@
+"""Puts the read API together and on the wire: its documents, its listener, its certificate and whom it believes.
+
+The certificate and the front proxy's authority may come late; decisions do not wait for them.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from webhook.census import Census
+from webhook.clock import Clock
+from webhook.core.reasons import Reason
+from webhook.jobs.kinds import JobKind
+from webhook.kube.api import Api
+from webhook.server.listener import Connections, serve
+from webhook.server.tls import BadCertificate, ServingCertificate
+from webhook.view import View
+from webhook.visibility.app import build_app
+from webhook.visibility.board import Board
+from webhook.visibility.front_proxy import FrontProxy
+from webhook.visibility.reporter import Reporter
+
+RETRY_SECONDS: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadApi:
+    """The read API of one replica."""
+
+    board: Board
+    reporter: Reporter
+    view: View
+    clock: Clock
+
+    def app(
+        self, refusal: Callable[[web.Request], str | None], connections: Connections | None = None
+    ) -> web.Application:
+        """Return the application; ``refusal`` says why a caller is turned away."""
+        return build_app(
+            self.board,
+            self.reporter,
+            now=self.clock.now,
+            refusal=refusal,
+            ready=lambda: self.view.synced,
+            close_after=(connections or Connections()).close_after,
+        )
+
+    async def serve(self, api: Api, cert_dir: Path, host: str, port: int) -> None:
+        """Serve until cancelled."""
+        certificate = await _certificate(cert_dir, self.clock)
+        front_proxy, connections = FrontProxy(api, certificate.ask_clients), Connections()
+        listener = await serve(
+            self.app(front_proxy.refusal, connections), host, port, tls=certificate.context, connections=connections
+        )
+        log.info("read_api.serving", port=listener.port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(certificate.run(), name="read API certificate")
+                tasks.create_task(front_proxy.run(), name="front proxy")
+                tasks.create_task(self.reporter.run(), name="read API documents")
+        finally:
+            await listener.close()
+
+
+def read_api(
+    view: View,
+    census: Census,
+    kinds: Mapping[str, JobKind],
+    *,
+    identity: str,
+    clock: Clock,
+    reason: Callable[[str], Reason | None],
+    policy_objects: Callable[[], Iterable[Mapping[str, Any]]],
+    system_namespace: str,
+) -> ReadApi:
+    """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
+    board = Board(clock.now, zlib.crc32(identity.encode()))
+    reporter = Reporter(
+        board,
+        view,
+        census,
+        kinds,
+        now=clock.now,
+        reason=reason,
+        policy_objects=policy_objects,
+        system_namespace=system_namespace,
+    )
+    return ReadApi(board, reporter, view, clock)
+
+
+async def _certificate(cert_dir: Path, clock: Clock) -> ServingCertificate:
+    while True:
+        try:
+            return ServingCertificate(cert_dir, clock=clock)
+        except BadCertificate as error:
+            log.warning("read_api.no_certificate", error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)

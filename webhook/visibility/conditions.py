@@ -1,0 +1,182 @@
+"""A gang's state as conditions: types, reasons and meaning are those of Kueue's Workload.
+
+``QuotaReserved`` and ``Admitted`` are always there; ``Evicted`` once it was stopped, ``PodsReady`` while it runs,
+``Finished`` once it has ended. Where Kueue has no reason for what holds a gang, the code of the typed reason is used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from webhook.core import amounts
+from webhook.core.ledger import Reservation
+from webhook.core.reasons import Code, Reason
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.record import Admission, JobRecord
+
+Condition = dict[str, Any]
+MESSAGE_CHARACTERS_MAX: Final = 32_768
+_EVICTIONS: Final = {
+    "Preempted": "Preempted",
+    "StartTimeout": "PodsReadyTimeout",
+    "Held": "Deactivated",
+}
+"""What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
+
+
+@dataclass(slots=True)
+class Milestones:
+    """When a gang came to where it is, as observed; the objects themselves say it only in part."""
+
+    stopped_seconds: float | None = None
+    ready_seconds: float | None = None
+    finished_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything known of one gang; at least one of job and reservation is there."""
+
+    job: JobRecord | None
+    reservation: Reservation | None
+    kind: JobKind
+    queue: str | None
+    """The queue that it waits in or is charged to."""
+    reason: Reason | None
+    """Why it waits; None when it does not."""
+    position: int | None
+    """How many gangs of its queue are ahead of it."""
+    pods: int
+    """Pods that exist and have not ended."""
+    milestones: Milestones
+
+    @property
+    def admission(self) -> Admission | None:
+        """What a job that has ended was admitted with, by its annotation."""
+        return None if self.job is None or self.reservation is not None else self.job.admission
+
+    @property
+    def stopping(self) -> str | None:
+        """Why it is being stopped, if it is."""
+        return None if self.reservation is None else self.reservation.stopping
+
+    @property
+    def admitted_seconds(self) -> float | None:
+        """Since when it holds, or held until it ended, its quota."""
+        if self.reservation is not None:
+            return self.reservation.since_seconds
+        if self.admission is not None and self.job is not None and self.job.finished is not None:
+            return self.admission.since_seconds
+        return None
+
+    @property
+    def created_seconds(self) -> float:
+        """When its job was created."""
+        if self.job is not None:
+            return self.job.created_seconds
+        return 0.0 if self.reservation is None else self.reservation.since_seconds
+
+
+def conditions(facts: Facts) -> list[Condition]:
+    """Return the conditions of a gang."""
+    found = [_quota_reserved(facts), _admitted(facts)]
+    for optional in (_pods_ready(facts), _evicted(facts), _finished(facts)):
+        if optional is not None:
+            found.append(optional)
+    return found
+
+
+def timestamp(seconds: float) -> str:
+    """Return Unix time as metav1.Time writes it."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_true(document: Mapping[str, Any], kind: str) -> bool:
+    """Return whether the condition ``kind`` of a workload document is True."""
+    return any(c["type"] == kind and c["status"] == "True" for c in document["status"]["conditions"])
+
+
+def eviction_reason(why: str) -> str:
+    """Return Kueue's reason for an eviction that Tutti calls ``why``."""
+    if why.startswith("queue "):
+        return "ClusterQueueStopped"
+    if why.startswith("LocalQueue "):
+        return "LocalQueueStopped"
+    return _EVICTIONS.get(why, why if why.isalnum() else "Stopped")
+
+
+def _condition(kind: str, status: bool, reason: str, message: str, since_seconds: float) -> Condition:
+    return {
+        "type": kind,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": message[:MESSAGE_CHARACTERS_MAX],
+        "lastTransitionTime": timestamp(since_seconds),
+    }
+
+
+def _quota_reserved(facts: Facts) -> Condition:
+    since = facts.admitted_seconds
+    if since is not None:
+        where = f"Quota is reserved in queue {facts.queue}" if facts.queue else "Room is reserved; it is in no queue"
+        return _condition("QuotaReserved", True, "QuotaReserved", where, since)
+    reason = facts.reason or Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
+    return _condition("QuotaReserved", False, reason.code, str(reason), _waiting_since(facts))
+
+
+def _admitted(facts: Facts) -> Condition:
+    since = facts.admitted_seconds
+    if since is None:
+        return _condition("Admitted", False, "NoReservation", "The gang holds no quota", _waiting_since(facts))
+    return _condition("Admitted", True, "Admitted", _what_starts(facts), since)
+
+
+def _what_starts(facts: Facts) -> str:
+    if facts.reservation is None:
+        counts = {} if facts.admission is None else facts.admission.counts
+        return f"{sum(counts.values())} pods were started together"
+    sets = facts.reservation.pod_sets
+    asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in sets))
+    return f"{sum(s.count for s in sets)} pods start together: {asked}"
+
+
+def _pods_ready(facts: Facts) -> Condition | None:
+    if facts.reservation is None or facts.job is None or facts.job.finished is not None:
+        return None
+    since = facts.milestones.ready_seconds
+    if facts.job.ready and since is not None:
+        return _condition("PodsReady", True, "Started", "All pods of the gang run or have ended", since)
+    wanted = sum(facts.reservation.counts.values())
+    text = f"{facts.pods} of {wanted} pods exist; not all of them run yet"
+    return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
+
+
+def _evicted(facts: Facts) -> Condition | None:
+    requeue = None if facts.job is None else facts.job.requeue
+    since = facts.milestones.stopped_seconds
+    if facts.stopping is not None:
+        message = requeue.message if requeue is not None and requeue.message else f"is being stopped: {facts.stopping}"
+        return _condition("Evicted", True, eviction_reason(facts.stopping), message, since or _waiting_since(facts))
+    if requeue is None or facts.admitted_seconds is not None or requeue.reason in ("Preparing", "NotAdmitted"):
+        return None
+    message = requeue.message or f"was stopped: {requeue.reason}"
+    return _condition("Evicted", True, eviction_reason(requeue.reason), message, since or _waiting_since(facts))
+
+
+def _finished(facts: Facts) -> Condition | None:
+    if facts.job is None or facts.job.finished is None:
+        return None
+    held = "" if facts.reservation is None else f"; its quota is held until {facts.pods} pods are gone"
+    since = facts.milestones.finished_seconds or facts.created_seconds
+    return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)
+
+
+_ENDS: Final = {"Succeeded": "succeeded", "Failed": "failed"}
+
+
+def _waiting_since(facts: Facts) -> float:
+    if facts.milestones.stopped_seconds is not None:
+        return facts.milestones.stopped_seconds
+    requeue = None if facts.job is None else facts.job.requeue
+    return max(facts.created_seconds, 0.0 if requeue is None else requeue.place_seconds)

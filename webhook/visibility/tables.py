@@ -1,0 +1,179 @@
+"""Tables for kubectl: the columns Kueue's and kube-queue's users know, more of them with ``-o wide``.
+
+Times become ages as kubectl writes them (k8s.io/apimachinery ``duration.HumanDuration``), because a table is made by
+the server.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from webhook.visibility.group import QUEUES, WORKLOADS
+
+Document = Mapping[str, Any]
+TABLE_VERSION: Final = "meta.k8s.io/v1"
+_WIDE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its definition, and what stands in it for a document at a Unix time."""
+
+    name: str
+    kind: str
+    description: str
+    cell: Callable[[Document, float], Any]
+    priority: int = 0
+    format: str = ""
+
+    def definition(self) -> dict[str, Any]:
+        """Return the TableColumnDefinition."""
+        return {
+            "name": self.name,
+            "type": self.kind,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+def table(resource: str, documents: Iterable[Document], now: float, version: int, include: str) -> dict[str, Any]:
+    """Return a Table of ``documents``; ``include`` is the query's includeObject (None, Metadata, Object)."""
+    columns = COLUMNS[resource]
+    return {
+        "kind": "Table",
+        "apiVersion": TABLE_VERSION,
+        "metadata": {"resourceVersion": str(version)},
+        "columnDefinitions": [column.definition() for column in columns],
+        "rows": [
+            {"cells": [column.cell(document, now) for column in columns], "object": _included(document, include)}
+            for document in documents
+        ],
+    }
+
+
+def _included(document: Document, include: str) -> Document | None:
+    if include == "None":
+        return None
+    if include == "Object":
+        return document
+    return {"kind": "PartialObjectMetadata", "apiVersion": TABLE_VERSION, "metadata": document["metadata"]}
+
+
+def human_age(seconds: float) -> str:
+    """Return a duration as kubectl writes ages: two units at most, the second one only while the first is small."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    whole = max(whole, 0)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return f"{minutes}m" + (f"{whole % 60}s" if whole % 60 else "")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")
+    if days < 730:
+        return f"{days}d"
+    years, rest = divmod(days, 365)
+    return f"{years}y" + (f"{rest}d" if days < 8 * 365 and rest else "")
+
+
+# -- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _at(*path: str) -> Callable[[Document, float], Any]:
+    def cell(document: Document, _now: float) -> Any:
+        found: Any = document
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return "" if found is None else found
+
+    return cell
+
+
+def _condition(kind: str) -> Callable[[Document, float], str]:
+    def cell(document: Document, _now: float) -> str:
+        return next((str(c["status"]) for c in document["status"]["conditions"] if c["type"] == kind), "")
+
+    return cell
+
+
+def _age(document: Document, now: float) -> str:
+    created = document["metadata"].get("creationTimestamp")
+    return "<unknown>" if created is None else human_age(now - datetime.fromisoformat(created).timestamp())
+
+
+def _pods(document: Document, _now: float) -> str:
+    pods = document["status"]["pods"]
+    return f"{pods['present']}/{pods['wanted']}"
+
+
+def _why(document: Document, _now: float) -> str:
+    if "reason" in document["status"]:
+        return str(document["status"]["reason"]["code"])
+    held = [
+        c for c in document["status"]["conditions"] if c["type"] in ("Evicted", "Finished") and c["status"] == "True"
+    ]
+    return str(held[-1]["reason"]) if held else ""
+
+
+def _amounts(*path: str) -> Callable[[Document, float], str]:
+    found = _at(*path)
+
+    def cell(document: Document, now: float) -> str:
+        amounts = found(document, now)
+        return ",".join(f"{name}={amount}" for name, amount in amounts.items()) if amounts else ""
+
+    return cell
+
+
+_NAME: Final = Column("Name", "string", "Name of the object.", _at("metadata", "name"), format="name")
+_AGE: Final = Column("Age", "string", "Time since it was created.", _age)
+
+COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+    WORKLOADS.plural: (
+        _NAME,
+        Column("Queue", "string", "Queue that the gang asks for.", _at("spec", "queueName")),
+        Column(
+            "Reserved in",
+            "string",
+            "Queue that holds its quota.",
+            _at("status", "admission", "clusterQueue"),
+        ),
+        Column("Admitted", "string", "Whether the gang may run.", _condition("Admitted")),
+        Column("Finished", "string", "Whether the job has ended.", _condition("Finished")),
+        _AGE,
+        Column("Position", "string", "Gangs of its queue ahead of it.", _at("status", "position"), _WIDE),
+        Column("Pods", "string", "Pods that exist, of those it starts with.", _pods, _WIDE),
+        Column("Priority", "integer", "Higher goes first.", _at("spec", "priority"), _WIDE),
+        Column("Reason", "string", "Why it waits, or was stopped.", _why, _WIDE),
+    ),
+    QUEUES.plural: (
+        _NAME,
+        Column(
+            "Full name",
+            "string",
+            "Path in the quota tree, or the queue behind it.",
+            lambda document, now: (
+                _at("metadata", "annotations", "kube-queue/quota-fullname")(document, now)
+                or _at("spec", "clusterQueue")(document, now)
+            ),
+            _WIDE,
+        ),
+        Column("Policy", "string", "How later gangs may pass the head.", _at("spec", "queuePolicy"), _WIDE),
+        Column("Pending", "integer", "Gangs that wait.", _at("status", "pending"), _WIDE),
+        Column("Admitted", "integer", "Gangs that run.", _at("status", "admitted"), _WIDE),
+        Column("Usage", "string", "What admitted gangs hold.", _amounts("status", "usage"), _WIDE),
+        Column("Nominal", "string", "What the queue owns.", _amounts("status", "nominal"), _WIDE),
+        Column("Borrowed", "string", "What it holds above that.", _amounts("status", "borrowed"), _WIDE),
+        _AGE,
+    ),
+}
