@@ -285,7 +285,9 @@ def _excess(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace: str
     ):
         over = {name: amount for name, amount in asked.items() if amount > held.get(name, 0)}
         for name in sorted(over):
-            if "/" in name or name in reserved.flavors or _is_fenced_resource(view, namespace, word, name):
+            # Queues count requests; what a controller adds beside the template (an init container) may have limits.
+            queued = word == "requests" and name in reserved.flavors
+            if "/" in name or queued or _is_fenced_resource(view, namespace, word, name):
                 holds = quantity.render(held.get(name, 0), name)
                 return (
                     f"the pod {word} {amounts.render({name: over[name]})}, its place in the reservation holds {holds}"

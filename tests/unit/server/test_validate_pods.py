@@ -1,6 +1,7 @@
 """A gang's pods stay within its reservation, loose pods within what reservations leave."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.unit.server.reviews import (
     ACCOUNT,
     ALICE,
+    GPU,
     JOB_CONTROLLER,
     Answered,
     ask,
@@ -21,6 +23,7 @@ from tests.unit.server.reviews import (
     with_quota,
 )
 from webhook.core import names
+from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger
 from webhook.server.gate import Gate
 from webhook.view import View
@@ -130,6 +133,20 @@ async def test_a_resource_that_neither_queue_nor_fence_counts_may_be_defaulted_h
     with_quota(admitted.view, **{"requests.cpu": 4})
     asks_cpu["metadata"]["uid"] = "pod-9"
     assert not (await create(admitted, asks_cpu)).allowed
+
+
+async def test_a_limit_on_what_the_queue_counts_is_no_request() -> None:
+    seen = with_ledger(view(), reservation())
+    reserved = seen.ledger.entries["job-1"].pod_sets[0]
+    held = replace(reserved, price=PodPrice({GPU: 1000, "cpu": 1000}, {GPU: 1000}), flavors={"cpu": "any"})
+    gate = Gate(with_ledger(seen, replace(reservation(), pod_sets=(held,))))
+    injected = gang_pod()
+    limited = {"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}}
+    injected["spec"]["initContainers"] = [{"name": "init-pytorch", "image": "alpine:3", "resources": limited}]
+    assert (await create(gate, injected)).allowed
+    with_quota(seen, **{"limits.cpu": 4})
+    injected["metadata"]["uid"] = "pod-9"
+    assert "limits 100m cpu" in (await create(gate, injected)).message
 
 
 @pytest.mark.parametrize("user", [ALICE, "", ACCOUNT, "system:serviceaccount:team-a:default"])
