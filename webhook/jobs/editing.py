@@ -83,7 +83,9 @@ def _diff_maps(old: Mapping[str, Any], new: Mapping[str, Any], pointer: str) -> 
             yield {"op": "remove", "path": f"{pointer}/{escape(key)}"}
     for key, value in new.items():
         if key in old:
-            yield from _diff(old[key], value, f"{pointer}/{escape(key)}")
+            # Most of an edited object is shared: do not even start on what is the same.
+            if old[key] is not value:
+                yield from _diff(old[key], value, f"{pointer}/{escape(key)}")
         else:
             yield {"op": "add", "path": f"{pointer}/{escape(key)}", "value": value}
 

@@ -8,7 +8,7 @@ ten times into our overload), no decompression, bodies up to 7 MiB, everything a
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -26,6 +26,9 @@ READING_BYTES_MAX: Final = 64 * 2**20
 """Bodies being read at the same time; the next one is refused before it is read."""
 READING_MAX: Final = 4096
 """Requests in work at the same time."""
+BUDGETS_MAX: Final = 64
+QUERY_CHARS_MAX: Final = 64
+"""Bounds on the queries whose parsed time-out is kept."""
 _SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)?")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 _JSON: Final = "application/json"
@@ -38,7 +41,6 @@ CloseAfter = Callable[[web.Request], bool]
 """Whether the connection should end with this answer (age, draining)."""
 
 
-@lru_cache(maxsize=256)
 def parse_timeout(query: str, settings: GateSettings) -> float:
     """Return the seconds we may take, from the query ``timeout=3s`` that the API server sends (a Go duration)."""
     asked = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
@@ -55,6 +57,7 @@ class _Front:
         self._close_after = close_after
         self._reading_bytes = 0
         self._reading = 0
+        self._budgets: dict[str, float] = {}
 
     async def post(self, path: str, request: web.Request) -> web.StreamResponse:
         """Answer one POST to ``path``."""
@@ -76,8 +79,7 @@ class _Front:
         return self._reply(request, status, answer)
 
     async def _review(self, path: str, request: web.Request) -> tuple[int, bytes]:
-        # The raw query: decoding it costs more than the rest of this function.
-        budget = parse_timeout(request.raw_path.partition("?")[2][:256], self._gate.settings)
+        budget = self._budget(request.raw_path.partition("?")[2])
         if request.content.is_eof():
             body = await request.read()
         else:
@@ -94,6 +96,15 @@ class _Front:
         if not body:
             return 400, b"empty body"
         return await self._gate.review(path, body, budget, hopped=HOP_HEADER in request.headers)
+
+    def _budget(self, query: str) -> float:
+        """Return the seconds a raw query grants. The API server sends one of a few; they are parsed once."""
+        budget = self._budgets.get(query)
+        if budget is None:
+            budget = parse_timeout(query, self._gate.settings)
+            if len(self._budgets) < BUDGETS_MAX and len(query) < QUERY_CHARS_MAX:
+                self._budgets[query] = budget
+        return budget
 
     def _reply(self, request: web.Request, status: int, body: bytes) -> web.Response:
         if status == 200:

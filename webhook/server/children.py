@@ -18,11 +18,11 @@ from webhook.server.validate_pods import users_of
 from webhook.wire.admission_review import ReviewRequest
 
 
-def ledger_version(obj: Mapping[str, Any], kind: JobKind) -> tuple[int, int] | None:
+def ledger_version(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the newest ledger version that the pod templates of ``obj`` name."""
     found = [
         version
-        for name, value in own_fields(kind, obj).items()
+        for name, value in own_fields(rules, kind, obj).items()
         if name.startswith(f"annotation {names.LEDGER_VERSION} ") and (version := parse_version(value)) is not None
     ]
     return max(found, default=None)
@@ -37,7 +37,7 @@ def wants_ledger(request: ReviewRequest, rules: JobRules) -> tuple[int, int] | N
     owner = owner_of(obj)
     if owner is None or request.username not in users_of(owner.kind, rules.kinds):
         return None
-    version = ledger_version(obj, kind)
+    version = ledger_version(rules, kind, obj)
     return version if version is not None and version > rules.view.ledger.version else None
 
 
@@ -66,7 +66,7 @@ def _foreign_edit(
     if is_suspended(kind, old) and not is_suspended(kind, obj):
         message = f"it belongs to the gang of {whose} and is started by {whose}'s controller alone"
         return deny(Refusal.UNSUSPENDED, message)
-    if own_fields(kind, old) != own_fields(kind, obj):
+    if own_fields(rules, kind, old) != own_fields(rules, kind, obj):
         return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written by Tutti alone")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
         return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner stays")
@@ -82,13 +82,13 @@ def _start(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[
         return ALLOW
     if root.record is not None and not waits_for_tutti(rules, root.record):
         return ALLOW
-    labels = {label for label in gang_labels(kind, obj).values() if label is not None}
+    labels = {label for label in gang_labels(rules, kind, obj).values() if label is not None}
     if root.record is None and not labels:
         # Not marked, so its owner was never held; the view merely has not seen the owner yet.
         return ALLOW
     owner = owner_of(obj)
     whose = f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
-    version = ledger_version(obj, kind)
+    version = ledger_version(rules, kind, obj)
     if version is not None and version > rules.view.ledger.version:
         message = (
             f"{whose} was started by ledger {render_version(version)}, this replica has seen "

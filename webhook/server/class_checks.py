@@ -16,6 +16,7 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_sets import PodSetSite
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
+from webhook.server.job_facts import JobRules
 
 
 @cache
@@ -32,15 +33,16 @@ def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
 
 
 def check_job(
-    kind: JobKind, obj: Mapping[str, Any], record: JobRecord, policy: ComputeClassPolicy
+    rules: JobRules, kind: JobKind, obj: Mapping[str, Any], record: JobRecord
 ) -> tuple[Answer | None, tuple[str, ...]]:
     """Return what the rules say about a job's gang: a refusal or None, and warnings."""
+    policy, context = rules.classes, rules.context()
     key = policy.labels.compute_class
     if not any(key in (template.labels or ()) for template in record.templates) and key not in (
         record.gang.labels if record.gang else ()
     ):
         return None, ()
-    sites = readable_sites(kind, obj)
+    sites = readable_sites(kind, obj, context)
     in_group = any(pod_group_of(site.pod_labels) is not None for site in sites)
     return judged(check([_template(site) for site in sites], policy, in_group))
 
@@ -53,10 +55,13 @@ def check_pod(pod: Mapping[str, Any], policy: ComputeClassPolicy) -> tuple[Answe
     return judged(check([("", pod)], policy, pod_group_of(labels) is not None))
 
 
-def corrected(kind: JobKind, obj: Any, policy: ComputeClassPolicy) -> Any:
+def corrected(rules: JobRules, kind: JobKind, obj: Any) -> Any:
     """Return ``obj`` with what the rules in mode ``mutate`` correct; ``obj`` itself where there is nothing to do."""
+    policy = rules.classes
+    if Mode.MUTATE not in policy.rules.values():
+        return obj
     key = policy.labels.compute_class
-    for site in readable_sites(kind, obj):
+    for site in readable_sites(kind, obj, rules.context()):
         if key not in site.pod_labels or site.template_path is None:
             continue
         for finding in check([_template(site)], policy, False):

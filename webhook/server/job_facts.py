@@ -87,16 +87,16 @@ def is_suspended(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     return kind.suspend is not None and paths.find(obj, kind.suspend) is True
 
 
-def gang_labels(kind: JobKind, obj: Mapping[str, Any]) -> dict[str, str | None]:
+def gang_labels(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the gang label of each pod template, by pod set."""
-    return {site.name: site.labels.get(names.GANG_LABEL) for site in readable_sites(kind, obj)}
+    return {site.name: site.labels.get(names.GANG_LABEL) for site in readable_sites(kind, obj, rules.context())}
 
 
-def own_fields(kind: JobKind, obj: Mapping[str, Any]) -> dict[str, object]:
+def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[str, object]:
     """Return everything in ``obj`` that Tutti alone writes, by a name that tells a person where it is."""
     marks = paths.find_mapping(obj, ("metadata", "annotations"))
     fields: dict[str, object] = {f"annotation {key}": marks[key] for key in names.OWN_ANNOTATIONS if key in marks}
-    for site in readable_sites(kind, obj):
+    for site in readable_sites(kind, obj, rules.context()):
         for key in (names.GANG_LABEL, names.POD_SET_LABEL):
             if key in site.labels:
                 fields[f"label {key} of pod set {site.name}"] = site.labels[key]

@@ -33,7 +33,7 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
         return _lift_hold(request, rules, kind, obj)
     if ruling(rules, kind, _placed(request, obj), request.username) is None:
         return _passed_over(rules, obj)
-    stored = corrected(kind, marked(kind, obj), rules.classes)
+    stored = corrected(rules, kind, marked(kind, obj, rules.context()))
     return patch(tuple(editing.diff(obj, stored)))
 
 

@@ -84,7 +84,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     problem = (None if kind.suspend is None else _held_at_birth(kind, obj, record)) or gang_problem(record)
     if problem is not None:
         return problem
-    denial, warnings = check_job(kind, obj, record, rules.classes)
+    denial, warnings = check_job(rules, kind, obj, record)
     return denial or allow((*warnings, *gang_warnings(rules, record)))
 
 
@@ -149,7 +149,7 @@ def _update(
     if is_child(kind, old, rules.kinds) and change.reservation is None:
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = ruling(rules, kind, old) is not None, ruling(rules, kind, obj) is not None
-    marked = any(label is not None for label in gang_labels(kind, old).values())
+    marked = any(label is not None for label in gang_labels(rules, kind, old).values())
     if not (gated_before or gated_now or marked or change.reservation is not None):
         return _not_ours(rules, obj)
     refusal = _start_refused(change) if gated_now or marked else None
@@ -215,7 +215,7 @@ def _queue_change_refused(change: _Change, gated_before: bool) -> Answer | None:
 
 
 def _own_fields_refused(change: _Change) -> Answer | None:
-    before, now = own_fields(change.kind, change.old), own_fields(change.kind, change.obj)
+    before, now = (own_fields(change.rules, change.kind, obj) for obj in (change.old, change.obj))
     if before == now:
         return None
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
@@ -236,7 +236,7 @@ def _size_judged(change: _Change) -> Answer:
         return ALLOW if stale else problem
     assert record.gang is not None
     if not change.running:
-        denial, warnings = check_job(kind, change.obj, record, rules.classes)
+        denial, warnings = check_job(rules, kind, change.obj, record)
         if denial is not None:
             return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
