@@ -19,6 +19,7 @@ from webhook.simulated.refusals import (
     invalid,
     method_not_allowed,
     no_such_path,
+    unsupported_media_type,
 )
 from webhook.simulated.resources import Resource
 from webhook.simulated.selectors import everything, parse_fields, parse_labels
@@ -29,6 +30,7 @@ from webhook.simulated.watches import Selection, Watch, render
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 DEFAULT_WATCH_SECONDS: Final = 1800.0
 _SNAPSHOTS: Final = 64
+_PROTOBUF: Final = b"k8s\x00"
 _API_SERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 
 
@@ -344,6 +346,8 @@ def _one(status: int, resource: Resource, stored: Stored) -> Answer:
 
 
 def _object(body: bytes) -> Json:
+    if body.startswith(_PROTOBUF):
+        raise unsupported_media_type("application/vnd.kubernetes.protobuf", "application/json")
     try:
         item = orjson.loads(body)
     except ValueError as error:

@@ -18,6 +18,7 @@ from webhook.clock import Clock
 from webhook.simulated import defaults, deletion, pod_admission, validation
 from webhook.simulated.admission import Admission, Attributes
 from webhook.simulated.conditions import with_condition
+from webhook.simulated.conversion import as_served, to_stored
 from webhook.simulated.identity import Call
 from webhook.simulated.quota import Quotas
 from webhook.simulated.refusals import Json, already_exists, bad_request, conflict, forbidden, invalid, not_found
@@ -94,7 +95,7 @@ class SimulatedServer:
         reviewed = self.admission.wanted("CREATE", resource, "")
         if reviewed:
             await self.admission.mutate(attributes)
-            item = self._incoming(resource, namespace, attributes.object or {})
+            item = self._mutated(resource, namespace, item, attributes)
             self._default(resource, item)
         self._identify(resource, item)
         validation.create(resource, item)
@@ -137,7 +138,12 @@ class SimulatedServer:
         else:
             metadata.pop("namespace", None)
         rest = {key: value for key, value in item.items() if key not in ("kind", "apiVersion", "metadata")}
-        return {"kind": kind, "apiVersion": version, "metadata": metadata, **rest}
+        return to_stored(resource, {"kind": kind, "apiVersion": version, "metadata": metadata, **rest})
+
+    def _mutated(self, resource: Resource, namespace: str, before: Json, attributes: Attributes) -> Json:
+        """Return what mutating webhooks made of ``before``."""
+        after = attributes.object or {}
+        return before if after is before else self._incoming(resource, namespace, after)
 
     def _check_namespace(self, resource: Resource, namespace: str, item: Json) -> None:
         if not resource.namespaced:
@@ -187,7 +193,7 @@ class SimulatedServer:
         """
         for _ in range(_ATTEMPTS):
             stored = self.get(resource, namespace, name)
-            wanted = self._incoming(resource, namespace, change(stored))
+            wanted = self._incoming(resource, namespace, change(as_served(resource, stored)))
             new = self._prepared(resource, stored, wanted, subresource)
             new = await self._admit_update(resource, namespace, stored, new, call, subresource)
             if self.store.get(resource.storage, namespace, name) is stored:
@@ -202,9 +208,8 @@ class SimulatedServer:
         attributes = Attributes("UPDATE", resource, subresource, namespace, name, new, stored.object, call)
         if reviewed:
             await self.admission.mutate(attributes)
-            new = self._prepared(
-                resource, stored, self._incoming(resource, namespace, attributes.object or {}), subresource
-            )
+            mutated = self._mutated(resource, namespace, new, attributes)
+            new = self._prepared(resource, stored, mutated, subresource)
         if not subresource:
             validation.update(resource, stored.object, new)
         if reviewed:
@@ -235,6 +240,7 @@ class SimulatedServer:
                 metadata.pop(field, None)
         metadata["resourceVersion"] = before["resourceVersion"]
         metadata.pop("managedFields", None)
+        new["apiVersion"] = old["apiVersion"]
         if resource.status and "status" in old:
             new["status"] = old["status"]
         elif resource.status:

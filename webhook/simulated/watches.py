@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from webhook.simulated.conversion import as_served
 from webhook.simulated.refusals import Refused
 from webhook.simulated.resources import Resource
 from webhook.simulated.selectors import ObjectPredicate, Predicate, everything
@@ -42,9 +43,7 @@ class Selection:
 
 def render(resource: Resource, stored: Stored) -> bytes:
     """Return the object's JSON in the version of ``resource``."""
-    if stored.object["apiVersion"] == resource.api_version:
-        return stored.raw
-    return orjson.dumps({**stored.object, "kind": resource.kind, "apiVersion": resource.api_version})
+    return as_served(resource, stored).raw
 
 
 class Watch:

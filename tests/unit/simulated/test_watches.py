@@ -169,3 +169,33 @@ async def test_unknown_kinds_are_not_found_until_their_definition_is_stored(clie
     }
     await client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     assert await client.names(path) == []
+
+
+async def test_events_of_the_new_group_read_as_core_events_and_back(client: Client) -> None:
+    new = "/apis/events.k8s.io/v1/namespaces/team-a/events"
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Job", "name": "a", "namespace": "team-a"},
+        "note": "queued: 2 of 4 GPUs are free",
+        "reason": "Queued",
+        "type": "Normal",
+        "reportingController": "tutti.dev/reconciler",
+    }
+    made = await client.post(new, event)
+    assert (made["apiVersion"], made["note"]) == ("events.k8s.io/v1", event["note"])
+    query = {"fieldSelector": "involvedObject.name=a"}
+    (core,) = await client.items("/api/v1/namespaces/team-a/events", **query)
+    assert (core["message"], core["involvedObject"]["kind"]) == (event["note"], "Job")
+    changed = await client.merge(f"{new}/e", {"note": "admitted"})
+    assert changed["note"] == "admitted"
+    assert (await client.get("/api/v1/namespaces/team-a/events/e"))["message"] == "admitted"
+
+
+async def test_a_patch_through_the_other_version_is_no_change_of_version(client: Client) -> None:
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"}}
+    await client.post("/apis/kueue.x-k8s.io/v1beta2/resourceflavors", flavor)
+    older = "/apis/kueue.x-k8s.io/v1beta1/resourceflavors/f"
+    labelled = await client.merge(older, {"metadata": {"labels": {"a": "b"}}})
+    assert (labelled["apiVersion"], labelled["metadata"]["generation"]) == ("kueue.x-k8s.io/v1beta1", 1)
