@@ -23,8 +23,10 @@ from webhook.controllers.announce import Announcer
 from webhook.controllers.events import EventRecorder
 from webhook.controllers.ledger_keeper import LeaseLost, LedgerKeeper
 from webhook.controllers.reconciler import Reconciler
+from webhook.controllers.status import StatusWriter
 from webhook.core.engine import Engine
 from webhook.feeds import Feeds, NoListener
+from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
@@ -55,6 +57,7 @@ class ReconcilerParts:
     keeper: LedgerKeeper
     reconciler: Reconciler
     recorder: EventRecorder
+    status: StatusWriter
     read_api: ReadApi
     """Not part of ``run``: it needs a listener."""
 
@@ -63,6 +66,7 @@ class ReconcilerParts:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run(), name="feeds")
             tasks.create_task(self.recorder.run(), name="events")
+            tasks.create_task(self.status.run(), name="status")
             tasks.create_task(self.reconciler.run(), name="reconciler")
 
 
@@ -103,9 +107,22 @@ def reconciler(
     announcer = Announcer(recorder, view, kinds, clock.now)
     loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop
+    census = Census(view, loop.engine, kinds)
+    status = StatusWriter(
+        api,
+        view,
+        census,
+        leading=lambda: loop.leading,
+        policy_objects=feeds.policy_objects,
+        pod_group_object=feeds.pod_group_object,
+        now=clock.now,
+        interval_seconds=config.status_seconds,
+        with_kueue=not config.left_to_kueue,
+    )
+    loop.after_cycle = status.touch
     reads = read_api(
         view,
-        Census(view, loop.engine, kinds),
+        census,
         kinds,
         identity=identity,
         clock=clock,
@@ -113,7 +130,7 @@ def reconciler(
         policy_objects=feeds.policy_objects,
         system_namespace=config.namespace,
     )
-    return ReconcilerParts(view, feeds, keeper, loop, recorder, reads)
+    return ReconcilerParts(view, feeds, keeper, loop, recorder, status, reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +177,10 @@ def webhook(
     peers: Peers | None = None,
     forwarder: Callable[[Ownership, Peers], Forwarder] = Forwarder,
 ) -> WebhookParts:
-    """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone."""
+    """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
+
+    Raises PolicyError where the configuration's compute classes or job kinds are wrong.
+    """
     kinds, view = job_kinds(config), View()
     feeds = Feeds(api, view, config, kinds, rng)
     potential = _Potential(view, clock)
@@ -178,6 +198,7 @@ def webhook(
         potential=potential.engine.potential,
         policy_objects=feeds.policy_objects,
         forwarder=passing_on,
+        classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
     )
     return WebhookParts(view, feeds, gate, passing_on)
 

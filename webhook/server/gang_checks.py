@@ -11,6 +11,7 @@ from webhook.core import amounts, names, quantity
 from webhook.core.gang import Gang
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Reason
+from webhook.jobs.gating import readable_sites
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.reading import read
 from webhook.jobs.record import JobRecord
@@ -41,9 +42,23 @@ def gang_problem(record: JobRecord) -> Answer | None:
     return None
 
 
+def preset_node(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+    """Return the refusal of a gang whose template names its node: such pods are refused, so it would never start."""
+    for site in readable_sites(kind, obj, rules.context()):
+        node = site.spec.get("nodeName")
+        if node:
+            message = (
+                f"the template of pod set {site.name} presets spec.nodeName to {node!r}, which passes by the scheduler "
+                "and its gates; leave it empty and use nodeSelector or affinity"
+            )
+            return deny(Refusal.NODE_PRESET, message, 422)
+    return None
+
+
 def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
     """Return what may keep the gang from ever starting."""
-    gang, view = record.gang, rules.view
+    view = rules.view
+    gang = view.gang_of(record)
     if gang is None:
         return ()
     found = []

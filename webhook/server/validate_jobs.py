@@ -17,7 +17,7 @@ from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
 from webhook.server.class_checks import check_job
-from webhook.server.gang_checks import gang_problem, gang_warnings, reading
+from webhook.server.gang_checks import gang_problem, gang_warnings, preset_node, reading
 from webhook.server.growth import growth
 from webhook.server.job_facts import (
     JobRules,
@@ -81,7 +81,11 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if ruling(rules, kind, obj, request.username) is None:
         return _not_ours(rules, obj)
     record = reading(rules, kind, obj)
-    problem = (None if kind.suspend is None else _held_at_birth(kind, obj, record)) or gang_problem(record)
+    problem = (
+        (None if kind.suspend is None else _held_at_birth(kind, obj, record))
+        or gang_problem(record)
+        or preset_node(rules, kind, obj)
+    )
     if problem is not None:
         return problem
     denial, warnings = check_job(rules, kind, obj, record)
@@ -237,6 +241,7 @@ def _size_judged(change: _Change) -> Answer:
     assert record.gang is not None
     if not change.running:
         denial, warnings = check_job(rules, kind, change.obj, record)
+        denial = denial or preset_node(rules, kind, change.obj)
         if denial is not None:
             return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None

@@ -164,6 +164,14 @@ async def test_a_resource_claim_is_refused_by_name(waiting: Gate) -> None:
     assert "resourceClaims" in answer.message
 
 
+async def test_a_template_that_names_its_node_is_refused_since_its_pods_would_be(waiting: Gate) -> None:
+    preset = stored()
+    preset["spec"]["template"]["spec"]["nodeName"] = "node-7"
+    told = "pod set main presets spec.nodeName to 'node-7'"
+    assert told in (await create(waiting, preset)).message
+    assert told in (await update(waiting, stored(), preset)).message
+
+
 async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> None:
     seen = view()
     queue = Queue("gpus", "kueue")
