@@ -1,0 +1,63 @@
+"""Quota for tests, and what the ledger says about it."""
+
+import json
+from typing import Any, Final
+
+from tests.e2e.controlplane.install import NAMESPACE
+from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.objects import GPU
+from webhook.core import ledger as records
+from webhook.core import names
+from webhook.core.ledger import Ledger, Reservation
+
+QUEUE: Final = "team"
+"""The LocalQueue that :func:`give_queue` makes."""
+_GROUP: Final = "kueue.x-k8s.io/v1beta2"
+
+
+def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
+    """Create a LocalQueue in the namespace and a ClusterQueue of its own for ``gpus`` GPUs; return that one's name."""
+    cluster_queue = f"{admin.namespace}-{name}"
+    flavor = {"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}}
+    local = {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}}
+    admin.apply(flavor)
+    admin.apply(cluster_queue_of(cluster_queue, gpus))
+    admin.apply(local | {"spec": {"clusterQueue": cluster_queue}})
+    return cluster_queue
+
+
+def cluster_queue_of(name: str, gpus: int | str) -> dict[str, Any]:
+    """Return a ClusterQueue of 100 cores and some GPUs, outside any cohort."""
+    quotas = [{"name": "cpu", "nominalQuota": "100"}, {"name": GPU, "nominalQuota": str(gpus)}]
+    group = {"coveredResources": ["cpu", GPU], "flavors": [{"name": "any-node", "resources": quotas}]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    return {"apiVersion": _GROUP, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def set_gpus(admin: Kubectl, gpus: int, name: str = QUEUE) -> None:
+    """Change the quota of the queue that :func:`give_queue` made."""
+    admin.apply(cluster_queue_of(f"{admin.namespace}-{name}", gpus))
+
+
+def stored_ledger(kubectl: Kubectl) -> Ledger | None:
+    """Return the ledger as it is stored; None while it is missing. Raises LedgerCorrupt."""
+    try:
+        found = kubectl.in_namespace(NAMESPACE)("get", "configmap", names.LEDGER_NAME, "-o", "json")
+    except KubectlError:
+        return None
+    data = json.loads(found).get("data")
+    return records.decode(data) if data else None
+
+
+def reservations(kubectl: Kubectl) -> dict[str, Reservation]:
+    """Return the reservations of the namespace's jobs, by the job's name."""
+    ledger = stored_ledger(kubectl)
+    entries = () if ledger is None else ledger.entries.values()
+    return {entry.name: entry for entry in entries if entry.namespace == kubectl.namespace}
+
+
+def reserved(kubectl: Kubectl, resource: str = GPU) -> int:
+    """Return how many whole units of a resource the namespace's reservations hold."""
+    each = reservations(kubectl).values()
+    millis = sum(s.count * s.price.requests.get(resource, 0) for entry in each for s in entry.pod_sets)
+    return millis // 1000

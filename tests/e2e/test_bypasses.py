@@ -1,0 +1,328 @@
+"""Ways around the queue that a team's member may try: each is refused with a message that helps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.objects import GPU, job, jobset, pod, pod_template, pytorchjob, resource_quota
+from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("tutti")
+
+GANGS = {
+    "job": lambda name, pods=2, **template: job(name, pods, pod_template(**template), QUEUE, completions=3 * pods),
+    "jobset": lambda name, pods=2, **template: jobset(name, pods, pod_template(**template), QUEUE),
+    "pytorchjob": lambda name, pods=2, **template: pytorchjob(
+        name, pods - 1, pod_template(container="pytorch", **template), QUEUE
+    ),
+}
+"""A gang of some single-GPU pods, of each kind."""
+SUSPEND = {"job": ("suspend",), "jobset": ("suspend",), "pytorchjob": ("runPolicy", "suspend")}
+each_kind = pytest.mark.parametrize("kind", GANGS)
+
+
+def at(place: tuple[str, ...], value: Any) -> Manifest:
+    """Return a merge patch of one field of spec."""
+    for key in reversed(place):
+        value = {key: value}
+    return {"spec": value}
+
+
+def suspended(owner: Kubectl, kind: str, name: str) -> bool:
+    """Return whether a job is stored suspended."""
+    found = owner.get(kind, name)["spec"]
+    for key in SUSPEND[kind]:
+        found = found.get(key, {})
+    return found is True
+
+
+def running(owner: Kubectl, pods: int) -> None:
+    """Wait until exactly so many pods run."""
+    wait_until(lambda: len(owner.pods(phase="Running")) == pods, what=f"{pods} pods run")
+
+
+def admitted(owner: Kubectl, admin: Kubectl, kind: str, gpus: int = 2) -> None:
+    """Create the gang ``gang`` of two pods in a queue with room for it, and wait until it runs."""
+    give_queue(admin, gpus)
+    owner.create(GANGS[kind]("gang"))
+    running(owner, 2)
+
+
+def refused_patch(owner: Kubectl, kind: str, patch: Manifest, name: str = "gang") -> str:
+    """Send a merge patch that must be refused, and return what its user reads."""
+    return owner.refused("patch", kind, name, "--type=merge", f"--patch={yaml.safe_dump(patch)}")
+
+
+# -- starting without being admitted ----------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_waiting_gang_cannot_be_un_suspended_by_hand(owner: Kubectl, admin: Kubectl, kind: str) -> None:
+    give_queue(admin, 0)
+    owner.create(GANGS[kind]("gang"))
+    message = refused_patch(owner, kind, at(SUSPEND[kind], False))
+    assert f"waits in queue {QUEUE} and is un-suspended by Tutti alone" in message
+    assert f"kubectl get workloads -n {owner.namespace}" in message
+    assert suspended(owner, kind, "gang")
+
+
+@each_kind
+def test_a_gang_that_is_created_unsuspended_is_stored_suspended(owner: Kubectl, admin: Kubectl, kind: str) -> None:
+    give_queue(admin, 0)
+    manifest = GANGS[kind]("gang")
+    manifest["spec"] |= at(SUSPEND[kind], False)["spec"]
+    owner.create(manifest)
+    assert suspended(owner, kind, "gang")
+    stays(lambda: not owner.pods(), 1, "no pod exists")
+
+
+def test_server_side_apply_can_neither_start_a_waiting_gang_nor_grow_a_running_one(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 0)
+    manifest = GANGS["job"]("gang")
+    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    owner(*apply, stdin=yaml.safe_dump(manifest))
+    started = manifest | {"spec": manifest["spec"] | {"suspend": False}}
+    assert "un-suspended by Tutti alone" in owner.refused(*apply, stdin=yaml.safe_dump(started))
+    set_gpus(admin, 2)
+    running(owner, 2)
+    owner(*apply, stdin=yaml.safe_dump(manifest))
+    larger = manifest | {"spec": manifest["spec"] | {"parallelism": 3}}
+    assert "would have 3 pods, 2 are reserved" in owner.refused(*apply, stdin=yaml.safe_dump(larger))
+    assert len(owner.pods()) == 2
+
+
+def test_a_job_re_created_under_the_same_name_waits_for_the_pods_of_the_first(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "job")
+    first = owner.get("job", "gang")["metadata"]
+    owner("delete", "job", "gang", "--cascade=orphan")
+    owner.create(GANGS["job"]("gang"))
+    assert owner.get("job", "gang")["metadata"]["uid"] != first["uid"]
+    stays(lambda: suspended(owner, "job", "gang") and len(owner.pods()) == 2, 3, "it waits while the orphans run")
+    assert reservations(admin)["gang"].uid == first["uid"]
+    orphans = [item["metadata"]["name"] for item in owner.pods()]
+    owner.delete("pod", *orphans)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it starts when they are gone")
+    assert not suspended(owner, "job", "gang")
+
+
+def test_a_copy_of_an_admitted_job_with_its_annotations_is_refused(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "job", gpus=4)
+    annotations = owner.get("job", "gang")["metadata"]["annotations"]
+    manifest = GANGS["job"]("copy")
+    manifest["metadata"]["annotations"] = {"tutti.dev/admission": annotations["tutti.dev/admission"]}
+    owner.create(manifest)
+    copied = owner.get("job", "copy")["metadata"]
+    own = copied.get("annotations", {}).get("tutti.dev/admission", "")
+    assert first_uid(owner) not in own, "the annotation of another job is dropped at creation"
+
+
+def first_uid(owner: Kubectl) -> str:
+    """Return the uid of the job ``gang``."""
+    return str(owner.get("job", "gang")["metadata"]["uid"])
+
+
+# -- growing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "says"),
+    [
+        ("job", at(("parallelism",), 3), "would have 3 pods, 2 are reserved"),
+        (
+            "pytorchjob",
+            at(("pytorchReplicaSpecs", "Worker", "replicas"), 2),
+            "pod set worker would have 2 pods, 1 are reserved",
+        ),
+        (
+            "pytorchjob",
+            at(("pytorchReplicaSpecs", "Worker", "template"), pod_template(gpus=2, container="pytorch")),
+            f"2 {GPU}, 1 is reserved",
+        ),
+    ],
+    ids=["parallelism", "replicas", "requests"],
+)
+def test_an_admitted_gang_cannot_grow(owner: Kubectl, admin: Kubectl, kind: str, patch: Manifest, says: str) -> None:
+    admitted(owner, admin, kind, gpus=8)
+    message = refused_patch(owner, kind, patch)
+    assert says in message
+    assert "a running gang does not grow. Suspend it first" in message
+    assert reserved(admin) == 2
+
+
+def test_an_admitted_jobset_cannot_grow(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "jobset", gpus=8)
+    grown = GANGS["jobset"]("gang")["spec"]["replicatedJobs"]
+    grown[0]["replicas"] = 2
+    assert "replicatedJobs" in refused_patch(owner, "jobset", at(("replicatedJobs",), grown))
+    stays(lambda: len(owner.pods()) == 2, 1, "two pods exist")
+
+
+def test_a_child_job_of_an_admitted_jobset_cannot_grow(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "jobset", gpus=8)
+    child = owner.items("jobs")[0]["metadata"]["name"]
+    owner.patch("job", child, {"spec": {"parallelism": 3}})
+    stays(lambda: len(owner.pods()) == 2, 3, "its third pod is refused")
+
+
+def test_kubectl_scale_cannot_grow_an_admitted_gang(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "pytorchjob", gpus=8)
+    message = owner.refused("scale", "pytorchjob", "gang", "--replicas=3")
+    assert "runs as a gang with a reservation; scaling it from 1 to 3 replicas would start pods" in message
+    stays(lambda: len(owner.pods()) == 2, 1, "two pods exist")
+
+
+def test_kubectl_scale_of_a_waiting_gang_changes_what_it_waits_for(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 1)
+    owner.create(GANGS["pytorchjob"]("gang"))
+    owner("scale", "pytorchjob", "gang", "--replicas=3")
+    set_gpus(admin, 4)
+    running(owner, 4)
+    assert reserved(admin) == 4
+
+
+# -- leaving the queue ------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_an_admitted_gang_can_neither_change_its_queue_nor_drop_it(owner: Kubectl, admin: Kubectl, kind: str) -> None:
+    admitted(owner, admin, kind)
+    give_queue(admin, 8, "other")
+    moved = owner.refused("label", kind, "gang", "tutti.dev/queue-name=other", "--overwrite")
+    assert "it cannot move to other while it runs. Suspend it first" in moved
+    dropped = owner.refused("label", kind, "gang", "tutti.dev/queue-name-")
+    assert f"the job runs in queue {QUEUE}, which is charged for it; its queue label stays" in dropped
+
+
+def test_a_waiting_job_that_drops_its_queue_is_told_that_it_stays_suspended(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 0)
+    owner.create(GANGS["job"]("gang"))
+    owner("label", "job", "gang", "tutti.dev/queue-name-")
+    assert "without a queue label nothing admits this job; it stays suspended" in owner.warnings
+    assert "un-suspended by Tutti alone" in refused_patch(owner, "job", {"spec": {"suspend": False}})
+
+
+def test_a_running_job_that_never_waited_cannot_be_labelled(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 0)
+    owner.create(job("free", 1, pod_template()))
+    running(owner, 1)
+    message = owner.refused("label", "job", "free", f"tutti.dev/queue-name={QUEUE}")
+    assert "the job runs already, outside every queue" in message
+
+
+# -- writing in Tutti's name ------------------------------------------------------------------------------------------
+
+
+def test_tuttis_annotations_and_labels_are_not_edited_by_hand(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "job")
+    ours = "is written by Tutti alone"
+    assert ours in owner.refused("annotate", "job", "gang", "tutti.dev/admission={}", "--overwrite")
+    assert ours in owner.refused("annotate", "job", "gang", "tutti.dev/requeue={}")
+    name = owner.pods()[0]["metadata"]["name"]
+    assert ours in owner.refused("label", "pod", name, "tutti.dev/gang-")
+    assert ours in owner.refused("label", "pod", name, "tutti.dev/gang=other", "--overwrite")
+    assert ours in owner.refused("label", "pod", name, "tutti.dev/pod-set=other", "--overwrite")
+
+
+def test_a_pod_with_a_forged_gang_label_is_refused(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "job", gpus=4)
+    uid = first_uid(owner)
+    forged = pod("forged", pod_template(labels={"tutti.dev/gang": uid, "tutti.dev/pod-set": "main"}))
+    message = refused_create(owner, forged)
+    assert f"claims a place in Job {owner.namespace}/gang" in message
+    assert "only its controller creates its pods" in message
+    assert "has no reservation" in refused_create(owner, pod("forged", pod_template(labels={"tutti.dev/gang": "x"})))
+    assert "not admitted yet" in refused_create(
+        owner, pod("forged", pod_template(labels={"tutti.dev/gang": "pending"}))
+    )
+
+
+def test_a_pod_with_a_forged_owner_is_refused(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "job", gpus=4)
+    forged = pod("forged", pod_template(labels={"tutti.dev/gang": first_uid(owner), "tutti.dev/pod-set": "main"}))
+    forged["metadata"]["ownerReferences"] = [owned_by(owner, "batch/v1", "Job")]
+    message = refused_create(owner, forged)
+    assert "only its controller creates its pods" in message
+    assert f"{owner.namespace}-owner" in message
+
+
+def test_a_job_with_a_forged_owner_waits_like_any_other(owner: Kubectl, admin: Kubectl) -> None:
+    admitted(owner, admin, "jobset")
+    forged = GANGS["job"]("forged")
+    forged["metadata"]["ownerReferences"] = [owned_by(owner, "jobset.x-k8s.io/v1alpha2", "JobSet")]
+    owner.create(forged)
+    assert suspended(owner, "job", "forged")
+    message = refused_patch(owner, "job", {"spec": {"suspend": False}}, "forged")
+    assert "it belongs to the gang of JobSet gang and is started by" in message
+    stays(lambda: len(owner.pods()) == 2, 2, "only the JobSet's pods exist")
+
+
+def owned_by(owner: Kubectl, api_version: str, kind: str) -> Manifest:
+    """Return a controller reference to the gang."""
+    uid = owner.get(kind.lower(), "gang")["metadata"]["uid"]
+    return {"apiVersion": api_version, "kind": kind, "name": "gang", "uid": uid, "controller": True}
+
+
+def refused_create(owner: Kubectl, manifest: Manifest) -> str:
+    """Create an object that must be refused, and return what its user reads."""
+    return owner.refused("create", "-f", "-", stdin=yaml.safe_dump(manifest))
+
+
+# -- pods that pass by the scheduler, and GPUs in odd places ----------------------------------------------------------
+
+
+def test_a_pod_that_names_its_node_is_refused_where_reservations_must_hold(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    admin.apply(resource_quota("wall", **{f"requests.{GPU}": "4"}))
+    owner.create(GANGS["job"]("gang"))
+    running(owner, 2)
+    preset = pod("preset", pod_template())
+    preset["spec"] = preset["spec"] | {"nodeName": "node-0"}
+    message = refused_create(owner, preset)
+    assert "spec.nodeName is preset to 'node-0'" in message
+    assert "use nodeSelector or affinity" in message
+
+
+def test_a_gang_whose_template_names_its_node_is_refused(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    preset = GANGS["job"]("gang")
+    preset["spec"]["template"]["spec"] |= {"nodeName": "node-0"}
+    assert "the template of pod set main presets spec.nodeName to 'node-0'" in refused_create(owner, preset)
+
+
+def gpu_in(place: str) -> Callable[[], Manifest]:
+    """Return a maker of a pod template whose GPUs stand in an odd place."""
+
+    def make() -> Manifest:
+        template = pod_template(gpus=0)
+        main = template["spec"]["containers"][0]
+        with_gpus = {"limits": {GPU: "2"}, "requests": {"cpu": "100m"}}
+        if place == "limits":
+            main["resources"] = with_gpus
+            return template
+        other = main | {"name": "other", "resources": with_gpus}
+        if place == "sidecar":
+            other["restartPolicy"] = "Always"
+            main["resources"] = {"limits": {GPU: "1"}}
+        template["spec"]["initContainers"] = [other]
+        return template
+
+    return make
+
+
+@pytest.mark.parametrize(("place", "gpus"), [("limits", 2), ("init container", 2), ("sidecar", 3)])
+def test_gpus_are_priced_wherever_a_pod_asks_for_them(owner: Kubectl, admin: Kubectl, place: str, gpus: int) -> None:
+    give_queue(admin, 2 * gpus - 1)
+    owner.create(job("gang", 2, gpu_in(place)(), QUEUE))
+    assert f"asks {2 * gpus} {GPU}" in owner.warnings
+    assert f"can hold at most {2 * gpus - 1}" in owner.warnings
+    stays(lambda: suspended(owner, "job", "gang"), 1.5, "it waits")
+    set_gpus(admin, 2 * gpus)
+    running(owner, 2)
+    assert reserved(admin) == 2 * gpus
