@@ -8,9 +8,9 @@ import argparse
 import asyncio
 import platform
 import re
-import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -25,7 +25,7 @@ from webhook.kube.http import connect
 
 PEER: Final = {"Kueue (main, Aug 2026), measured on a machine of this size": 14.1}
 WRITE_VERBS: Final = ("POST", "PUT", "PATCH", "DELETE", "APPLY")
-_SAMPLE = re.compile(r'^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$', re.MULTILINE)
+_SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 BACKGROUND: Final = ("leases", "nodes", "events.k8s.io/nodes")
 
@@ -75,38 +75,44 @@ async def measure(api: Api, name: str, timeout_seconds: float) -> Outcome:
     for what, count in spent.most_common():
         print(f"    {count / TOTAL:6.3f}  {what}")
     sys.stdout.flush()
-    await api.request("DELETE", JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/"), query={
-        "propagationPolicy": "Background"}, timeout_seconds=60)
+    await api.request(
+        "DELETE",
+        JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/"),
+        query={"propagationPolicy": "Background"},
+        timeout_seconds=60,
+    )
     return outcome
 
 
 async def run_floor(cluster: Cluster, api: Api) -> Outcome:
     """Measure the least controller."""
     command = [sys.executable, "-m", "benchmarks.floor", str(cluster.kubeconfig)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     try:
         assert process.stdout is not None
-        await asyncio.to_thread(process.stdout.readline)
+        await process.stdout.readline()
         return await measure(api, "the least any controller must do (no webhook, no engine)", 300)
     finally:
         process.terminate()
-        process.wait(10)
+        await process.wait()
 
 
 def rss_mib(installation: Installation) -> dict[str, float]:
     """Return the peak resident memory of each of Tutti's processes."""
     peaks = {}
     for replica in installation.replicas:
-        pid = replica.component.process.pid
-        text = open(f"/proc/{pid}/status").read()
+        pid = replica.component.pid
+        text = Path(f"/proc/{pid}/status").read_text()
         match = re.search(r"VmHWM:\s+(\d+) kB", text)
         peaks[replica.name] = int(match[1]) / 1024 if match else 0.0
     return peaks
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    print(f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}, {TOTAL} jobs, "
-          f"borrowing limit {BORROWING_CPU}; the quota alone would allow {quota_limit_per_second():.0f} jobs/s")
+    print(
+        f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}, {TOTAL} jobs, "
+        f"borrowing limit {BORROWING_CPU}; the quota alone would allow {quota_limit_per_second():.0f} jobs/s"
+    )
     shape = Shape(operators=False, without_controllers=("job-controller",))
     with Cluster(shape) as cluster:
         api = await connect(str(cluster.kubeconfig))

@@ -1,12 +1,13 @@
-"""The least any suspend-based controller must do: watch, one patch a Job, one ledger write every 20 ms. The peer.
+"""The least any suspend-based controller must do: watch, one patch a Job, one ledger write every 20 ms.
 
-Nothing else: no webhook, no events, no preemption, a greedy sum per cohort in place of an engine. What it reaches is the
-ceiling that the machine allows; Tutti is measured against it in the same run.
+Nothing else: no webhook, no events, no preemption, a greedy sum per cohort in place of an engine. What it reaches is
+the ceiling that the machine allows; Tutti is measured against it in the same run.
 """
 
 import asyncio
 import heapq
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -36,10 +37,8 @@ class Floor:
     async def run(self) -> None:
         """Admit until ended."""
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "floor-ledger", "namespace": NAMESPACE}}
-        try:
+        with suppress(Conflict):
             await self._api.request("POST", LEDGER.rpartition("/")[0], body=orjson.dumps(body))
-        except Conflict:
-            pass
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
             tasks.create_task(self._cycles(tasks))
@@ -92,9 +91,7 @@ class Floor:
                 self._waiting[cohort] = passed
             if self._changed:
                 changed, self._changed = self._changed, {}
-                await self._api.request(
-                    "PATCH", LEDGER, body=orjson.dumps({"data": changed}), content_type=MERGE_PATCH
-                )
+                await self._api.request("PATCH", LEDGER, body=orjson.dumps({"data": changed}), content_type=MERGE_PATCH)
             for _, name, version, _cpu in starts:
                 tasks.create_task(self._start(name, version))
 
@@ -105,7 +102,9 @@ class Floor:
         ]
         path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}"
         async with self._slots:
-            await self._api.request("PATCH", path, body=orjson.dumps(patch), content_type=JSON_PATCH, timeout_seconds=60)
+            await self._api.request(
+                "PATCH", path, body=orjson.dumps(patch), content_type=JSON_PATCH, timeout_seconds=60
+            )
 
 
 async def _main(kubeconfig: str) -> None:

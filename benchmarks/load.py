@@ -164,9 +164,7 @@ class Load:
             watcher = tasks.create_task(self._watch())
             await asyncio.sleep(0.2)
             creators = [
-                tasks.create_task(self._create(queue, job_class))
-                for _, queue in queue_names()
-                for job_class in CLASSES
+                tasks.create_task(self._create(queue, job_class)) for _, queue in queue_names() for job_class in CLASSES
             ]
             await asyncio.gather(*creators)
             await self._done.wait()
@@ -187,7 +185,9 @@ class Load:
             self._count("POST jobs")
 
     async def _watch(self) -> None:
-        version = orjson.loads(await self._api.request("GET", JOBS, query={"limit": "1"}))["metadata"]["resourceVersion"]
+        version = orjson.loads(await self._api.request("GET", JOBS, query={"limit": "1"}))["metadata"][
+            "resourceVersion"
+        ]
         while True:
             query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
             async for line in self._api.watch(JOBS, query=query, idle_seconds=300):
@@ -209,7 +209,13 @@ class Load:
         started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         await asyncio.sleep(BY_NAME[self.outcome.classes[name]].runtime_seconds)
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        condition = {"status": "True", "lastTransitionTime": now, "lastProbeTime": now, "reason": "Bench", "message": ""}
+        condition = {
+            "status": "True",
+            "lastTransitionTime": now,
+            "lastProbeTime": now,
+            "reason": "Bench",
+            "message": "",
+        }
         status = {
             "startTime": started,
             "completionTime": now,

@@ -70,7 +70,7 @@ class Config(Section):
     identity: str = ""
     """Name of this replica; the host name by default (a pod's name)."""
     reconciler_user: str = ""
-    """Username of the only account that may un-suspend; by default the service account tutti-reconciler of namespace."""
+    """The only account that may un-suspend; by default the service account tutti-reconciler of ``namespace``."""
     cert_dir: Path = Path("/certs")
     listen: Listen = Listen()
     peers: dict[str, str] = Field(default_factory=dict)
@@ -83,7 +83,7 @@ class Config(Section):
     ledger_bytes_per_second: Annotated[int, Field(ge=65_536)] = 2_000_000
     """Budget for ledger writes: size times rate, since etcd keeps every revision until it compacts."""
     effects_in_flight: Annotated[int, Field(ge=1, le=512)] = 48
-    events_per_second: Annotated[float, Field(ge=0, le=1000)] = 40
+    events_per_second: Annotated[float, Field(ge=0, le=1000)] = 20
     status_seconds: Seconds = 5
     """At most one status write per policy object in this time."""
     audit_seconds: Seconds = 300

@@ -125,6 +125,7 @@ class Feeds:
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
     """Feed name to uid to object, for the feeds kept as plain data."""
+    _ledger_decoder: records.Decoder = field(default_factory=records.Decoder)
     _recompile_timer: asyncio.TimerHandle | None = None
     _jobs_running: bool = False
     """Jobs are being read already, so a change of what they are read with must be applied to them."""
@@ -297,6 +298,9 @@ class Feeds:
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
         self._keep(feed, old, new)
+        if old is not None and new is not None and _meaning(old) == _meaning(new):
+            # The status of a queue changes with every count that is written into it.
+            return
         if self._jobs_running and self._recompile_timer is None:
             # A thousand queues applied at once are one compilation.
             self._recompile_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._recompile)
@@ -310,7 +314,7 @@ class Feeds:
         try:
             # Before the first ledger is written the ConfigMap holds the lease alone.
             data = None if new is None else new.document.get("data")
-            ledger = records.decode(data) if data else None
+            ledger = self._ledger_decoder.decode(data) if data else None
         except LedgerCorrupt as error:
             log.error("ledger.corrupt", error=str(error))
             ledger = None
@@ -366,6 +370,11 @@ class Feeds:
             documents.extend(config_map.objects_of(config)[0])
         return documents
 
+    def pod_group_object(self, record: PodGroupRecord) -> Mapping[str, Any] | None:
+        """Return the PodGroup that ``record`` was read from, if it is still there."""
+        found = self.informers[f"podgroups.{record.generation}"].get(record.namespace, record.name)
+        return None if found is None else found.document
+
     def _relist_jobs(self) -> None:
         for kind in self.kinds.values():
             self.informers[kind.key].relist()
@@ -373,3 +382,12 @@ class Feeds:
 
 def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:
     return f"{resource.plural}.{version}.{resource.group}"
+
+
+def _meaning(policy_object: Plain) -> Mapping[str, Any]:
+    """Return what a policy is compiled from: the object without what its writing changes, and without counts."""
+    document = policy_object.document
+    metadata, status = document["metadata"], document.get("status") or {}
+    kept = {name: metadata.get(name) for name in ("namespace", "name", "uid", "labels", "annotations")}
+    # Volcano keeps a queue's being closed in its status.
+    return {**document, "metadata": kept, "status": status.get("state")}

@@ -1,6 +1,7 @@
 """Users at random: they create, scale, hold, delete jobs of several kinds, change quota and run loose pods."""
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -108,11 +109,9 @@ class Load:
         return {key: kind for key, kind in self._jobs.items() if not self._finished(kind, *key)}
 
     async def _attempt(self, work: Any) -> None:
-        try:
+        # Users are refused all the time, among others while no webhook has read its caches yet.
+        with suppress(ApiError, Refused):
             await work
-        except (ApiError, Refused):
-            # Users are refused all the time, among others while no webhook has read its caches yet.
-            pass
 
     async def _create(self) -> None:
         self._number += 1

@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.virtual_time
 async def test_every_gang_starts_whole_and_nothing_is_oversubscribed_or_left_over(weather: Weather, seed: int) -> None:
     """Whatever is delayed, lost, repeated, killed or frozen."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(60))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     world = await simulate(seed, weather)
     assert world.invariants.steps > STEPS_PER_SEED
 
@@ -39,7 +39,7 @@ async def test_every_gang_starts_whole_and_nothing_is_oversubscribed_or_left_ove
 @pytest.mark.virtual_time
 async def test_the_same_seed_tells_the_same_story() -> None:
     """Two runs of one seed store the same writes."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(60))
-    first, second = await simulate(7, Weather(), jobs=5), None
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    first = await simulate(7, Weather(), jobs=5)
     second = await simulate(7, Weather(), jobs=5)
     assert first.invariants.steps == second.invariants.steps

@@ -1,7 +1,7 @@
-"""One simulated world: the production webhook, reconciler, list-watch and election code against the simulated cluster.
+"""One simulated world: the production webhook, reconciler, list-watch and election code, and a cluster in memory.
 
-A seed chooses everything: the load, the order, delays, lost and repeated replies, conflicts, ended watches, and at which
-writes a process dies. Invariants are checked after every write that the server stores; a failure names its seed.
+A seed chooses everything: the load, the order, delays, lost and repeated replies, conflicts, ended watches, and at
+which writes a process dies. Invariants are checked after every write that is stored; a failure names its seed.
 """
 
 import asyncio
@@ -96,6 +96,7 @@ class World:
         self.invariants = Invariants(self.cluster, self.seed)
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
+        self.parts: dict[str, assembly.ReconcilerParts] = {}
         self.calm = False
         self.generation = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -134,7 +135,9 @@ class World:
         self.invariants.at_rest(self.load.unfinished(), self._reasons())
 
     def _reasons(self) -> dict[str, str]:
-        return {}
+        """Why each job waits, as the leader says."""
+        leaders = [parts for parts in self.parts.values() if parts.reconciler.leading]
+        return {job.key: str(parts.reconciler.reason(uid)) for parts in leaders for uid, job in parts.view.jobs.items()}
 
     def _calm_down(self) -> None:
         self.calm = True
@@ -167,6 +170,7 @@ class World:
             rng=Random(self.rng.getrandbits(64)),
             on_renewed=renewed,
         )
+        self.parts[name] = parts
         replica.task = self._spawn(self._live(name, parts))
         self.replicas[name] = replica
 

@@ -1,5 +1,7 @@
 """Tells people what was decided: events on jobs and one log line a decision."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -17,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 QUEUED_AFTER_SECONDS = 2.0
 """A gang that was admitted sooner never gets a "Queued" event."""
+LOOKED_AT_MAX = 200
+"""Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 
 
 class Announcer:
@@ -31,6 +35,7 @@ class Announcer:
         self._now = now
         self._queued: dict[str, float] = {}
         self._told: dict[str, str] = {}
+        self._codes: dict[str, str] = {}
 
     def queued(self, uid: str) -> None:
         """Note that a gang waits (anew)."""
@@ -38,8 +43,7 @@ class Announcer:
 
     def admitted(self, reservation: Reservation) -> None:
         """Tell that a gang was admitted."""
-        self._queued.pop(reservation.uid, None)
-        self._told.pop(reservation.uid, None)
+        self._forget(reservation.uid)
         pods = sum(reservation.counts.values())
         flavors = sorted({flavor for pod_set in reservation.pod_sets for flavor in pod_set.flavors.values()})
         where = f" of queue {reservation.queue}" if reservation.queue else ""
@@ -66,22 +70,27 @@ class Announcer:
 
     def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
-        waiting: dict[str, int] = {}
-        for uid, since in list(self._queued.items()):
-            reason = reason_of(uid)
+        for uid in list(itertools.islice(self._queued, LOOKED_AT_MAX)):
+            since = self._queued.pop(uid)
             if uid not in self._view.jobs or uid in self._view.ledger.entries:
-                self._queued.pop(uid)
-                self._told.pop(uid, None)
+                self._forget(uid)
                 continue
+            # To the end of the line: with many waiting, each is looked at in turn.
+            self._queued[uid] = since
+            reason = reason_of(uid)
             if reason is None:
                 continue
-            waiting[reason.code] = waiting.get(reason.code, 0) + 1
+            self._codes[uid] = reason.code
             if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
                 self._told[uid] = reason.code
                 self._note(uid, "Queued", f"{reason.code}: {reason}")
         metrics.WAITING.clear()
-        for code, number in waiting.items():
+        for code, number in Counter(self._codes.values()).items():
             metrics.WAITING.labels(code).set(number)
+
+    def _forget(self, uid: str) -> None:
+        for table in (self._queued, self._told, self._codes):
+            table.pop(uid, None)
 
     def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         job = self._view.jobs.get(uid)

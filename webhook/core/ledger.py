@@ -215,8 +215,37 @@ def entry_digest(uid: str, text: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{uid}={text}".encode(), digest_size=8).digest(), "big")
 
 
+@dataclass(slots=True)
+class Decoder:
+    """Decodes successive versions of one ledger: entries whose text did not change are the same objects as before."""
+
+    _known: dict[str, tuple[str, int, Reservation]] = field(default_factory=dict)
+    """Uid to text, its part of the checksum, and what it says."""
+
+    def decode(self, data: Mapping[str, str]) -> Ledger:
+        """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
+        epoch, seq, digest = _decode_meta(data)
+        known: dict[str, tuple[str, int, Reservation]] = {}
+        for uid, text in data.items():
+            if uid != META:
+                before = self._known.get(uid)
+                if before is None or before[0] != text:
+                    before = (text, entry_digest(uid, text), decode_entry(uid, text))
+                known[uid] = before
+                digest ^= before[1]
+        if digest:
+            raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
+        self._known = known
+        return Ledger(epoch, seq, {uid: entry[2] for uid, entry in known.items()})
+
+
 def decode(data: Mapping[str, str]) -> Ledger:
-    """Return the ledger written as ``data``. Raises LedgerCorrupt when it cannot be one that ``encode`` wrote."""
+    """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
+    return Decoder().decode(data)
+
+
+def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return epoch, seq and checksum."""
     try:
         meta = json.loads(data[META])
         schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
@@ -224,9 +253,7 @@ def decode(data: Mapping[str, str]) -> Ledger:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     if schema != SCHEMA:
         raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {SCHEMA}")
-    if checksum(data) != digest:
-        raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
-    return Ledger(epoch, seq, {uid: decode_entry(uid, text) for uid, text in data.items() if uid != META})
+    return epoch, seq, digest
 
 
 def decode_entry(uid: str, text: str) -> Reservation:
