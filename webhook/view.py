@@ -6,9 +6,10 @@ can be waited for is a ledger at least as new as a version somebody has seen.
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core.fences import Fences
+from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger
 from webhook.core.policy import Policy
 from webhook.jobs.record import JobRecord
@@ -90,6 +91,17 @@ class View:
         except TimeoutError:
             return False
         return True
+
+    def with_quorum(self, gang: Gang) -> Gang:
+        """Return ``gang`` with the quorum that its PodGroup gives it, where its own object gives none."""
+        if gang.pod_group is None or gang.quorum is not None:
+            return gang
+        pod_group = self.pod_groups.get((gang.namespace, gang.pod_group))
+        return gang if pod_group is None else replace(gang, quorum=min(pod_group.min_member, gang.pods))
+
+    def gang_of(self, job: JobRecord | None) -> Gang | None:
+        """Return the gang of a job with its quorum; None when there is no job or it cannot be read as a gang."""
+        return None if job is None or job.gang is None else self.with_quorum(job.gang)
 
     def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
         """Return the job objects of ``namespace`` that are gangs."""

@@ -32,6 +32,8 @@ class Step(StrEnum):
     """It was running before Tutti knew it: reserve what it uses, then write that on the job."""
     SUSPEND = "suspend"
     """It runs without a reservation and should not: suspend it."""
+    GROW = "grow"
+    """Its reservation grew: write that on the job, so that its controller creates the pods it was refused before."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
 
@@ -52,7 +54,9 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         return _stopping(job, pods_present, voided)
     if job.suspended:
         return Step.HOLD if started(job, reservation) else Step.START
-    return Step.ADOPT if reservation.adopted and job.admission is None else Step.NOTHING
+    if job.admission is None:
+        return Step.ADOPT if reservation.adopted else Step.NOTHING
+    return Step.GROW if started(job, reservation) and job.admission.counts != reservation.counts else Step.NOTHING
 
 
 def _unreserved(job: JobRecord | None, pods_present: int) -> Step:

@@ -258,7 +258,7 @@ class Reconciler:
         self._reserved = set(ledger.entries)
         for uid, reservation in ledger.entries.items():
             job = self._view.jobs.get(uid)
-            self.engine.restore(reservation, None if job is None else job.gang, None if job is None else job.reclaimed)
+            self.engine.restore(reservation, self._view.gang_of(job), None if job is None else job.reclaimed)
             self._submitted.pop(uid, None)
             self._dirty.add(uid)
 
@@ -275,7 +275,7 @@ class Reconciler:
             self._queueing(step, uid, job)
             if act:
                 self._act(step, job, reservation, batch)
-            if reservation is not None and job is not None and step is Step.NOTHING:
+            if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW):
                 self._reclaim(job, reservation)
 
     def _present(self, job: JobRecord | None) -> int:
@@ -301,7 +301,7 @@ class Reconciler:
 
     def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
         self._view.fences.put_reservation(reservation, job.reclaimed)
-        self.engine.restore(reservation, job.gang, job.reclaimed)
+        self.engine.restore(reservation, self._view.gang_of(job), job.reclaimed)
 
     # -- one gang's next step --------------------------------------------------------------------------------------
 
@@ -320,8 +320,9 @@ class Reconciler:
                 requeue = self._requeue(job, reservation)
                 held = reservation is not None and reservation.stopping == "Held"
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
-            case Step.RESTORE if job is not None:
-                self._write(step, job, patches.restore(job), batch)
+            case Step.GROW | Step.RESTORE if job is not None:
+                patch = patches.restore(job) if reservation is None else patches.grow(job, reservation)
+                self._write(step, job, patch, batch)
 
     def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
         if patch:
@@ -382,7 +383,7 @@ class Reconciler:
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
                 self._dirty.add(uid)
                 continue
-            why = self._whole.overdue(job, reservation, self._view.fences, now)
+            why = self._whole.overdue(job, reservation, self._view, now)
             if why is not None:
                 self._requeues[uid] = self._whole.requeue(uid, why, now)
                 self._stop(reservation, "StartTimeout", batch)
@@ -417,6 +418,7 @@ class Reconciler:
             if grown.uid in self._view.ledger.entries and grown.uid not in batch.drop:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
+                self._mark(grown.uid)
         for preempted in plan.preempted:
             reservation_or_none = batch.put.get(preempted.uid) or self._view.ledger.entries.get(preempted.uid)
             job = self._view.jobs.get(preempted.uid)

@@ -8,9 +8,9 @@ each time another pod starts.
 from dataclasses import dataclass
 
 from webhook.config import Start
-from webhook.core.fences import Fences
 from webhook.core.ledger import Reservation
 from webhook.jobs.record import JobRecord, Requeue
+from webhook.view import View
 
 
 @dataclass(slots=True)
@@ -41,12 +41,13 @@ class WholeGangs:
         if gone:
             self._attempts.pop(uid, None)
 
-    def overdue(self, job: JobRecord, reservation: Reservation, fences: Fences, now: float) -> str | None:
+    def overdue(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> str | None:
         """Return why the gang must be stopped for want of its quorum, or None; to be asked about every second."""
-        if job.gang is None or job.suspended or reservation.adopted:
+        gang = view.gang_of(job)
+        if gang is None or job.suspended or reservation.adopted:
             return None
-        running = sum(1 for pod in fences.pods_of(job.namespace, job.uid) if pod.phase in ("Running", "Succeeded"))
-        quorum = min(job.gang.least_pods, sum(reservation.counts.values()))
+        running = sum(1 for pod in view.fences.pods_of(job.namespace, job.uid) if pod.phase in ("Running", "Succeeded"))
+        quorum = min(gang.least_pods, sum(reservation.counts.values()))
         progress = self._progress.get(job.uid)
         if progress is None:
             progress = self._progress[job.uid] = _Progress(running, False, max(reservation.since_seconds, 0))

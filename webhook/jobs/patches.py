@@ -25,7 +25,7 @@ from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 from webhook.jobs.registry import KINDS
 from webhook.jobs.template_patches import schedule, stamp, wanted_of
 
-__all__ = ["adopt", "gate_pod", "lift", "mark", "restore", "start", "stop", "strip", "void"]
+__all__ = ["adopt", "gate_pod", "grow", "lift", "mark", "restore", "start", "stop", "strip", "void"]
 
 
 def start(
@@ -132,6 +132,17 @@ def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int])
     return [*_preconditions(record), *marks]
 
 
+def grow(record: JobRecord, reservation: Reservation) -> Patch:
+    """Return the patch that writes on a running job that its reservation grew; its controller then looks at it anew.
+
+    Empty for a job that carries no admission.
+    """
+    if record.admission is None:
+        return []
+    grown = replace(record.admission, counts=reservation.counts)
+    return [*_preconditions(record), *_annotate(record, {names.ADMISSION: annotations.encode_admission(grown)}, ())]
+
+
 def lift(
     pod: Mapping[str, Any],
     reservation: Reservation,
@@ -224,14 +235,18 @@ def _set_count(
     undo: Admission | None,
     originals: dict[str, int],
 ) -> Patch:
-    """Lower one pod set's count to what was reserved, or put back what an earlier start lowered."""
+    """Lower the count of a pod set that allows it to what was reserved, or put back what an earlier start lowered.
+
+    Below a gang-wide quorum's whole size nothing is lowered: the pods that are missing follow when there is room.
+    """
     reserved = reservation.pod_set(template.pod_set)
     if template.count_path is None or template.count_written is None or reserved is None or record.gang is None:
         return []
     lowered = None if undo is None else annotations.original_count(undo, template.pod_set, template.count_written)
     owners = template.count_written if lowered is None else lowered
     count = owners
-    if reserved.count < record.gang.counts.get(template.pod_set, 0):
+    asked = next((s for s in record.gang.pod_sets if s.name == template.pod_set), None)
+    if asked is not None and asked.min_count is not None and reserved.count < asked.count:
         count = reserved.count
         originals[template.pod_set] = owners
     return [] if count == template.count_written else [_replace(template.count_path, count)]

@@ -1,5 +1,7 @@
 """What the reconciler writes: start, stop, restore, void, adopt; and lifting the gate of one pod."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load, record_of, reservation_of
@@ -108,6 +110,18 @@ def test_partial_admission_lowers_parallelism_and_restore_raises_it_again():
     lowered_again = start(stopped, counts={"main": 3})
     assert lowered_again["spec"]["parallelism"] == 3
     assert record_of(lowered_again).admission.original_counts == {"main": 9}
+
+
+def test_a_gang_that_starts_with_its_quorum_keeps_its_parallelism_and_notes_its_growth():
+    obj = load("job")
+    obj["spec"] |= {"parallelism": 4, "completions": 4}
+    running = start(apply(obj, patches.mark(kind_of(obj), obj)), counts={"main": 3})
+    assert running["spec"]["parallelism"] == 4
+    record = record_of(running)
+    assert (dict(record.admission.counts), dict(record.admission.original_counts)) == ({"main": 3}, {})
+    grown = apply(running, patches.grow(record, reservation_of(record, counts={"main": 4})))
+    assert record_of(grown).admission == replace(record.admission, counts={"main": 4})
+    assert grown["spec"] == running["spec"]
 
 
 def test_a_count_that_the_owner_changed_while_stopped_is_kept():
