@@ -58,9 +58,9 @@ def demo(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Show two teams sharing a cluster: gangs queue, borrow, start and finish before your eyes."""
-    from webhook import demo as show  # noqa: PLC0415
+    from webhook.demo import run  # noqa: PLC0415
 
-    raise typer.Exit(show.run(cluster, kubeconfig))
+    raise typer.Exit(run(cluster, kubeconfig))
 
 
 @app.command()

@@ -121,6 +121,9 @@ class HttpFrontEnd:
             async for line in watch.lines():
                 await response.write(self._row(watch, line) if as_table else line)
             await response.write_eof()
+        except ConnectionError:
+            # The watcher went away: nobody is left to be told.
+            pass
         finally:
             watch.end()
             del self._watches[watch]
