@@ -25,7 +25,57 @@ def mark(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEX
 
     ``context`` matters to kinds whose pods another object describes (TrainJob): without it they are held, not labelled.
     """
-    return editing.diff(obj, marked(kind, obj, context))
+    plain = _plain_patch(kind, obj, context)
+    return editing.diff(obj, marked(kind, obj, context)) if plain is None else plain
+
+
+def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Patch | None:
+    """Return the patch of the ordinary case, written down without making the object it leads to; None for any other.
+
+    The webhook answers thousands of these a second. Ordinary is: a suspend field whose parent exists, pod templates
+    with nothing of ours in them. The general way says the same, only slower; a test holds the two together.
+    """
+    parent = None if kind.suspend is None or kind.scheduling_gated else paths.find(obj, kind.suspend[:-1])
+    if kind.suspend is None or not isinstance(parent, dict) or _has_own_annotations(obj.get("metadata")):
+        return None
+    patch: Patch = []
+    if parent.get(kind.suspend[-1]) is not True:
+        patch.append(_set(parent, kind.suspend[-1], paths.pointer(*kind.suspend), True))
+    for site in readable_sites(kind, obj, context):
+        if site.metadata_path is None:
+            continue
+        template = None if site.template_path is None or site.scaffold else _at(obj, site.template_path)
+        if not isinstance(template, dict) or _has_own_annotations(template.get("metadata")):
+            return None
+        wanted = {names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: site.name}
+        where, metadata = paths.pointer(*site.metadata_path), template.get("metadata")
+        if metadata is None:
+            patch.append(_set(template, "metadata", where, {"labels": wanted}))
+            continue
+        labels = metadata.get("labels")
+        if labels is None:
+            patch.append(_set(metadata, "labels", f"{where}/labels", wanted))
+            continue
+        if not isinstance(labels, dict):
+            return None
+        for key, value in wanted.items():
+            if labels.get(key) != value:
+                patch.append(_set(labels, key, f"{where}/labels/{paths.escape(key)}", value))
+    return patch
+
+
+def _has_own_annotations(metadata: object) -> bool:
+    """Return whether there is something of ours to drop; true for what is too malformed to tell."""
+    if not isinstance(metadata, dict):
+        return metadata is not None
+    annotations = metadata.get("annotations")
+    return annotations is not None and (
+        not isinstance(annotations, dict) or not names.OWN_ANNOTATIONS.isdisjoint(annotations)
+    )
+
+
+def _set(parent: Mapping[str, Any], key: str, pointer: str, value: object) -> editing.Operation:
+    return {"op": "replace" if key in parent else "add", "path": pointer, "value": value}
 
 
 def strip(

@@ -55,11 +55,14 @@ def check_pod(pod: Mapping[str, Any], policy: ComputeClassPolicy) -> tuple[Answe
     return judged(check([("", pod)], policy, pod_group_of(labels) is not None))
 
 
+def corrects(policy: ComputeClassPolicy) -> bool:
+    """Return whether any rule is in mode ``mutate``."""
+    return Mode.MUTATE in policy.rules.values()
+
+
 def corrected(rules: JobRules, kind: JobKind, obj: Any) -> Any:
-    """Return ``obj`` with what the rules in mode ``mutate`` correct; ``obj`` itself where there is nothing to do."""
+    """Return ``obj`` with what the rules in mode ``mutate`` correct."""
     policy = rules.classes
-    if Mode.MUTATE not in policy.rules.values():
-        return obj
     key = policy.labels.compute_class
     for site in readable_sites(kind, obj, rules.context()):
         if key not in site.pod_labels or site.template_path is None:

@@ -21,6 +21,7 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
 from webhook.server import children, class_checks, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.decision_log import TEXT_CHARS_MAX, DecisionLog
 from webhook.server.forward import Forwarder
 from webhook.server.job_facts import JobRules
 from webhook.server.pod_facts import Misshapen
@@ -33,9 +34,6 @@ from webhook.view import View
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
 
 log = structlog.get_logger(__name__)
-
-_TEXT_MAX: Final = 256
-"""Longest text of a caller in a log line."""
 
 Decided = Answer | tuple[int, bytes]
 """Our own answer, or the whole answer of the owning replica."""
@@ -66,6 +64,7 @@ class Gate:
         self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential, classes)
         self._pods = PodRules(view, self.settings, kinds, self.tally, classes)
         self._policy_objects = policy_objects
+        self.decisions = DecisionLog()
         self._waiting = 0
         self._endpoints: Mapping[str, Callable[[ReviewRequest], Answer | None]] = {
             "/mutate/jobs": self._mutate_jobs,
@@ -112,7 +111,7 @@ class Gate:
         except RequestError as error:
             return self._bad_request(path, error)
         except Exception:
-            log.exception("review.broken", endpoint=path, uid=request.uid[:_TEXT_MAX])
+            log.exception("review.broken", endpoint=path, uid=request.uid[:TEXT_CHARS_MAX])
             decided = deny(Refusal.BROKEN, "Tutti failed to decide this request; its log has the reason", 500)
         if isinstance(decided, tuple):
             metrics.count_review(path, "forwarded", perf_counter() - started)
@@ -234,37 +233,18 @@ class Gate:
 
     def _unread(self, path: str, error: FieldError, started: float) -> bytes:
         metrics.count_review(path, Refusal.MALFORMED, perf_counter() - started)
-        log.info("review", endpoint=path, outcome=Refusal.MALFORMED, uid=error.uid[:_TEXT_MAX], message=str(error))
+        log.info("review", endpoint=path, outcome=Refusal.MALFORMED, uid=error.uid[:TEXT_CHARS_MAX], message=str(error))
         return encode_denied(error.uid, error.code, str(error))
 
     @staticmethod
     def _bad_request(path: str, error: RequestError) -> tuple[int, bytes]:
         metrics.count_bad_request(error.http_status)
-        log.info("review.unreadable", endpoint=path, status=error.http_status, message=str(error)[:_TEXT_MAX])
+        log.info("review.unreadable", endpoint=path, status=error.http_status, message=str(error)[:TEXT_CHARS_MAX])
         return error.http_status, str(error).encode("utf-8", "replace")
 
-    @staticmethod
-    def _line(path: str, request: ReviewRequest, answer: Answer, seconds: float) -> None:
+    def _line(self, path: str, request: ReviewRequest, answer: Answer, seconds: float) -> None:
         metrics.count_review(path, answer.outcome, seconds)
-        fields: dict[str, object] = {
-            "endpoint": path,
-            "outcome": answer.outcome,
-            "operation": request.operation[:_TEXT_MAX],
-            "kind": request.kind[:_TEXT_MAX],
-            "namespace": request.namespace[:_TEXT_MAX],
-            "name": request.name[:_TEXT_MAX],
-            "user": request.username[:_TEXT_MAX],
-            "uid": request.uid[:_TEXT_MAX],
-            "millis": round(seconds * 1000, 3),
-        }
-        if not answer.allowed:
-            fields["code"] = answer.code
-            fields["message"] = answer.message[:1024]
-        if answer.warnings:
-            fields["warnings"] = len(answer.warnings)
-        if request.dry_run:
-            fields["dry_run"] = True
-        log.info("review", **fields)
+        self.decisions.note(path, request, answer, seconds)
 
 
 _BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try again", 429)

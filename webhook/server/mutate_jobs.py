@@ -12,9 +12,9 @@ from webhook.core import names
 from webhook.jobs import annotations, editing, paths
 from webhook.jobs.gating import pod_group_of
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.marking import gate_pod, marked
+from webhook.jobs.marking import gate_pod, mark, marked
 from webhook.server.answer import ALLOW, Answer, allow, patch
-from webhook.server.class_checks import corrected
+from webhook.server.class_checks import corrected, corrects
 from webhook.server.job_facts import JobRules, is_suspended, left_to_kueue, ruling
 from webhook.server.pod_facts import read
 from webhook.server.validate_pods import controller_users
@@ -33,6 +33,8 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
         return _lift_hold(request, rules, kind, obj)
     if ruling(rules, kind, _placed(request, obj), request.username) is None:
         return _passed_over(rules, obj)
+    if not corrects(rules.classes):
+        return patch(tuple(mark(kind, obj, rules.context())))
     stored = corrected(rules, kind, marked(kind, obj, rules.context()))
     return patch(tuple(editing.diff(obj, stored)))
 

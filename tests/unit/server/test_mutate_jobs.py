@@ -2,12 +2,18 @@
 
 from typing import Any
 
+import jsonpatch
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.server.reviews import ACCOUNT, JOBSET_CONTROLLER, ask, containers, job, pod, review, view
 from webhook.core import names
 from webhook.jobs.annotations import encode_hold
 from webhook.jobs.compute_class_policy import Mode, Rule
+from webhook.jobs.editing import diff
+from webhook.jobs.marking import mark, marked
+from webhook.jobs.registry import KINDS
 from webhook.server.class_checks import shipped
 from webhook.server.gate import Gate
 from webhook.server.settings import GateSettings
@@ -155,3 +161,30 @@ async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gat
     stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
     assert stored["spec"]["schedulingGates"] == [{"name": names.SCHEDULING_GATE}]
     assert (await ask(gate, "/mutate/pods", review(pod()))).patch == []
+
+
+MAPS = st.none() | st.dictionaries(st.sampled_from(["a", "b/c~d", names.ADMISSION]), st.text("xy", max_size=2))
+PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "labels": MAPS | st.just({names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: "main"}) | st.just("x"),
+        "annotations": MAPS | st.just([]),
+    },
+)
+
+
+@given(st.none() | PLAIN, PLAIN, st.sampled_from([True, False, None, "absent", "true"]), st.booleans())
+def test_the_short_way_to_a_patch_leads_where_the_general_one_does(
+    template: Any, own: Any, suspend: Any, no_template_metadata: bool
+) -> None:
+    obj = job()
+    obj["metadata"] |= own
+    obj["spec"]["suspend"] = suspend
+    if suspend == "absent":
+        del obj["spec"]["suspend"]
+    obj["spec"]["template"]["metadata"] = template
+    if no_template_metadata:
+        del obj["spec"]["template"]["metadata"]
+    kind = KINDS["Job.batch"]
+    assert jsonpatch.apply_patch(obj, mark(kind, obj)) == marked(kind, obj)
+    assert len(mark(kind, obj)) <= len(diff(obj, marked(kind, obj)))
