@@ -321,8 +321,7 @@ class Reconciler:
                 held = reservation is not None and reservation.stopping == "Held"
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.GROW | Step.RESTORE if job is not None:
-                patch = patches.restore(job) if reservation is None else patches.grow(job, reservation)
-                self._write(step, job, patch, batch)
+                self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
 
     def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
         if patch:
