@@ -86,6 +86,11 @@ def human_age(seconds: float) -> str:
     return f"{years}y" + (f"{rest}d" if days < 8 * 365 and rest else "")
 
 
+def age_since(moment: str, now: float) -> str:
+    """Return how long ago a metav1.Time was, as kubectl writes ages."""
+    return human_age(now - datetime.fromisoformat(moment).timestamp())
+
+
 # -- cells -----------------------------------------------------------------------------------------------------------
 
 
@@ -108,7 +113,7 @@ def _condition(kind: str) -> Callable[[Document, float], str]:
 
 def _age(document: Document, now: float) -> str:
     created = document["metadata"].get("creationTimestamp")
-    return "<unknown>" if created is None else human_age(now - datetime.fromisoformat(created).timestamp())
+    return "<unknown>" if created is None else age_since(created, now)
 
 
 def _pods(document: Document, _now: float) -> str:
