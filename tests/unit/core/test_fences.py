@@ -1,0 +1,159 @@
+"""ResourceQuota headroom: hard - used - (reserved - materialised)."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.fences import Fence, Fences
+from webhook.core.gang import Gang, PodPrice, PodSet, Requirement
+from webhook.core.ledger import Reservation, reserve
+from webhook.core.pods import PodRecord
+
+GPU = "requests.nvidia.com/gpu"
+ONE_GPU = PodPrice({"nvidia.com/gpu": 1000, "cpu": 1000}, {"nvidia.com/gpu": 1000})
+
+
+def gang(count: int, quorum: int | None = None) -> Gang:
+    return Gang("uid", "Job.batch", "ns", "train", None, (PodSet("main", count, ONE_GPU),), quorum=quorum)
+
+
+def reservation(count: int) -> Reservation:
+    return reserve(gang(count), None, {"main": count}, {}, epoch=1, now_seconds=0)
+
+
+def pod(number: int, *, member: bool = True, **changes: object) -> PodRecord:
+    record = PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, ONE_GPU, "uid" if member else None, "main")
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fences() -> Fences:
+    fences = Fences()
+    fences.put_fence(Fence("ns", "hard", {GPU: 4000, "pods": 6000}))
+    return fences
+
+
+def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences) -> None:
+    """The first key that is short, what is asked and what there is."""
+    reason = fences.shortfall(gang(5), {"main": 5})
+    assert reason is not None
+    assert (reason.node, reason.resource, reason.asked, reason.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
+
+
+def test_reserved_pods_count_before_they_exist(fences: Fences) -> None:
+    """A loose pod cannot eat what was admitted, and is told by whom it is held."""
+    fences.put_reservation(reservation(4))
+    reason = fences.pod_shortfall("ns", ONE_GPU)
+    assert reason is not None
+    assert [(holder.gang, holder.amount) for holder in reason.holders] == [("ns/train", 4000)]
+
+
+def test_a_reserved_pod_is_not_counted_twice_once_it_exists(fences: Fences) -> None:
+    """Used grows as the claim shrinks."""
+    fences.put_reservation(reservation(3))
+    for number in range(3):
+        assert fences.pod_shortfall("ns", ONE_GPU) is None
+        fences.put_pod(pod(number))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+
+
+def test_a_terminating_pod_counts_in_the_fence_beside_its_replacement(fences: Fences) -> None:
+    """Its place in the gang is free, its quota is not."""
+    fences.put_reservation(reservation(3))
+    for number in range(3):
+        fences.put_pod(pod(number))
+    fences.put_pod(pod(0, terminating=True))
+    assert fences.live_pods("ns", "uid", "main") == 2
+    assert fences.pod_shortfall("ns", ONE_GPU) is not None
+
+
+def test_ended_and_reclaimed_pods_give_their_room_back(fences: Fences) -> None:
+    """A pod that succeeded and will not be replaced is neither used nor claimed."""
+    fences.put_reservation(reservation(4), {"main": 2})
+    fences.put_pod(pod(0, phase="Succeeded"))
+    fences.put_pod(pod(1, phase="Succeeded"))
+    assert fences.shortfall(gang(2), {"main": 2}) is None
+
+
+def test_quota_is_present_until_the_last_pod_is_gone(fences: Fences) -> None:
+    """Deleting is not gone."""
+    fences.put_pod(pod(0, terminating=True))
+    assert fences.present("ns", "uid") == 1
+    fences.drop_pod("ns", "pod-0")
+    assert fences.present("ns", "uid") == 0
+
+
+@pytest.mark.parametrize(
+    ("scope", "price", "counted"),
+    [
+        (Requirement("Terminating", "Exists"), replace(ONE_GPU, has_deadline=True), True),
+        (Requirement("Terminating", "Exists"), ONE_GPU, False),
+        (Requirement("NotTerminating", "Exists"), ONE_GPU, True),
+        (Requirement("BestEffort", "Exists"), replace(ONE_GPU, best_effort=True), True),
+        (Requirement("NotBestEffort", "Exists"), ONE_GPU, True),
+        (Requirement("PriorityClass", "In", ("high",)), replace(ONE_GPU, priority_class="high"), True),
+        (Requirement("PriorityClass", "In", ("high",)), ONE_GPU, False),
+        (Requirement("PriorityClass", "DoesNotExist"), ONE_GPU, True),
+        (Requirement("CrossNamespacePodAffinity", "Exists"), ONE_GPU, False),
+        (Requirement("VolumeAttributesClass", "Exists"), ONE_GPU, False),
+    ],
+)
+def test_scopes_decide_which_pods_are_counted(scope: Requirement, price: PodPrice, counted: bool) -> None:
+    """All scopes must match, as in Kubernetes."""
+    assert Fence("ns", "scoped", {"pods": 1000}, (scope,)).matches(price) is counted
+
+
+def test_a_gang_that_fits_no_empty_namespace_is_known_at_once(fences: Fences) -> None:
+    """Only the quorum has to fit."""
+    assert fences.never_fits(gang(5)) is not None
+    assert fences.never_fits(gang(5, quorum=4)) is None
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["put_pod", "drop_pod", "reserve", "release", "fence", "unfence"]),
+        st.integers(0, 3),
+        st.booleans(),
+        st.sampled_from(["Pending", "Running", "Succeeded"]),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(EVENTS)
+def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, bool, str, bool]]) -> None:
+    """Whatever came in whatever order, the answer is that of the final state alone."""
+    kept, pods, reserved, fenced = Fences(), {}, {}, {}
+    for what, number, member, phase, terminating in events:
+        match what:
+            case "put_pod":
+                pods[number] = pod(number, member=member, phase=phase, terminating=terminating)
+                kept.put_pod(pods[number])
+            case "drop_pod":
+                pods.pop(number, None)
+                kept.drop_pod("ns", f"pod-{number}")
+            case "reserve":
+                reserved["uid"] = reservation(number)
+                kept.put_reservation(reserved["uid"])
+            case "release":
+                reserved.pop("uid", None)
+                kept.drop_reservation("ns", "uid")
+            case "fence":
+                fenced["hard"] = Fence("ns", "hard", {GPU: number * 1000, "pods": 3000})
+                kept.put_fence(fenced["hard"])
+            case "unfence":
+                fenced.pop("hard", None)
+                kept.drop_fence("ns", "hard")
+    fresh = Fences()
+    for record in pods.values():
+        fresh.put_pod(record)
+    fresh.set_reservations(reserved.values())
+    for fence in fenced.values():
+        fresh.put_fence(fence)
+    for count in range(4):
+        assert kept.shortfall(gang(count), {"main": count}) == fresh.shortfall(gang(count), {"main": count})
+    assert kept.present("ns", "uid") == fresh.present("ns", "uid")
+    assert kept.live_pods("ns", "uid", "main") == fresh.live_pods("ns", "uid", "main")
