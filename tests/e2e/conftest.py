@@ -4,16 +4,19 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from tests.e2e.controlplane.api import Api
 from tests.e2e.controlplane.binaries import say
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.external import ExternalCluster
 from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl, wait_until
+from tests.e2e.load import api_of
 
 AnyCluster = Cluster | ExternalCluster
 
@@ -82,6 +85,45 @@ def admin(kubectl: Kubectl, namespace: str) -> Kubectl:
 def owner(cluster: AnyCluster, kubectl: Kubectl, namespace: str) -> Kubectl:
     """A user who may edit jobs in the test's namespace and nothing anywhere else."""
     return member(cluster, kubectl, namespace, f"{namespace}-owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A namespace of a cluster, as its administrator and as a member see it."""
+
+    admin: Kubectl
+    owner: Kubectl
+    api: Api
+    """The member's raw requests."""
+
+    @property
+    def jobs(self) -> str:
+        """The address of the namespace's Jobs."""
+        return f"/apis/batch/v1/namespaces/{self.admin.namespace}/jobs"
+
+
+@pytest.fixture(scope="session")
+def breakable() -> Iterator[Installation]:
+    """Tutti on a cluster of its own, whose processes a test may kill, freeze and start again.
+
+    Jobs are started one at a time there, so that a test can catch a leader between two starts.
+    """
+    with Cluster() as started:
+        yield Installation(started, overrides={"effects_in_flight": 1}).install()
+
+
+@pytest.fixture
+def team(breakable: Installation) -> Iterator[Team]:
+    """A fresh PSA-restricted namespace on the breakable cluster; every process of Tutti runs at its start."""
+    for replica in breakable.replicas:
+        if not replica.component.running:
+            replica.component.start()
+    breakable.wait_ready()
+    cluster, name = breakable.cluster, f"e2e-{uuid.uuid4().hex[:8]}"
+    root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
+    create_namespace(root, name)
+    yield Team(root.in_namespace(name), member(cluster, root, name, f"{name}-owner"), api_of(cluster, f"{name}-owner"))
+    root.delete("namespace", name)
 
 
 def create_namespace(kubectl: Kubectl, name: str, labels: dict[str, str] | None = None) -> None:

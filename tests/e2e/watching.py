@@ -24,6 +24,7 @@ class Watch:
     """Records a namespace's changes of one resource while the ``with`` block runs."""
 
     def __init__(self, kubectl: Kubectl, resource: str = "pods", group: str = "/api/v1") -> None:
+        self.namespace = kubectl.namespace
         self._kubectl = kubectl
         self._path = f"{group}/namespaces/{kubectl.namespace}/{resource}"
         self._changes: list[Change] = []

@@ -1,0 +1,180 @@
+"""The leader dies or freezes between any two of its writes: the standby finishes the work, nothing counts twice."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import Team
+from tests.e2e.controlplane.install import NAMESPACE, Installation, Replica
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.load import Load
+from tests.e2e.objects import job, pod_template
+from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
+from tests.e2e.watching import Watch
+from webhook.core import names
+
+GANGS: Final = 24
+"""So many are admitted by one ledger write and started one after the other."""
+ATTEMPTS: Final = 5
+"""A kill that came too late to catch the leader at work is tried again."""
+
+Moment = Callable[[Watch, Watch], bool]
+"""Whether the leader is where it should die, judged by the watches of the ledger and of the jobs."""
+
+
+def entries_written(ledger: Watch, jobs: Watch) -> bool:
+    """Return whether the ledger reserves for the team's gangs."""
+    where = jobs.namespace + "/"
+    return any(where in text for change in ledger.changes for text in (change.item.get("data") or {}).values())
+
+
+def first_started(ledger: Watch, jobs: Watch) -> bool:
+    """Return whether some gang was un-suspended."""
+    return any(change.item["spec"].get("suspend") is False for change in jobs.changes)
+
+
+def leader_of(tutti: Installation) -> Replica:
+    """Return the reconciler that holds the lease."""
+    ledger = tutti.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.LEDGER_NAME}")
+    holder = json.loads(ledger["metadata"]["annotations"][names.LEASE_ANNOTATION])["holderIdentity"]
+    return next(replica for replica in tutti.reconcilers if replica.name == holder)
+
+
+def is_led_by_another(tutti: Installation, former: Replica) -> bool:
+    """Return whether somebody else took over."""
+    return leader_of(tutti) is not former
+
+
+def ledger_watch(team: Team) -> Watch:
+    """Return a watch of the ledger's namespace."""
+    return Watch(team.admin.in_namespace(NAMESPACE), "configmaps")
+
+
+def wait_for_moment(ledger: Watch, jobs: Watch, moment: Moment) -> None:
+    """Return as soon as the moment has come: every millisecond counts here."""
+    deadline = time.monotonic() + 30
+    while not moment(ledger, jobs):
+        assert time.monotonic() < deadline, "the gangs were not admitted"
+        time.sleep(0.0005)
+
+
+def create_gangs(owner: Kubectl, count: int, pods: int = 1, runtime: str = "") -> None:
+    """Create some gangs in one call."""
+    owner.create(
+        yaml.safe_dump_all([job(f"gang-{n}", pods, pod_template(runtime=runtime), QUEUE) for n in range(count)])
+    )
+
+
+def started(team: Team) -> list[dict[str, Any]]:
+    """Return the team's jobs that are stored unsuspended."""
+    return [item for item in team.owner.items("jobs") if not item["spec"].get("suspend")]
+
+
+def first_write_after(ledger: Watch, since: float, dead: str) -> float:
+    """Return the seconds from ``since`` to the first write of the ledger by another replica than ``dead``."""
+
+    def found() -> float:
+        for change in ledger.changes:
+            text = change.item["metadata"].get("annotations", {}).get(names.LEASE_ANNOTATION, "{}")
+            if change.at_seconds > since and json.loads(text).get("holderIdentity") not in (None, "", dead):
+                return change.at_seconds - since
+        return 0
+
+    return wait_until(found, 30, what="another replica writes the ledger", poll_seconds=0.05)
+
+
+def kill_at(tutti: Installation, team: Team, moment: Moment) -> tuple[int, float]:
+    """Kill the leader at a moment; return how many gangs it had started, and the seconds to the next ledger write."""
+    give_queue(team.admin, 0)
+    create_gangs(team.owner, GANGS)
+    jobs_watch = Watch(team.owner, "jobs", "/apis/batch/v1")
+    with ledger_watch(team) as ledger, jobs_watch as jobs:
+        dying = leader_of(tutti)
+        set_gpus(team.admin, GANGS)
+        wait_for_moment(ledger, jobs, moment)
+        dying.component.send(signal.SIGKILL)
+        died = time.monotonic()
+        running = len(started(team))
+        assert len(reservations(team.admin)) == GANGS, "one ledger write reserved for all"
+        seconds = first_write_after(ledger, died, dying.name)
+    dying.component.kill()
+    dying.component.start()
+    return running, seconds
+
+
+def assert_finished_once(team: Team) -> None:
+    """Wait until every gang runs with one pod, and the ledger holds each once."""
+    wait_until(lambda: len(team.owner.pods(phase="Running")) == GANGS, 60, what="the standby starts the rest")
+    assert len(started(team)) == GANGS
+    assert len(reservations(team.admin)) == GANGS
+    assert reserved(team.admin) == GANGS
+    stays(lambda: len(team.owner.items("pods")) == GANGS, 1, "each gang has one pod")
+
+
+def assert_nothing_is_left(team: Team) -> None:
+    """Delete all jobs and wait until the ledger forgot them."""
+    team.owner("delete", "jobs", "--all", "--wait=false")
+    wait_until(lambda: not reservations(team.admin) and not team.owner.items("pods"), 60, what="everything is freed")
+
+
+@pytest.mark.parametrize("moment", [entries_written, first_started])
+def test_a_standby_finishes_what_a_killed_leader_had_begun(
+    breakable: Installation, team: Team, moment: Moment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Load(team.api, f"{team.jobs}?dryRun=All", lambda n: job(f"ask-{n}", 1, pod_template(), QUEUE)) as asked:
+        for _ in range(ATTEMPTS):
+            running, seconds = kill_at(breakable, team, moment)
+            with capsys.disabled():
+                print(f"\nleader killed with {running} of {GANGS} started; next ledger write after {seconds:.1f} s")
+            assert_finished_once(team)
+            if running < GANGS and (moment is entries_written or running > 0):
+                break
+            assert_nothing_is_left(team)
+        else:
+            pytest.fail("every kill came too late")
+        assert_nothing_is_left(team)
+    assert not asked.failures
+    assert len(asked.stored) > 20
+    assert all(item["spec"]["suspend"] for item in asked.stored), "the webhook decided each"
+
+
+def test_leaders_killed_at_random_lose_no_gang_and_admit_none_twice(breakable: Installation, team: Team) -> None:
+    gpus, gangs = 8, 24
+    give_queue(team.admin, gpus)
+    with Watch(team.owner) as pods:
+        create_gangs(team.owner, gangs, pods=2, runtime="1s")
+        for pause_seconds in (0.3, 1.1):
+            time.sleep(pause_seconds)
+            dying = leader_of(breakable)
+            dying.component.kill()
+            wait_until(partial(is_led_by_another, breakable, dying), what="the standby leads")
+            dying.component.start()
+        wait_until(
+            lambda: all(condition(item, "Complete") == "True" for item in team.owner.items("jobs")),
+            90,
+            what="every gang completes",
+        )
+        wait_until(lambda: not reservations(team.admin), what="the ledger is empty")
+        for _, existing in pods.live():
+            holding = [p for p in existing.values() if p["status"].get("phase") not in ("Succeeded", "Failed")]
+            assert len(holding) <= gpus, "more pods than the queue has GPUs"
+        assert len({change.item["metadata"]["uid"] for change in pods.changes}) == 2 * gangs
+
+
+def test_a_leader_that_was_frozen_ends_when_it_wakes_and_writes_nothing(breakable: Installation, team: Team) -> None:
+    give_queue(team.admin, 1)
+    frozen = leader_of(breakable)
+    frozen.component.send(signal.SIGSTOP)
+    create_gangs(team.owner, 2)
+    wait_until(lambda: len(team.owner.pods(phase="Running")) == 1, what="the standby leads and admits one")
+    frozen.component.send(signal.SIGCONT)
+    wait_until(lambda: not frozen.component.running, 10, what="the old leader ends its process")
+    assert leader_of(breakable) is not frozen
+    assert len(started(team)) == 1
+    assert reserved(team.admin) == 1
