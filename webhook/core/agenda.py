@@ -42,7 +42,7 @@ class ClassicalAgenda:
         lane.stamp += 1
         if line is not None:
             created, uid = line.order[0]
-            heappush(self._heap, (level, -line.sample.priority, created, uid, lane.stamp, lane))
+            heappush(self._heap, (max(level, line.level), -line.sample.priority, created, uid, lane.stamp, lane))
 
     def pop(self) -> tuple[int, Lane] | None:
         """Return the next lane to look at and the level it was entered with."""

@@ -12,13 +12,12 @@ from webhook.core.gang import Gang
 from webhook.core.growth import grow
 from webhook.core.holdings import Holding
 from webhook.core.ledger import Reservation, reserve
-from webhook.core.parking import Point
+from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
 from webhook.core.preemption import Candidate
 from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node
-from webhook.core.reasons import Code
 from webhook.core.state import Claim, State, head_of
 
 
@@ -52,6 +51,7 @@ class Cycle:
     def _decide_all(self) -> None:
         room, agenda = self._state.room, self._agenda
         while not self._spent:
+            room.open_gates()
             awake, room.awake = room.awake, {}
             for lane in awake:
                 agenda.enter(lane)
@@ -64,6 +64,7 @@ class Cycle:
                 continue
             decision = self._decide(line)
             if decision.assignment.level > level:
+                room.pass_on(line)
                 agenda.enter(lane, decision.assignment.level)
                 continue
             self._act(line, decision)
@@ -76,15 +77,7 @@ class Cycle:
         return self._decide(line)
 
     def _decide(self, line: Line) -> Decision:
-        """Decide about the head of a line, as if the line's own queue held nothing back for it."""
-        state, lane = self._state, line.lane
-        promised = state.holdings.promises.get(head_of(lane)) if lane.strict else None
-        if promised is not None:
-            state.holdings.withdraw_promise(head_of(lane))
-        decision = state.decider.decide(line.head, line.request, lane.queue, lane.node)
-        if promised is not None:
-            state.holdings.promise(head_of(lane), *promised)
-        return decision
+        return self._state.decide(line)
 
     def _act(self, line: Line, decision: Decision) -> None:
         if decision.fits:
@@ -130,12 +123,15 @@ class Cycle:
     def _preempt(self, line: Line, decision: Decision) -> None:
         state, lane = self._state, line.lane
         assert lane.node is not None
-        self._preempted += stop_all(state, line, decision.victims)
+        stopped = stop_all(state, line, decision.victims)
+        self._preempted += stopped
+        self._steps += bool(stopped)
         gang = state.room.claim(line)
         awaits = tuple(dict.fromkeys((*(c.holding.uid for c in decision.victims), *decision.awaits)))
         state.holdings.promise(gang.uid, lane.node, decision.assignment.usage)
         state.claims[gang.uid] = Claim(gang, lane, lane.node, line.request, decision, awaits)
-        self._steps += 1
+        for victim in decision.victims:
+            state.wake(victim.node, victim.holding.amounts)
         root = lane.node.root
         for other in list(self._agenda.lanes()):
             if other.node is not None and other.node.root is root:
@@ -220,6 +216,7 @@ def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: in
     flavors, charges = decision.assignment.flavors, line.request.charges
     reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
     state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
+    state.room.admitted_beside(line.lane, gang.priority)
     state.fences.put_reservation(reservation)
     return reservation
 
@@ -235,19 +232,6 @@ def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[P
         text = f"stopped for {gang.namespace}/{gang.name} of queue {line.lane.name} ({why})"
         stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))
     return stopped
-
-
-def park(state: State, line: Line, decision: Decision) -> None:
-    """Set a blocked line aside until something that is in its way changes."""
-    points: list[Point] = []
-    if decision.fence is not None or line.elastic:
-        points.append(line.sample.namespace)
-    if line.lane.node is not None:
-        root = line.lane.node.root.index
-        blocks = decision.assignment.blocks
-        points += dict.fromkeys((root, block.key) for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
-    line.fence = decision.fence
-    state.room.park(line, points)
 
 
 def grow_all(state: State) -> tuple[Reservation, ...]:

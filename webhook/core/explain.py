@@ -83,7 +83,8 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
 
 def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
     usage = holdings.usage
-    binding = usage.binding_node(node, block.key, block.asked) or node
+    found = usage.binding(node, block.key, block.asked)
+    binding = node if found is None else found[0]
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     holders = _holders(binding, block.key, holdings)
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
@@ -146,8 +147,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return Reason(Code.BEHIND_HEAD, text)
     if lane.node is None:
         return line.fence or Reason(Code.PENDING_EVALUATION)
-    decision = state.decider.decide(line.head, line.request, lane.queue, lane.node)
-    return explain(line.head, decision, lane.node, state.holdings)
+    return explain(line.head, state.decide(line), lane.node, state.holdings)
 
 
 def _claiming(state: State, claim: Claim) -> Reason:

@@ -94,6 +94,14 @@ class Request:
         """Every key it might be charged to."""
         return frozenset(key for choice in self.choices for option in choice.options for key in option.keys)
 
+    def amounts(self, counts: Mapping[str, int]) -> dict[FlavorResource, int]:
+        """Return what ``counts`` pods are charged where no choice has alternatives."""
+        total: dict[FlavorResource, int] = {}
+        for choice in self.choices:
+            for key, want in zip(choice.options[0].keys, choice.wants, strict=True):
+                total[key] = total.get(key, 0) + want.amount(counts.get(choice.pod_set, 0))
+        return total
+
     @property
     def has_alternatives(self) -> bool:
         """Some resource could come from more than one flavor."""

@@ -61,6 +61,8 @@ class Holdings:
         self.elastic: dict[str, Holding] = {}
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Holding]] = {}
+        self._priorities: dict[str, dict[int, int]] = {}
+        """Queue to priority to number of holdings."""
         self._outlook: Usage | None = None
 
     @property
@@ -77,12 +79,17 @@ class Holdings:
         """Return whether ``queue`` can take ``amounts`` now without taking what is promised to others."""
         return self.usage.fits(queue, amounts) and (self._outlook is None or self._outlook.fits(queue, amounts))
 
+    def headroom(self, node: Node, key: FlavorResource) -> int:
+        """Return what a node lets through now beyond its private quota."""
+        return self.usage.headroom(node, key)
+
     def copy(self) -> "Holdings":
         """Return an independent copy."""
         twin = Holdings(self.tree)
         twin.usage = self.usage.copy()
         twin.by_uid, twin.stopping, twin.promises = dict(self.by_uid), dict(self.stopping), dict(self.promises)
         twin.elastic = dict(self.elastic)
+        twin._priorities = {queue: dict(counts) for queue, counts in self._priorities.items()}
         twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
         twin._outlook = None if self._outlook is None else self._outlook.copy()
         return twin
@@ -102,7 +109,10 @@ class Holdings:
         self.by_uid[holding.uid] = holding
         if holding.reservation.queue is not None:
             self._by_queue.setdefault(holding.reservation.queue, {})[holding.uid] = holding
-        if holding.gang is not None and holding.gang.quorum is not None:
+            counts = self._priorities.setdefault(holding.reservation.queue, {})
+            counts[holding.priority] = counts.get(holding.priority, 0) + 1
+        gang = holding.gang
+        if gang is not None and gang.quorum is not None and holding.reservation.counts != gang.counts:
             self.elastic[holding.uid] = holding
         self._charge(holding, 1)
         if holding.reservation.stopping is not None:
@@ -118,6 +128,10 @@ class Holdings:
             self.elastic.pop(uid, None)
             if holding.reservation.queue is not None:
                 del self._by_queue[holding.reservation.queue][uid]
+                counts = self._priorities[holding.reservation.queue]
+                counts[holding.priority] -= 1
+                if not counts[holding.priority]:
+                    del counts[holding.priority]
             self._refresh()
         return holding
 
@@ -159,6 +173,10 @@ class Holdings:
     def of_queue(self, queue: str) -> Mapping[str, Holding]:
         """Return the holdings charged to one queue, by uid."""
         return self._by_queue.get(queue, {})
+
+    def lowest_priority(self, queue: str) -> int | None:
+        """Return the lowest priority among the holdings of one queue; None when there are none."""
+        return min(self._priorities.get(queue, ()), default=None)
 
     def under(self, node: Node) -> Iterator[Holding]:
         """Yield the holdings of every queue at or below ``node``."""

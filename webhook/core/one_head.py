@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.agenda import tournament, tree_of
-from webhook.core.cycle import admit, grow_all, park, stop_all
+from webhook.core.cycle import admit, grow_all, stop_all
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
+from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import PreemptionPolicy
 from webhook.core.preemption import Candidate, give_back, take
@@ -51,6 +52,7 @@ class _Snapshot:
 
 def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
+    state.room.open_gates()
     heads = [line for lane in state.room.lanes.values() if (line := lane.first()) is not None]
     usage = state.holdings.usage
     offers = {line: _nominate(state, line, usage) for line in heads}

@@ -62,6 +62,8 @@ class Line:
     """What the fences said, where they were what blocked it."""
     resume: Mapping[int, int] | None = None
     """Flavors that the last of Kueue's cycles tried; the next one goes on after them."""
+    level: int = 0
+    """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
     stamp: int = 0
     """Changes with every entry in the lane's order, so that stale entries are recognised."""

@@ -270,17 +270,26 @@ class Usage:
         local = node.local.get(key, 0)
         return max(0, node.subtree.get(key, 0) - local - max(0, self.of(node, key) - local))
 
-    def binding_node(self, queue: Node, key: FlavorResource, amount: int) -> Node | None:
-        """Return the node whose limit or quota refuses ``amount``, the lowest one if several do; None if none does."""
+    def headroom(self, node: Node, key: FlavorResource) -> int:
+        """Return what may pass ``node`` beyond its private quota by its own rule: a root's unused quota, another's
+        borrowing room. A node without borrowing limit never refuses.
+        """
+        used, subtree = self._taken[node.index].get(key, 0), node.subtree.get(key, 0)
+        if node.parent is None:
+            return subtree - used
+        local = node.local.get(key, 0)
+        return subtree - local - max(0, used - local) + node.borrowing[key]
+
+    def binding(self, queue: Node, key: FlavorResource, amount: int) -> tuple[Node, int] | None:
+        """Return the node whose limit or quota refuses ``amount`` to ``queue``, the lowest one if several do, and what
+        of the amount arrives there after private quota below; None if nobody refuses.
+        """
         rest = amount
         for node in queue.path():
-            used, local = self.of(node, key), node.local.get(key, 0)
-            if node.parent is None:
-                return node if rest > node.subtree.get(key, 0) - used else None
-            rest -= max(0, local - used)
-            if rest <= 0:
-                return None
-            limit = node.borrowing.get(key)
-            if limit is not None and rest > node.subtree.get(key, 0) - local - max(0, used - local) + limit:
-                return node
+            if node.parent is not None:
+                rest -= self.local_available(node, key)
+                if rest <= 0:
+                    return None
+            if (node.parent is None or key in node.borrowing) and rest > self.headroom(node, key):
+                return node, rest
         return None

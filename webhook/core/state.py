@@ -8,9 +8,8 @@ from webhook.core.fences import Fences
 from webhook.core.flavors import Request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
-from webhook.core.parking import Point
 from webhook.core.policy import FlavorResource, Policy
-from webhook.core.queueing import Lane
+from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.settings import EngineSettings
 from webhook.core.waiting_room import WaitingRoom
@@ -56,6 +55,9 @@ class State:
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
+    def __post_init__(self) -> None:
+        self.room.room_at = self.holdings.headroom
+
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
         """Return the state of an engine that knows nothing."""
@@ -93,6 +95,17 @@ class State:
             self.holdings.withdraw_promise(uid)
             self.wake(claim.node, claim.decision.assignment.usage)
 
+    def decide(self, line: Line) -> Decision:
+        """Decide about the head of a line, as if the line's own queue held nothing back for it."""
+        lane, holdings = line.lane, self.holdings
+        promised = holdings.promises.get(head_of(lane)) if lane.strict else None
+        if promised is not None:
+            holdings.withdraw_promise(head_of(lane))
+        decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
+        if promised is not None:
+            holdings.promise(head_of(lane), *promised)
+        return decision
+
     def let_head_go(self, lane: Lane) -> None:
         """End what the head of a StrictFIFO queue holds back."""
         promised = self.holdings.promises.get(head_of(lane))
@@ -104,10 +117,13 @@ class State:
         """Charge ``holding`` instead of ``known``, and wake whom the difference could help."""
         node = None if known is None else self.holdings.node_of(known)
         self.holdings.put(holding)
+        lane = self.room.lanes.get(holding.reservation.queue)
+        if lane is not None:
+            self.room.admitted_beside(lane, holding.priority)
         if known is not None:
             moved = known.reservation.queue != holding.reservation.queue
             less = [key for key, amount in known.amounts.items() if moved or amount > holding.amounts.get(key, 0)]
-            self.room.wake([known.reservation.namespace])
+            self.room.wake(known.reservation.namespace)
             if node is not None and less:
                 self.wake(node, less)
         self.growing[holding.uid] = None
@@ -117,16 +133,17 @@ class State:
         """Return what a holding charges and wake whom that could help."""
         node = self.holdings.node_of(holding)
         self.holdings.drop(holding.uid)
-        self.room.wake([holding.reservation.namespace])
+        self.room.wake(holding.reservation.namespace)
         if node is not None:
             self.wake(node, holding.amounts)
         self.stirred = True
 
     def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
         """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
-        root = node.root.index
-        points: list[Point] = [(root, key) for key in keys]
-        self.room.wake(points)
+        outlook, keys = self.holdings.outlook, list(keys)
+        for each in node.path():
+            for key in keys:
+                self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
         for uid in self.partial():
             self.growing[uid] = None
 
@@ -140,7 +157,7 @@ class State:
 
     def wake_namespace(self, namespace: str) -> None:
         """Have those decided about again whom the fences of ``namespace`` stopped."""
-        self.room.wake([namespace])
+        self.room.wake(namespace)
         for uid, holding in self.partial().items():
             if holding.reservation.namespace == namespace:
                 self.growing[uid] = None

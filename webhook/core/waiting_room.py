@@ -4,16 +4,16 @@ Whatever the policy alone decides is decided here, once: which queue a gang wait
 or the namespace keeps it out, and which flavors its pod sets may use.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from webhook.core.flavors import compile_request
 from webhook.core.gang import Gang
-from webhook.core.parking import Parking, Point
-from webhook.core.policy import Policy, Queue, StopPolicy
+from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
+from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
 from webhook.core.queueing import Lane, Line, line_key
-from webhook.core.quota_tree import QuotaTree
+from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
 
@@ -41,8 +41,13 @@ class WaitingRoom:
         self.lanes: dict[str | None, Lane] = {None: Lane(None)}
         self.awake: dict[Lane, None] = {}
         """Lanes that may have a line to decide about."""
+        self.room_at: Callable[[Node, FlavorResource], int] = lambda node, key: 0
+        """How much a node lets through now beyond its private quota."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
+        self._touched: dict[Gate, None] = {}
+        """Gates where there may be more room."""
+        self._woken_by: dict[Line, Gate] = {}
 
     def set_policy(self, policy: Policy, tree: QuotaTree, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         """Sort everything anew under another policy. Back-offs keep running."""
@@ -50,6 +55,7 @@ class WaitingRoom:
         resting = {uid for lane in self.lanes.values() for uid in lane.resting}
         self.policy, self.tree, self.namespaces = policy, tree, namespaces
         self.tickets, self.awake, self._parking, self._resting = {}, {}, Parking(), []
+        self._touched, self._woken_by = {}, {}
         self.lanes = {None: Lane(None)}
         for name in policy.queues:
             self.lanes[name] = Lane(name, policy.queues[name], tree.queues[name], closed=_closed(policy.queues[name]))
@@ -124,23 +130,92 @@ class WaitingRoom:
             heappop(self._resting)
         return self._resting[0][0] if self._resting else None
 
-    def park(self, line: Line, points: list[Point]) -> None:
-        """Set a blocked line aside until something at ``points`` changes."""
+    def park(
+        self,
+        line: Line,
+        points: Iterable[Point],
+        gate: tuple[Need, GateOrder] | None = None,
+        marks: Iterable[Need] = (),
+    ) -> None:
+        """Set a blocked line aside until what blocks it changes."""
         line.parked = True
-        self._parking.park(line, points)
+        line.level = 0 if gate is None else gate[1][0]
+        self._parking.park(line, points, gate, marks)
+        self.pass_on(line)
 
-    def wake(self, points: list[Point]) -> None:
-        """Wake the lines that a change at ``points`` could help."""
-        for line in self._parking.helped_by(points):
-            if line.parked:
-                self.wake_line(line)
+    def wake(self, point: Point) -> None:
+        """Wake the lines that any change at ``point`` could help."""
+        for line in self._parking.helped_by(point):
+            self.wake_line(line)
 
-    def wake_line(self, line: Line) -> None:
-        """Have a line decided about again."""
-        line.parked = False
+    def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
+        """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
+        spot = (node.index, key)
+        self.wake(spot)
+        for line in self._parking.passed(spot, own_room):
+            self.wake_line(line)
+        gate = self._parking.gates.get(spot)
+        if gate is not None:
+            self._touched[gate] = None
+
+    def wake_line(self, line: Line, level: int = 0) -> None:
+        """Have a line decided about again; ``level`` is the lowest at which it could start, if known."""
+        line.parked, line.level = False, level
         self._parking.forget(line)
+        before = line.lane.first()
         line.lane.offer(line)
         self.awake[line.lane] = None
+        if before is not None and line.lane.first() is not before:
+            self.pass_on(before)
+        self._wake_ahead(line)
+
+    def _wake_ahead(self, line: Line) -> None:
+        """Wake the lines that go before ``line`` in its lane and may have room by now: it must not overtake them while
+        they wait for their turn at a gate.
+        """
+        if len(line.lane.lines) == 1:
+            return
+        key = line.order_key
+        for other in line.lane.lines.values():
+            if other.parked and other.order_key < key:
+                need = self._parking.need_of(other)
+                if need is not None and need.amount <= self.room_at(need.node, need.key):
+                    self.wake_line(other, other.level)
+
+    def pass_on(self, line: Line) -> None:
+        """Let the next line at the gate that woke ``line`` have a try: this one has had its turn, or has to stand back
+        behind another of its lane.
+        """
+        gate = self._woken_by.pop(line, None)
+        if gate is not None:
+            gate.woken = None
+            self._touched[gate] = None
+
+    def open_gates(self) -> None:
+        """At each gate that changed, wake the first line for which there is room, unless one is awake already."""
+        while self._touched:
+            gate, _ = self._touched.popitem()
+            if gate.woken is not None:
+                continue
+            line = self._parking.first(gate, self.room_at(gate.node, gate.key))
+            if line is None:
+                continue
+            gate.woken, self._woken_by[line] = line, gate
+            self.wake_line(line, line.level)
+            if line.lane.first() is not line:
+                self.pass_on(line)
+
+    def admitted_beside(self, lane: Lane, priority: int) -> None:
+        """Have the parked lines of a lane above ``priority``, which might now stop a gang of their own queue, decided
+        about whenever anything in the tree is freed.
+        """
+        if lane.node is None or lane.queue is None or lane.queue.preemption.within_queue is PreemptionPolicy.NEVER:
+            return
+        root = lane.node.root.index
+        for line in lane.lines.values():
+            if line.parked and line.sample.priority >= priority:
+                for key in line.request.keys:
+                    self._parking.add_point(line, (root, key))
 
     def copy(self) -> "WaitingRoom":
         """Return an independent room in the same state: what is parked stays parked."""
@@ -154,8 +229,12 @@ class WaitingRoom:
             for uid, t in self.tickets.items()
         }
         twin._parking = self._parking.copy(lines)
+        twin._touched = {twin._parking.gates[spot]: None for spot in self._open_spots() if spot in twin._parking.gates}
         twin._resting = list(self._resting)
         return twin
+
+    def _open_spots(self) -> list[Spot]:
+        return [(gate.node.index, gate.key) for gate in (*self._touched, *self._woken_by.values())]
 
     def in_order(self, lane: Lane) -> Iterator[Gang]:
         """Yield the gangs of a lane in queue order."""
@@ -180,6 +259,7 @@ class WaitingRoom:
         line.drop(uid)
         if not line.order:
             self._parking.forget(line)
+            self.pass_on(line)
             del line.lane.lines[line.key]
         elif was_head:
             self.wake_line(line)
