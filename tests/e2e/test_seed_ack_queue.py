@@ -1,0 +1,87 @@
+"""The walkthrough of a queue of training jobs: one ElasticQuotaTree leaf for the namespace default, one job at a time."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.conftest import AnyCluster, member
+from tests.e2e.controlplane.install import ROOT
+from tests.e2e.facts import partly_created, told, uid_of
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.objects import jobset, pod_template
+from tests.e2e.queues import reservations
+from tests.e2e.shell import Shell
+from tests.e2e.watching import Watch
+from webhook.core import names
+
+pytestmark = pytest.mark.usefixtures("tutti")
+
+EXAMPLE: Final = "examples/ack-fleet-queue"
+JOB: Final = "training.kubeflow.org/job-name"
+
+
+@pytest.fixture
+def team(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
+    """The walkthrough's user in the namespace default, once its ElasticQuotaTree is in force."""
+    Shell(kubectl)(f"kubectl apply -f {EXAMPLE}/elasticquotatree.yaml")
+    user = member(cluster, kubectl, "default", "default-owner")
+    wait_until(lambda: names.GATED_NAMESPACE in labels(kubectl), what="the namespace is gated")
+    yield user
+    user.delete("pytorchjob", "--all")
+    user.delete("jobset", "--all")
+    user.delete("job", "--all")
+    kubectl("delete", "rolebinding", "default-owner-jobs", "default-owner-edit")
+    wait_until(lambda: not user_pods(kubectl), what="its pods are gone")
+    Shell(kubectl)(f"kubectl delete -f {EXAMPLE}/elasticquotatree.yaml")
+    # The label stays when the leaf goes; whoever wants the namespace free takes it away.
+    kubectl("label", "namespace", "default", f"{names.GATED_NAMESPACE}-")
+
+
+def labels(kubectl: Kubectl) -> dict[str, Any]:
+    """Return the labels of the namespace default."""
+    found: dict[str, Any] = kubectl.get("namespace", "default")["metadata"]["labels"]
+    return found
+
+
+def user_pods(kubectl: Kubectl) -> list[dict[str, Any]]:
+    """Return the pods of the namespace default."""
+    return kubectl.in_namespace("default").items("pods")
+
+
+def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(team: Kubectl) -> None:
+    with Watch(team) as watch:
+        for name in ("pytorchjob-1", "pytorchjob-2"):
+            # The manifests' ten seconds of training, shortened.
+            team.apply((ROOT / EXAMPLE / f"{name}.yaml").read_text().replace("runtime: 10s", "runtime: 3s"))
+        wait_until(lambda: len(team.pods(f"{JOB}=pytorch-test", "Running")) == 3, what="the first runs")
+        assert team.get("pytorchjob", "pytorch-test-2")["spec"]["runPolicy"]["suspend"] is True
+        reason = wait_until(lambda: told(team, "pytorch-test-2", "Queued"), what="the second says why it waits")[-1]
+        assert "max-jobs" in reason
+        assert "default/pytorch-test (1)" in reason
+        wait_until(lambda: team.pods(f"{JOB}=pytorch-test-2"), timeout_seconds=40, what="the second starts")
+        assert condition(team.get("pytorchjob", "pytorch-test"), "Succeeded") == "True"
+        second = uid_of(team, "pytorchjob", "pytorch-test-2")
+        succeeded = "the second succeeds"
+        wait_until(lambda: condition(team.get("pytorchjob", "pytorch-test-2"), "Succeeded") == "True", 40, succeeded)
+        for _, pods in watch.live():
+            jobs = {pod["metadata"]["labels"][JOB] for pod in pods.values() if running(pod)}
+            assert len(jobs) <= 1, "one job at a time"
+        watch.settle()
+        assert partly_created(watch, {second: 3})[second] < 2
+
+
+def running(pod: dict[str, Any]) -> bool:
+    """Return whether a pod exists and has not ended."""
+    return pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def test_the_child_jobs_of_a_jobset_in_a_gated_namespace_are_not_gated_again(kubectl: Kubectl, team: Kubectl) -> None:
+    team.apply(jobset("set", 2, pod_template()))
+    wait_until(lambda: len(team.pods(phase="Running")) == 2, what="it runs although one job at a time may")
+    child = team.items("jobs")[0]
+    assert child["spec"]["suspend"] is False
+    assert not [key for key in child["metadata"].get("annotations", {}) if key in names.OWN_ANNOTATIONS]
+    assert list(reservations(kubectl.in_namespace("default"))) == ["set"]
+    team.apply(jobset("next", 1, pod_template()))
+    stays(lambda: len(team.pods()) == 2, 1, "the next waits")

@@ -1,0 +1,154 @@
+"""The walkthrough of the Bookstore's training gang: its commands and manifests as they are written, and its questions."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import AnyCluster, member
+from tests.e2e.facts import most_together, partly_created, told, uid_of
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.objects import GPU, jobset, pod, pod_template
+from tests.e2e.queues import QUEUE, give_queue, reserved
+from tests.e2e.shell import Shell
+from tests.e2e.watching import Watch
+
+pytestmark = pytest.mark.usefixtures("tutti")
+
+BATCH: Final = "examples/bookstore/ml/batch"
+WORKERS: Final = "app.kubernetes.io/component=recommender-train"
+SET_CPU: Final = (
+    "kubectl patch clusterqueue bookstore-ml-cq --type=json "
+    """-p '[{{"op":"replace","path":"/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota","value":"{cpu}"}}]'"""
+)
+
+
+@pytest.fixture
+def bookstore(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
+    """The ML team's lead, who edits jobs in bookstore-ml and the quota of all teams, and nothing else."""
+    platform = Shell(kubectl)
+    platform("kubectl apply -f examples/bookstore/ml/namespace.yaml")
+    lead = member(cluster, kubectl, "bookstore-ml", "ml-lead")
+    kubectl("create", "clusterrolebinding", "ml-lead", "--clusterrole=tutti-policy-edit", "--user=ml-lead")
+    kubectl("create", "clusterrolebinding", "ml-lead-views", "--clusterrole=tutti-view", "--user=ml-lead")
+    yield lead
+    kubectl.delete("clusterrolebinding", "ml-lead", "ml-lead-views")
+    kubectl.delete("clusterqueue", "bookstore-ml-cq")
+    kubectl("delete", "namespace", "bookstore-ml")
+
+
+def workers(lead: Kubectl) -> list[dict[str, Any]]:
+    """Return the training's pods as the walkthrough's command lists them."""
+    command = f"kubectl get pods -n bookstore-ml -l {WORKERS} -o json"
+    found: list[dict[str, Any]] = json.loads(Shell(lead)(command))["items"]
+    return found
+
+
+def running_workers(lead: Kubectl) -> list[dict[str, Any]]:
+    """Return those of them that run."""
+    return [pod for pod in workers(lead) if pod["status"].get("phase") == "Running"]
+
+
+def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kubectl) -> None:
+    lead = Shell(bookstore)
+    lead(f"kubectl apply -f {BATCH}/kueue-resourceflavor.yaml")
+    lead(f"kubectl apply -f {BATCH}/kueue-clusterqueue.yaml")
+    lead(f"kubectl apply -f {BATCH}/kueue-localqueue.yaml")
+    assert "bookstore-ml-cq" in lead("kubectl get clusterqueue bookstore-ml-cq -o wide")
+    assert "bookstore-ml-lq" in lead("kubectl get localqueue  -n bookstore-ml")
+    with Watch(bookstore) as watch:
+        lead(f"kubectl apply -f {BATCH}/recommender-jobset.yaml")
+        wait_until(lambda: len(running_workers(bookstore)) == 2, what="both workers run")
+        assert "recommender-train" in lead("kubectl get jobset -n bookstore-ml")
+        first = uid_of(bookstore, "jobset", "recommender-train")
+        assert partly_created(watch, {first: 2})[first] < 2, "the workers were created together"
+
+        lead("kubectl delete jobset recommender-train -n bookstore-ml")
+        lead(SET_CPU.format(cpu=0))
+        wait_until(lambda: not workers(bookstore), what="the first gang's pods are gone")
+        lead(f"kubectl apply -f {BATCH}/recommender-jobset.yaml")
+        reason = wait_until(lambda: told(bookstore, "recommender-train", "Queued"), what="it says why it waits")[-1]
+        assert "asks 1 cpu" in reason
+        assert "bookstore-ml-cq" in reason
+        stays(lambda: not workers(bookstore), 2, "no pod exists")
+        assert bookstore.get("jobset", "recommender-train")["spec"]["suspend"] is True
+
+        lead(SET_CPU.format(cpu=4))
+        wait_until(lambda: len(running_workers(bookstore)) == 2, what="both workers run")
+        second = uid_of(bookstore, "jobset", "recommender-train")
+        assert second != first
+        assert partly_created(watch, {second: 2})[second] < 2, "the workers were created together"
+
+
+def test_a_jobset_of_four_gpus_waits_in_a_queue_of_two_and_says_why(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    owner.apply(jobset("four", 4, pod_template(), QUEUE))
+    assert f"asks 4 {GPU}" in owner.warnings
+    assert "can hold at most 2" in owner.warnings
+    reason = wait_until(lambda: told(owner, "four", "Queued"), what="it says why it waits")[-1]
+    assert f"asks 4 {GPU}" in reason
+    assert "has 2" in reason
+    stays(lambda: not owner.items("pods"), 1, "no pod exists")
+
+
+def test_of_two_jobsets_of_two_gpus_one_runs_and_the_other_starts_when_it_ends(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    with Watch(owner) as watch:
+        owner.apply(jobset("first", 2, pod_template(runtime="4s"), QUEUE))
+        wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="the first runs")
+        owner.apply(jobset("second", 2, pod_template(runtime="1s"), QUEUE))
+        reason = wait_until(lambda: told(owner, "second", "Queued"), what="it says why it waits")[-1]
+        assert f"held by {owner.namespace}/first (2)" in reason
+        for name in ("first", "second"):
+            wait_until(lambda name=name: condition(owner.get("jobset", name), "Completed"), what=f"{name} completes")
+        first, second = uid_of(owner, "jobset", "first"), uid_of(owner, "jobset", "second")
+        watch.settle()
+        started = [change for change in watch.changes if change.kind == "ADDED"]
+        assert len(started) == 4
+        ended = {change.item["metadata"]["name"] for change in watch.changes if phase(change.item) == "Succeeded"}
+        assert len(ended) == 4
+        seconds_start = min(
+            index
+            for index, change in enumerate(watch.changes)
+            if change.item["metadata"]["labels"]["tutti.dev/gang"] == second
+        )
+        over = {change.item["metadata"]["name"] for change in watch.changes[:seconds_start] if is_over(change.item)}
+        assert len(over) == 2, "both pods of the first had ended before a pod of the second existed"
+        assert max(partly_created(watch, {second: 2}).values()) < 2
+        assert first != second
+
+
+def phase(item: dict[str, Any]) -> str:
+    """Return a pod's phase."""
+    return str(item["status"].get("phase", ""))
+
+
+def is_over(item: dict[str, Any]) -> bool:
+    """Return whether a pod has ended."""
+    return phase(item) in ("Succeeded", "Failed")
+
+
+def test_a_resource_quota_on_gpus_stays_the_hard_wall(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 8)
+    namespace = admin.namespace
+    Shell(admin)(
+        f"""
+        kubectl create -n {namespace} quota gpu-quota \
+          --hard=requests.nvidia.com/gpu=4 --dry-run=client -o yaml \
+          | kubectl apply -f -
+        kubectl get resourcequota -n {namespace}
+        """
+    )
+    owner.apply(jobset("six", 6, pod_template(), QUEUE))
+    reason = wait_until(lambda: told(owner, "six", "Queued"), what="it says why it waits")[-1]
+    assert f"asks 6 requests.{GPU}; ResourceQuota {namespace}/gpu-quota has 4, 0 used" in reason
+    owner.apply(jobset("four", 4, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="four GPUs run past the one that cannot")
+    assert reserved(admin) == 4
+    refused = owner.refused("create", "-f", "-", stdin=yaml.safe_dump(pod("fifth", pod_template())))
+    assert f"{namespace}/four (4)" in refused
+    with Watch(owner) as watch:
+        stays(lambda: len(owner.pods()) == 4, 1, "four pods exist")
+        assert most_together(watch, uid_of(owner, "jobset", "six")) == [0, 0]
