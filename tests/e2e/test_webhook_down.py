@@ -105,7 +105,7 @@ def test_replicas_are_replaced_one_by_one_under_load_without_a_refusal(breakable
     with Load(team.api, team.jobs, lambda n: job(f"job-{n}", 1, pod_template(), QUEUE), 0.01) as load:
         for replica in breakable.webhooks:
             time.sleep(1)
-            replica.component.stop()
+            replica.component.stop(grace_seconds=4)
             replica.component.start()
             breakable.wait_ready()
             time.sleep(1.5)
