@@ -5,6 +5,8 @@ import structlog
 
 from tests.simulation.world import CALM_WEATHER, Weather, simulate
 
+PAST_FAILURES = (("rough", 23), ("crashing", 125))
+"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 44),
@@ -25,6 +27,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for name, (weather, usual) in WEATHERS.items()
             for seed in ([alone] if alone is not None else range(1, (number or usual) + 1))
         ]
+        if alone is None:
+            cases += [pytest.param(WEATHERS[name][0], seed, id=f"past {name} {seed}") for name, seed in PAST_FAILURES]
         metafunc.parametrize(("weather", "seed"), cases)
 
 

@@ -35,9 +35,11 @@ class LeaseLost(TuttiError):
 class LedgerBroken(TuttiError):
     """The ledger is missing or was edited by somebody else: stop admitting and rebuild it."""
 
-    def __init__(self, why: str, stored: "Stored | None") -> None:
+    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False) -> None:
         super().__init__(why)
         self.stored = stored
+        """What is stored instead, to be kept for people to look at."""
+        self.deleted = deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ class LedgerKeeper:
                 await asyncio.sleep(0.1)
         if stored is None:
             self.ledger = None
-            raise LedgerBroken("the ledger was deleted", None)
+            raise LedgerBroken("the ledger was deleted", deleted=True)
         if not self._elector.is_ours(stored.lease):
             raise LeaseLost(f"another replica leads: {stored.lease}")
         return stored

@@ -19,8 +19,9 @@ from webhook.controllers import gangs, namespaces, rebuild
 from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step, assess
 from webhook.controllers.effects import Effect, Effects
-from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
 from webhook.controllers.pod_proof import PodProof
+from webhook.controllers.recovery import Recovery
 from webhook.controllers.whole import WholeGangs
 from webhook.core import ledger as records
 from webhook.core.engine import Engine, Plan
@@ -68,6 +69,7 @@ class Reconciler:
         self._announcer = announcer
         self.engine = Engine(EngineSettings(fair_sharing=config.fair_sharing.preemption_strategies))
         self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
+        self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
         self._whole = WholeGangs(config.start)
         self._proof = PodProof(api, feeds, self._mark)
         self._wake = asyncio.Event()
@@ -81,6 +83,7 @@ class Reconciler:
         """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
+        self._labelling: asyncio.Task[None] | None = None
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
@@ -187,7 +190,7 @@ class Reconciler:
 
     async def _lead(self) -> None:
         if self._keeper.ledger is None:
-            await self._rebuild("there is no ledger yet, or none that can be read", None)
+            await self._recover(LedgerBroken("there is no ledger yet, or none that can be read"))
         assert self._keeper.ledger is not None
         self._view.set_ledger(self._keeper.ledger)
         self._load(self._keeper.ledger)
@@ -199,7 +202,7 @@ class Reconciler:
             try:
                 await self._cycle()
             except LedgerBroken as error:
-                await self._rebuild_until_stored(error)
+                await self._recover(error)
 
     async def _pause(self) -> None:
         now, loop = self._clock.now(), asyncio.get_running_loop()
@@ -221,7 +224,7 @@ class Reconciler:
             self._take_policy()
             self._absorb(batch, act=True)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
-                await self._tick(batch, now)
+                self._tick(batch, now)
             self._decide(batch, now)
         if batch.put or batch.drop or batch.starts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
@@ -319,6 +322,9 @@ class Reconciler:
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
                 requeue = self._requeue(job, reservation)
                 held = reservation is not None and reservation.stopping == "Held"
+                # A start removes the re-queue annotation: one without a hold beside it means that the owner has lifted
+                # the hold already, while the last of its pods were ending.
+                held = held and (job.requeue is None or job.held)
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
@@ -375,7 +381,7 @@ class Reconciler:
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
-    async def _tick(self, batch: Batch, now: float) -> None:
+    def _tick(self, batch: Batch, now: float) -> None:
         self._last_tick = asyncio.get_running_loop().time()
         for uid, reservation in self._view.ledger.entries.items():
             job = self._view.jobs.get(uid)
@@ -386,8 +392,10 @@ class Reconciler:
             if why is not None:
                 self._requeues[uid] = self._whole.requeue(uid, why, now)
                 self._stop(reservation, "StartTimeout", batch)
-        wanted = namespaces.wanted_labels(self._view, {job.namespace for job in self._view.jobs.values()})
-        await namespaces.write_labels(self._api, wanted)
+        if self._labelling is None or self._labelling.done():
+            wanted = namespaces.wanted_labels(self._view, {job.namespace for job in self._view.jobs.values()})
+            # Beside the cycle: an API server that does not answer must not cost the lease.
+            self._labelling = asyncio.create_task(namespaces.write_labels(self._api, wanted), name="namespace labels")
         self._announcer.tick(now, self.reason)
 
     def _decide(self, batch: Batch, now: float) -> None:
@@ -449,52 +457,11 @@ class Reconciler:
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self._mark, uid)
 
-    async def _rebuild(self, why: str, broken: LedgerBroken | None) -> None:
-        log.warning("ledger.rebuild", why=why)
-        metrics.LEDGER_REBUILDS.inc()
+    async def _recover(self, broken: LedgerBroken) -> None:
         self._view.ledger_trusted = False
-        if broken is not None and broken.stored is None:
-            await self._keeper.recreate()
-        renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
-        try:
-            ledger = await self._prove_ledger(broken)
-        finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
-        if not renewing.cancelled():
-            renewing.result()
-        await self._keeper.replace(ledger)
+        ledger = await self._recovery.run(broken)
         self._view.set_ledger(ledger)
         self._load(ledger)
         self._dirty.update(self._view.jobs)
-        self._announcer.rebuilt(why, ledger)
+        self._announcer.rebuilt(str(broken), ledger)
         self._wake.set()
-
-    async def _rebuild_until_stored(self, broken: LedgerBroken) -> None:
-        """Rebuild; whoever damages the ledger again meanwhile has it rebuilt again."""
-        while True:
-            try:
-                return await self._rebuild(str(broken), broken)
-            except LedgerBroken as again:
-                broken = again
-
-    async def _keep_lease(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.lease.retry_seconds / 2)
-            if self._keeper.renew_due:
-                await self._keeper.renew()
-
-    async def _prove_ledger(self, broken: LedgerBroken | None) -> Ledger:
-        await self._effects.drain()
-        if broken is not None and broken.stored is not None:
-            await quarantine(
-                self._api, self._config.namespace, self._config.ledger_name, broken.stored, self._clock.now()
-            )
-        await self._feeds.relist_all()
-        suspects = [job for job in self._view.jobs.values() if rebuild.must_be_voided(job)]
-        for job in suspects:
-            if not self._effects.busy(job.uid):
-                self._effects.start(Effect("void", job, patches.void(job, self._view.ledger.epoch + 1)))
-        await self._effects.drain()
-        await self._feeds.relist_all()
-        return rebuild.rebuilt_ledger(self._view, self._keeper.ledger)

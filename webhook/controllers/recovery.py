@@ -1,0 +1,83 @@
+"""Carries out a rebuild of the ledger while the lease is kept: read everything, void what could still start, write.
+
+The order is that of ledger rules 4 and 5: the objects are read, every job that an earlier leader's start could still
+reach is written, the objects are read again, and only then is the new ledger written.
+"""
+
+import asyncio
+
+import structlog
+
+from webhook import metrics
+from webhook.clock import Clock
+from webhook.config import Config
+from webhook.controllers import rebuild
+from webhook.controllers.effects import Effect, Effects
+from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.core.ledger import Ledger
+from webhook.feeds import Feeds
+from webhook.jobs import patches
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+
+class Recovery:
+    """Replaces a missing or broken ledger by what the objects prove."""
+
+    def __init__(
+        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, effects: Effects, *, config: Config, clock: Clock
+    ) -> None:
+        self._api = api
+        self._feeds = feeds
+        self._keeper = keeper
+        self._effects = effects
+        self._config = config
+        self._clock = clock
+
+    async def run(self, broken: LedgerBroken) -> Ledger:
+        """Return the new ledger once it is stored; whoever damages it again meanwhile has it rebuilt again.
+
+        Raises LeaseLost.
+        """
+        while True:
+            log.warning("ledger.rebuild", why=str(broken))
+            metrics.LEDGER_REBUILDS.inc()
+            try:
+                return await self._once(broken)
+            except LedgerBroken as again:
+                broken = again
+
+    async def _once(self, broken: LedgerBroken) -> Ledger:
+        if broken.deleted:
+            await self._keeper.recreate()
+        renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
+        try:
+            ledger = await self._prove(broken)
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+        if not renewing.cancelled():
+            renewing.result()
+        await self._keeper.replace(ledger)
+        return ledger
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.lease.retry_seconds / 2)
+            if self._keeper.renew_due:
+                await self._keeper.renew()
+
+    async def _prove(self, broken: LedgerBroken) -> Ledger:
+        view = self._feeds.view
+        await self._effects.drain()
+        if broken.stored is not None:
+            namespace, name = self._config.namespace, self._config.ledger_name
+            await quarantine(self._api, namespace, name, broken.stored, self._clock.now())
+        await self._feeds.relist_all()
+        for job in view.jobs.values():
+            if rebuild.must_be_voided(job) and not self._effects.busy(job.uid):
+                self._effects.start(Effect("void", job, patches.void(job, view.ledger.epoch + 1)))
+        await self._effects.drain()
+        await self._feeds.relist_all()
+        return rebuild.rebuilt_ledger(view, self._keeper.ledger)
