@@ -202,7 +202,7 @@ def _asks(spec: Document) -> str:
     for pod_set in spec["podSets"]:
         least = f" (at least {pod_set['minCount']})" if "minCount" in pod_set else ""
         each = ", ".join(f"{amount} {name}" for name, amount in pod_set["requests"].items()) or "nothing"
-        parts.append(f"{pod_set['count']} {pod_set['name']}{least} with {each} each")
+        parts.append(f"{pod_set['count']} × {pod_set['name']}{least}: {each}")
     quorum = f"; worth starting with {spec['quorum']} pods" if "quorum" in spec else ""
     return " + ".join(parts) + quorum
 

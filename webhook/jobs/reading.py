@@ -76,6 +76,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         generation=_integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
+        finished_seconds=0.0 if finished is None else _seconds(status.finished_at(kind, obj)),
     )
 
 

@@ -120,6 +120,8 @@ class JobRecord:
     """JSON pointer of the first missing map on the way to the suspend field; None when none is missing."""
     ordered_start: bool = False
     """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
+    finished_seconds: float = 0.0
+    """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
 
     @property
     def key(self) -> str:

@@ -17,6 +17,20 @@ def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
     return "Failed" if any(holds(signal, obj) for signal in kind.failed) else None
 
 
+def finished_at(kind: JobKind, obj: Mapping[str, Any]) -> object:
+    """Return when a job that has ended did so, as its status writes the time; None when that does not tell."""
+    for path in (("status", "completionTime"), ("status", "finishedAt"), ("status", "endTime")):
+        time = paths.find(obj, path)
+        if time:
+            return time
+    wanted = {signal.condition for signal in (*kind.succeeded, *kind.failed) if signal.condition}
+    conditions = paths.find(obj, ("status", "conditions"))
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict) and condition.get("type") in wanted and condition.get("status") == "True":
+            return condition.get("lastTransitionTime")
+    return None
+
+
 def active(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     """Return whether the controller reports pods of its own."""
     return bool(obj.get("status")) and any(holds(signal, obj) for signal in kind.active)

@@ -193,8 +193,8 @@ def _watch_request(request: web.Request, chosen: Selection) -> WatchRequest:
     query, asked = request.query, _asked(request)
     initial = query.get("sendInitialEvents", "").lower() == "true"
     text = query.get("resourceVersion", "")
-    version = None if initial or text in ("", "0") else int(text)
-    seconds = float(int(query.get("timeoutSeconds") or 0)) or SECONDS_MAX
+    version = None if initial or text in ("", "0") else _number("resourceVersion", text)
+    seconds = float(_number("timeoutSeconds", query.get("timeoutSeconds") or "0")) or SECONDS_MAX
     return WatchRequest(
         chosen,
         version,
@@ -203,6 +203,12 @@ def _watch_request(request: web.Request, chosen: Selection) -> WatchRequest:
         initial_end=initial,
         seconds=min(max(seconds, 1.0), SECONDS_MAX),
     )
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ValueError(f"{name}: Invalid value: {text[:64]!r}: is not a number")
+    return int(text)
 
 
 def _list_text(resource: str, version: int, documents: list[Document]) -> bytes:

@@ -14,6 +14,7 @@ from webhook.core.ledger import Reservation
 from webhook.core.reasons import Code, Reason
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import Admission, JobRecord
+from webhook.visibility.milestones import Milestones
 
 Condition = dict[str, Any]
 MESSAGE_CHARACTERS_MAX: Final = 32_768
@@ -23,15 +24,6 @@ _EVICTIONS: Final = {
     "Held": "Deactivated",
 }
 """What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
-
-
-@dataclass(slots=True)
-class Milestones:
-    """When a gang came to where it is, as observed; the objects themselves say it only in part."""
-
-    stopped_seconds: float | None = None
-    ready_seconds: float | None = None
-    finished_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Keeps the board true: writes a document for every gang and queue of one view, when somebody asks.
 
-Nothing is done while nobody reads. A read brings the board up to date first; while watches are open that is done twice
-a second. What a look costs follows from what changed: a gang whose job, reservation and pods are the same objects as
-before is passed over. Why a waiting gang waits has to be asked of the engine each time, which is dear, so it is asked
-again only after a while: soon for who reads, later for watches, and never for more than a twentieth of a core.
+No document is written while nobody reads. A read brings the board up to date first; while watches are open that is
+done twice a second. What a look costs follows from what changed: a gang whose job, reservation and pods are the same
+objects as before is passed over. Why a waiting gang waits has to be asked of the engine each time, which is dear, so it
+is asked again only after a while: soon for who reads, later for watches, and never for more than a twentieth of a core.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.census import IDLE_SHARE, Census, Counts
@@ -20,8 +20,9 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.view import View
 from webhook.visibility.board import Board, Key
-from webhook.visibility.conditions import Facts, Milestones
+from webhook.visibility.conditions import Facts
 from webhook.visibility.group import QUEUES, WORKLOADS
+from webhook.visibility.milestones import Chronicle
 from webhook.visibility.queue import Listed, creation_times, listed_nodes, local_queue_document, queue_document
 from webhook.visibility.workload import workload, workload_name
 
@@ -48,7 +49,6 @@ class _Seen:
     """Loop time at which its reason was asked."""
     provisional: bool
     """The engine has not decided about it yet, so its reason is about to change."""
-    milestones: Milestones = field(default_factory=Milestones)
 
 
 class Reporter:
@@ -71,7 +71,7 @@ class Reporter:
         self._view = view
         self._census = census
         self._kinds = kinds
-        self._now = now
+        self._chronicle = Chronicle(view, now)
         self._reason = reason
         self._policy_objects = policy_objects
         self._system_namespace = system_namespace
@@ -101,11 +101,13 @@ class Reporter:
         self._watches -= 1
 
     async def run(self) -> None:
-        """Keep the board up to date while watches are open, until cancelled."""
+        """Note when things happen, and keep the board up to date while watches are open, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._watches and self._view.synced:
                 await self._look(LOOK_SECONDS, REASON_WATCH_SECONDS)
+            elif self._view.synced:
+                self._chronicle.note()
 
     async def _look(self, max_age_seconds: float, reason_age_seconds: float) -> None:
         async with self._looking:
@@ -122,6 +124,7 @@ class Reporter:
 
     async def _write_workloads(self, reason_age_seconds: float) -> None:
         counts = self._census.take()
+        self._chronicle.note()
         uids = self._view.jobs.keys() | self._view.ledger.entries.keys()
         for uid in self._seen.keys() - uids:
             self._board.drop(self._seen.pop(uid).key)
@@ -155,7 +158,6 @@ class Reporter:
             if not (waits and due):
                 return False
         reason = self._why(job, pods) if waits else None
-        milestones = self._milestones(known, job, reservation)
         facts = Facts(
             job,
             reservation,
@@ -164,11 +166,11 @@ class Reporter:
             reason,
             counts.positions.get(uid) if waits else None,
             pods,
-            milestones,
+            self._chronicle.of(uid),
         )
         key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
         provisional = reason is not None and reason.code is Code.PENDING_EVALUATION
-        self._seen[uid] = _Seen(key, job, reservation, pods, now, provisional, milestones)
+        self._seen[uid] = _Seen(key, job, reservation, pods, now, provisional)
         self._board.put(key, workload(facts))
         return True
 
@@ -198,26 +200,6 @@ class Reporter:
             return Reason(Code.SUSPENDED, "runs without a reservation and is about to be suspended or adopted")
         return Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
 
-    def _milestones(self, known: _Seen | None, job: JobRecord | None, reservation: Reservation | None) -> Milestones:
-        now = self._now()
-        if known is None:
-            return _estimated(job, reservation)
-        milestones = known.milestones
-        stopping = reservation is not None and reservation.stopping is not None
-        stopped = known.reservation is not None and reservation is None and job is not None and job.finished is None
-        was_stopping = known.reservation is not None and known.reservation.stopping is not None
-        if (stopping and not was_stopping) or (stopped and not was_stopping):
-            milestones.stopped_seconds = now
-        elif reservation is not None and not stopping:
-            milestones.stopped_seconds = None
-        ready = job is not None and job.ready
-        was_ready = known.job is not None and known.job.ready
-        if ready and not was_ready:
-            milestones.ready_seconds = now
-        if job is not None and job.finished is not None and (known.job is None or known.job.finished is None):
-            milestones.finished_seconds = now
-        return milestones
-
     # -- queues ------------------------------------------------------------------------------------------------------
 
     def _write_queues(self) -> None:
@@ -243,18 +225,3 @@ class Reporter:
         self._queue_keys = set(documents)
         for key, document in documents.items():
             self._board.put(key, document)
-
-
-def _estimated(job: JobRecord | None, reservation: Reservation | None) -> Milestones:
-    """Return the milestones of a gang met for the first time, as far as its objects tell them."""
-    if job is None:
-        return Milestones()
-    since = reservation.since_seconds if reservation is not None else None
-    if since is None and job.admission is not None:
-        since = job.admission.since_seconds
-    stopped = None if job.requeue is None else max(job.requeue.place_seconds, job.created_seconds)
-    return Milestones(
-        stopped_seconds=stopped if reservation is None or reservation.stopping is not None else None,
-        ready_seconds=since or job.created_seconds if job.ready else None,
-        finished_seconds=since or job.created_seconds if job.finished is not None else None,
-    )
