@@ -109,8 +109,8 @@ class SimulatedApi:
                 except (StopAsyncIteration, TimeoutError):
                     await self._alive()
                     return
-                if plan is not None:
-                    await asyncio.sleep(plan.pause_seconds())
+                if plan is not None and (pause := plan.pause_seconds()):
+                    await asyncio.sleep(pause)
                 await self._alive()
                 yield line
                 if plan is not None and plan.chance("watch ended", plan.rates.watch_ended):

@@ -19,17 +19,22 @@ def pod_spec(spec: Json) -> None:
     spec.setdefault("securityContext", {})
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         container.setdefault("resources", {})
-        container.setdefault("imagePullPolicy", "IfNotPresent")
-        resources = container["resources"]
-        limits = resources.get("limits")
-        if limits:
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
+
+
+def _pull_policy(image: str) -> str:
+    _, _, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent"
 
 
 def pod(item: Json) -> None:
-    """Write the defaults of a pod."""
+    """Write the defaults of a pod; requests default to limits here only, not in the templates of jobs."""
     spec = item.setdefault("spec", {})
     pod_spec(spec)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        limits = container["resources"].get("limits")
+        if limits:
+            container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
@@ -108,6 +113,9 @@ def namespace(item: Json) -> None:
         item.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
+_EMPTY_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+_EMPTY_POD_FIELDS: Final = ("nodeSelector", "tolerations", "schedulingGates", "affinity", "initContainers", "volumes")
+
 _DEFAULTS: Final[dict[tuple[str, str], Callable[[Json], None]]] = {
     ("", "pods"): pod,
     ("", "namespaces"): namespace,
@@ -127,6 +135,26 @@ _FIRST_STATUS: Final[dict[tuple[str, str], Json]] = {
     ("apps", "replicasets"): {"replicas": 0},
     ("apps", "statefulsets"): {"replicas": 0},
 }
+
+
+def drop_empty(item: Json) -> None:
+    """Take away what a typed object does not show when it is empty: a JSON patch cannot add to what is not there."""
+    _drop(item["metadata"], _EMPTY_METADATA)
+    spec = item.get("spec")
+    if not isinstance(spec, dict):
+        return
+    template = spec.get("template")
+    pod_specs = [template["spec"]] if isinstance(template, dict) and isinstance(template.get("spec"), dict) else []
+    if pod_specs and isinstance(template.get("metadata"), dict):
+        _drop(template["metadata"], _EMPTY_METADATA)
+    for pod_like in (spec, *pod_specs):
+        _drop(pod_like, _EMPTY_POD_FIELDS)
+
+
+def _drop(fields: Json, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name in fields and not fields[name]:
+            del fields[name]
 
 
 def apply(key: tuple[str, str], item: Json) -> None:

@@ -8,7 +8,7 @@ are collected, as the kinds' strategies say.
 from datetime import UTC, datetime
 from typing import Final
 
-from webhook.simulated.refusals import Json, conflict
+from webhook.simulated.refusals import Json, delete_conflict
 from webhook.simulated.resources import Resource
 from webhook.simulated.store import Stored
 
@@ -24,14 +24,17 @@ def check_preconditions(resource: Resource, stored: Stored, options: Json) -> No
     uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
     if uid and uid != stored.uid:
         why = f"the UID in the precondition ({uid}) does not match the UID in record ({stored.uid})."
-        raise conflict(resource, name, f"{why} The object might have been deleted and then recreated")
+        raise delete_conflict(resource, name, f"{why} The object might have been deleted and then recreated")
     if version and version != str(stored.revision):
         why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
-        raise conflict(resource, name, f"{why} ({stored.revision}). The object might have been modified")
+        raise delete_conflict(resource, name, f"{why} ({stored.revision}). The object might have been modified")
 
 
 def marked(resource: Resource, item: Json, options: Json, now: float) -> Json | None:
-    """Return the object as it waits for its end, or None when it can be removed at once."""
+    """Return the object as it waits for its end, or None when it can be removed at once.
+
+    A pod is always marked first, even one that can be removed at once (``is_over`` says so then).
+    """
     metadata = {**item["metadata"]}
     finalizers = [f for f in metadata.get("finalizers") or () if f not in (ORPHAN, FOREGROUND)]
     propagation = _propagation(resource, item, options)
@@ -43,7 +46,7 @@ def marked(resource: Resource, item: Json, options: Json, now: float) -> Json | 
         metadata.pop("finalizers", None)
     grace = _grace_seconds(resource, item, options)
     waits = bool(finalizers) or grace > 0 or resource.storage == ("", "namespaces")
-    if not waits:
+    if not waits and resource.storage != ("", "pods"):
         return None
     since = metadata.get("deletionTimestamp")
     if since is None or grace < metadata.get("deletionGracePeriodSeconds", 0):

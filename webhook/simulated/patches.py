@@ -39,11 +39,12 @@ _MERGE_KEYS: Final = {
 _SET_LISTS: Final = frozenset({"finalizers"})
 
 
-def parse(content_type: str, body: bytes) -> Any:
-    """Return the decoded patch. Raises Refused (400, 415)."""
+def parse(content_type: str, body: bytes, *, custom: bool = False) -> Any:
+    """Return the decoded patch. A custom resource takes no strategic merge patch. Raises Refused (400, 415)."""
+    accepted = [kind for kind in ACCEPTED if not (custom and kind == STRATEGIC_PATCH)]
     media = content_type.partition(";")[0].strip()
-    if media not in ACCEPTED:
-        raise unsupported_media_type(media, ", ".join(ACCEPTED))
+    if media not in accepted:
+        raise unsupported_media_type(", ".join(accepted))
     try:
         patch = yaml.safe_load(body) if media == APPLY_PATCH else orjson.loads(body)
     except (ValueError, yaml.YAMLError) as error:
@@ -70,9 +71,9 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
     try:
         patched = jsonpatch.apply_patch(target, operations, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, KeyError, TypeError) as error:
-        raise unprocessable_patch(str(error)) from error
+        raise unprocessable_patch() from error
     if not isinstance(patched, dict):
-        raise unprocessable_patch("the patch replaces the object by something else")
+        raise unprocessable_patch()
     return patched
 
 

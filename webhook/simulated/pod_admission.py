@@ -1,4 +1,4 @@
-"""What the built-in admission plugins write into a new pod: priority, LimitRange defaults, RuntimeClass overhead.
+"""What the built-in admission plugins write into a new pod: priority, limits, overhead, tolerations.
 
 A job's template does not get these; only its pods do. That is why a gang may be priced lower than its pods: the
 webhook under test has to know.
@@ -11,6 +11,7 @@ from webhook.simulated.refusals import Json, Refused
 from webhook.simulated.store import Store
 
 _PRIORITY_CLASSES = ("scheduling.k8s.io", "priorityclasses")
+_TOLERATED_SECONDS = 300
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -18,10 +19,22 @@ def fill(store: Store, pod: Json) -> None:
     """Complete a new pod in place. Raises Refused (403) for a priority class or runtime class that does not exist."""
     _priority(store, pod)
     _overhead(store, pod)
+    tolerate(pod)
     for stored in store.items(("", "limitranges"), pod["metadata"]["namespace"]):
         for limit in stored.object["spec"].get("limits") or ():
             if limit.get("type") == "Container":
                 _limit_containers(pod, limit)
+
+
+def tolerate(pod: Json) -> None:
+    """Let a new or changed pod stay for a while on a node that has become unready or unreachable."""
+    known = [*(pod["spec"].get("tolerations") or ())]
+    pod["spec"]["tolerations"] = known
+    for trouble in ("not-ready", "unreachable"):
+        key = f"node.kubernetes.io/{trouble}"
+        if not any(t.get("key") in (None, "", key) and t.get("effect") in (None, "", "NoExecute") for t in known):
+            shown = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+            known.append({**shown, "tolerationSeconds": _TOLERATED_SECONDS})
 
 
 def _refused(pod: Json, why: str) -> Refused:

@@ -55,16 +55,25 @@ def no_such_path() -> Refused:
     return Refused(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: "Resource", name: str) -> Refused:
-    """409 for a name that is taken."""
-    return Refused(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
+def already_exists(resource: "Resource", name: str, *, going: bool = False) -> Refused:
+    """409 for a name that is taken, be it by an object that is being deleted."""
+    message = f'{resource.qualified} "{name}" already exists'
+    message = f"object is being deleted: {message}" if going else message
+    return Refused(409, "AlreadyExists", message, _details(resource, name))
 
 
 def conflict(resource: "Resource", name: str, why: str = "") -> Refused:
-    """409 for a failed resourceVersion or uid precondition."""
-    cause = why or ("the object has been modified; please apply your changes to the latest version and try again")
+    """409 for a failed resourceVersion or uid precondition of a change."""
+    cause = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {cause}'
     return Refused(409, "Conflict", message, _details(resource, name))
+
+
+def delete_conflict(resource: "Resource", name: str, why: str) -> Refused:
+    """409 for a failed precondition of a deletion; it names the kind where others name the resource."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = _details(resource, name) | {"kind": resource.kind}
+    return Refused(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', details)
 
 
 def forbidden(resource: "Resource", name: str, why: str, causes: list[Json] | None = None) -> Refused:
@@ -83,21 +92,33 @@ def invalid(resource: "Resource", name: str, field: str, why: str, reason: str =
     )
 
 
+def version_required(resource: "Resource", name: str) -> Refused:
+    """422 for a PUT of a custom resource that names no resourceVersion."""
+    why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    return Refused(422, "Invalid", f'{resource.qualified} "{name}" is invalid: {why}', _details(resource, name))
+
+
+def kind_missing(resource: "Resource", text: str) -> Refused:
+    """400 for a custom resource that does not say what it is."""
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing in '{text}'"
+    )
+
+
 def bad_request(why: str) -> Refused:
     """400 for a body or query that cannot be read."""
     return Refused(400, "BadRequest", why)
 
 
-def unprocessable_patch(why: str) -> Refused:
+def unprocessable_patch() -> Refused:
     """422 for a JSON patch that does not apply."""
-    message = f"the server rejected our request due to an error in our request: {why}"
-    return Refused(422, "Invalid", message, {})
+    return Refused(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def unsupported_media_type(given: str, accepted: str) -> Refused:
+def unsupported_media_type(accepted: str) -> Refused:
     """415 for a body in a format that the verb does not take."""
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    return Refused(415, "UnsupportedMediaType", f"{message} (got {given or 'none'})")
+    return Refused(415, "UnsupportedMediaType", message)
 
 
 def method_not_allowed() -> Refused:

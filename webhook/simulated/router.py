@@ -17,9 +17,11 @@ from webhook.simulated.refusals import (
     conflict,
     expired,
     invalid,
+    kind_missing,
     method_not_allowed,
     no_such_path,
     unsupported_media_type,
+    version_required,
 )
 from webhook.simulated.resources import Resource
 from webhook.simulated.selectors import everything, parse_fields, parse_labels
@@ -188,23 +190,22 @@ class Router:
     async def _create(self, request: Request, target: _Target, call: Call) -> Answer:
         if target.resource.namespaced and target.namespace is None:
             raise method_not_allowed()
-        stored = await self.server.create(target.resource, target.namespace or "", _object(request.body), call)
+        body = _told(target.resource, _object(request.body))
+        stored = await self.server.create(target.resource, target.namespace or "", body, call)
         return _one(201, target.resource, stored)
 
     async def _replace(self, request: Request, target: _Target, call: Call) -> Answer:
-        body = _object(request.body)
+        body = _told(target.resource, _object(request.body))
         resource, metadata = target.resource, body.get("metadata") or {}
         if resource.custom and not metadata.get("resourceVersion"):
-            raise invalid(
-                resource, target.name, "metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update"
-            )
+            self.server.get(resource, target.namespace or "", target.name)
+            raise version_required(resource, target.name)
         text = orjson.dumps(body)
 
         def change(stored: Stored) -> Json:
             uid = metadata.get("uid")
             if uid and uid != stored.uid:
-                why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
-                raise conflict(resource, target.name, why)
+                raise conflict(resource, target.name, _uid_mismatch(resource, stored, uid))
             fresh: Json = orjson.loads(text)
             return fresh
 
@@ -214,14 +215,12 @@ class Router:
         return _one(200, resource, stored)
 
     async def _patch(self, request: Request, target: _Target, call: Call) -> Answer:
-        patch = patches.parse(request.content_type, request.body)
+        patch = patches.parse(request.content_type, request.body, custom=target.resource.custom)
         resource, namespace = target.resource, target.namespace or ""
         applied = request.content_type.startswith(APPLY_PATCH)
         if applied and self.server.store.get(resource.storage, namespace, target.name) is None:
             patch.setdefault("metadata", {})["name"] = target.name
             return _one(201, resource, await self.server.create(resource, namespace, patch, call))
-        if request.content_type.startswith(patches.STRATEGIC_PATCH) and resource.custom:
-            raise Refused(415, "UnsupportedMediaType", "strategic merge patch is not supported for custom resources")
         # Decoded once more for each attempt: a patch's values become part of the object.
         text = orjson.dumps(patch)
 
@@ -347,7 +346,7 @@ def _one(status: int, resource: Resource, stored: Stored) -> Answer:
 
 def _object(body: bytes) -> Json:
     if body.startswith(_PROTOBUF):
-        raise unsupported_media_type("application/vnd.kubernetes.protobuf", "application/json")
+        raise unsupported_media_type("application/json")
     try:
         item = orjson.loads(body)
     except ValueError as error:
@@ -355,6 +354,21 @@ def _object(body: bytes) -> Json:
     if not isinstance(item, dict):
         raise bad_request("the object provided is not an object")
     return item
+
+
+def _told(resource: Resource, body: Json) -> Json:
+    """Return ``body``, which must name its kind where no Go type says it."""
+    if resource.custom and not (body.get("kind") and body.get("apiVersion")):
+        raise kind_missing(resource, orjson.dumps(body).decode()[:200])
+    return body
+
+
+def _uid_mismatch(resource: Resource, stored: Stored, uid: str) -> str:
+    key = "/".join(filter(None, (resource.group if resource.custom else "", resource.plural, *stored.key)))
+    return (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
+    )
 
 
 def _options(request: Request) -> Json:

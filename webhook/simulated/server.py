@@ -106,8 +106,9 @@ class SimulatedServer:
 
     def _commit_new(self, resource: Resource, namespace: str, item: Json, call: Call) -> Stored:
         name = item["metadata"]["name"]
-        if self.store.get(resource.storage, namespace, name) is not None:
-            raise already_exists(resource, name)
+        taken = self.store.get(resource.storage, namespace, name)
+        if taken is not None:
+            raise already_exists(resource, name, going="deletionTimestamp" in taken.object["metadata"])
         # Again: the namespace may have gone while webhooks were thinking.
         self._check_namespace(resource, namespace, item)
         self.quotas.charge(resource, item)
@@ -163,6 +164,7 @@ class SimulatedServer:
             raise forbidden(resource, item["metadata"].get("name", ""), why, causes)
 
     def _default(self, resource: Resource, item: Json) -> None:
+        _drop_empty(resource, item)
         defaults.apply(resource.storage, item)
         if resource.storage == PODS:
             pod_admission.fill(self.store, item)
@@ -241,11 +243,14 @@ class SimulatedServer:
         metadata["resourceVersion"] = before["resourceVersion"]
         metadata.pop("managedFields", None)
         new["apiVersion"] = old["apiVersion"]
+        _drop_empty(resource, new)
         if resource.status and "status" in old:
             new["status"] = old["status"]
         elif resource.status:
             new.pop("status", None)
         defaults.apply(resource.storage, new)
+        if resource.storage == PODS:
+            pod_admission.tolerate(new)
         if metadata.get("deletionTimestamp") and any(
             f not in (before.get("finalizers") or ()) for f in metadata.get("finalizers") or ()
         ):
@@ -284,11 +289,11 @@ class SimulatedServer:
         marked = deletion.marked(resource, stored.object, options, self.clock.now())
         if call.dry_run:
             return stored, marked is None
-        if marked is None:
+        if marked is not None and marked != stored.object:
+            stored = self.store.put(resource.storage, marked)
+        if marked is None or deletion.is_over(marked):
             return self.store.remove(resource.storage, namespace, name), True
-        if marked == stored.object:
-            return stored, False
-        return self.store.put(resource.storage, marked), False
+        return stored, False
 
     async def delete_collection(
         self, resource: Resource, selection: Selection, options: Json, call: Call
@@ -340,6 +345,11 @@ class SimulatedServer:
 def timestamp(seconds: int) -> str:
     """Return Unix time as the API writes times."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _drop_empty(resource: Resource, item: Json) -> None:
+    """Custom resources lose empty maps in their metadata only, the rest of them is theirs."""
+    defaults.drop_empty({"metadata": item["metadata"]} if resource.custom else item)
 
 
 def _content(item: Json) -> Json:

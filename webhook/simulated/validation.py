@@ -20,6 +20,12 @@ MAX_CONFIGMAP_BYTES: Final = 1024 * 1024
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9.\-]{0,251}[a-z0-9])?")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._\-]{0,61}[A-Za-z0-9])?")
+_LABEL_LENGTH: Final = 63
+_LABEL_RULE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 _IMMUTABLE: Final = "field is immutable"
 _MUTABLE_POD_FIELDS: Final = (
     "activeDeadlineSeconds",
@@ -37,7 +43,9 @@ def _bad_label(key: str, value: object) -> str | None:
     if not isinstance(value, str):
         return f"Invalid value: {value!r}: must be a string"
     if value and not _LABEL_NAME.fullmatch(value):
-        return f'Invalid value: "{value}": a valid label must be empty or consist of at most 63 alphanumeric characters'
+        if len(value) > _LABEL_LENGTH:
+            return f'Invalid value: "{value}": must be no more than {_LABEL_LENGTH} bytes'
+        return f'Invalid value: "{value}": {_LABEL_RULE}'
     return None
 
 
@@ -110,7 +118,7 @@ def _job(resource: Resource, item: Json) -> None:
             )
     template = spec["template"]["spec"]
     if template.get("restartPolicy") not in ("Never", "OnFailure"):
-        why = f'Required value: valid values: "OnFailure", "Never" (got "{template.get("restartPolicy")}")'
+        why = 'Required value: valid values: "OnFailure", "Never"'
         raise invalid(resource, name, "spec.template.spec.restartPolicy", why, "FieldValueRequired")
     if not template.get("containers"):
         raise invalid(resource, name, "spec.template.spec.containers", "Required value", "FieldValueRequired")
@@ -131,21 +139,21 @@ def _job_update(resource: Resource, old: Json, new: Json) -> None:
         "successPolicy",
     ):
         if before.get(field) != after.get(field):
-            raise invalid(resource, name, f"spec.{field}", f"Invalid value: {_IMMUTABLE}")
+            raise invalid(resource, name, f"spec.{field}", f"Invalid value: {_shown(after.get(field))}: {_IMMUTABLE}")
     if before.get("completions") != after.get("completions"):
         elastic = after["completionMode"] == "Indexed" and after.get("completions") == after["parallelism"]
         if not elastic:
-            raise invalid(resource, name, "spec.completions", f"Invalid value: {_IMMUTABLE}")
+            why = f"Invalid value: {after.get('completions')}: {_IMMUTABLE}"
+            raise invalid(resource, name, "spec.completions", why)
     if before["template"] == after["template"]:
         return
     status = old.get("status") or {}
     stopped = not status.get("startTime") or is_true(status, "Suspended")
+    frozen = f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}"
     if not (before.get("suspend") and stopped and not status.get("active")):
-        raise invalid(resource, name, "spec.template", f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}")
-    if _without_scheduling(before["template"], resources=True) != _without_scheduling(
-        after["template"], resources=True
-    ):
-        raise invalid(resource, name, "spec.template", f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}")
+        raise invalid(resource, name, "spec.template", frozen)
+    if _fixed(before) != _fixed(after):
+        raise invalid(resource, name, "spec.template.spec", frozen)
 
 
 def _jobset_update(resource: Resource, old: Json, new: Json) -> None:
@@ -162,6 +170,10 @@ def _munged(replicated: Json) -> Json:
     spec = replicated["template"]["spec"]
     template = _without_scheduling(spec["template"], resources=False)
     return {**replicated, "template": {**replicated["template"], "spec": {**spec, "template": template}}}
+
+
+def _fixed(spec: Json) -> Json:
+    return _without_scheduling(spec["template"], resources=True)
 
 
 def _without_scheduling(template: Json, *, resources: bool) -> Json:
@@ -194,8 +206,8 @@ def _pod_update(resource: Resource, old: Json, new: Json) -> None:
     if _frozen_pod(before, mutable) != _frozen_pod(after, mutable):
         why = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.terminationGracePeriodSeconds`,"
-            "`spec.tolerations` (only additions to existing tolerations)"
+            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
+            "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
         )
         raise invalid(resource, name, "spec", why, "FieldValueForbidden")
 

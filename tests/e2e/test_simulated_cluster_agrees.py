@@ -1,0 +1,64 @@
+"""The simulated cluster answers as the real one does: the same scripts, drawn from seeds, run against both."""
+
+import asyncio
+import uuid
+from random import Random
+
+import orjson
+import pytest
+
+from tests.e2e.agreement import DEFINITION, KINDS, Side, Step, differences, same_words, script
+from tests.e2e.conftest import AnyCluster, create_namespace
+from tests.e2e.kubectl import Kubectl
+from webhook.clock import SystemClock
+from webhook.kube.http import connect
+from webhook.simulated.cluster import SimulatedCluster
+
+SEEDS = range(12)
+STEPS = 50
+SETTLE_SECONDS = 5.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl: Kubectl, seed: int) -> None:
+    namespace = f"agree-{uuid.uuid4().hex[:8]}"
+    create_namespace(kubectl, namespace)
+    kubectl.apply(DEFINITION)
+    kubectl("wait", "--for=condition=Established", "crd/widgets.agreement.example.com")
+    real = await connect(str(cluster.kubeconfig))
+    try:
+        async with SimulatedCluster(Random(seed), clock=SystemClock(), namespaces=[namespace]) as simulated:
+            await simulated.create(DEFINITION)
+            sides = Side(simulated.api(), namespace), Side(real, namespace)
+            for number, step in enumerate(script(seed, STEPS)):
+                mine, theirs = [await side.answer(step) for side in sides]
+                where = f"step {number}: {step}"
+                assert mine[:2] == theirs[:2], where
+                assert same_words(mine[2], theirs[2]), f"{where}\n{mine[2]}\n{theirs[2]}"
+                assert list(differences(mine[3], theirs[3])) == [], where
+                await _settle(sides, step)
+    finally:
+        await real.close()
+        kubectl.delete("namespace", namespace)
+
+
+async def _settle(sides: tuple[Side, Side], step: Step) -> None:
+    """Wait until both sides' controllers have done what the step asks of them."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SETTLE_SECONDS
+    while loop.time() < deadline:
+        if all([await _at_rest(side, step) for side in sides]):
+            return
+        await asyncio.sleep(0.02)
+
+
+async def _at_rest(side: Side, step: Step) -> bool:
+    path = KINDS[step.kind].format(side.namespace)
+    for item in orjson.loads(await side.api.request("GET", path))["items"]:
+        metadata, conditions = item["metadata"], (item.get("status") or {}).get("conditions") or ()
+        if "deletionTimestamp" in metadata:
+            if "foregroundDeletion" in (metadata.get("finalizers") or ()):
+                return False
+        elif step.kind == "jobs" and not any(condition["type"] == "Suspended" for condition in conditions):
+            return False
+    return True
