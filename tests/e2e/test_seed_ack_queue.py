@@ -1,4 +1,4 @@
-"""The walkthrough of a queue of training jobs: one ElasticQuotaTree leaf for the namespace default, one job at a time."""
+"""The walkthrough of a queue of training jobs: one leaf of an ElasticQuotaTree for a namespace, one job at a time."""
 
 from collections.abc import Iterator
 from typing import Any, Final
