@@ -1,0 +1,134 @@
+"""A view with gangs, an engine over it and the read API on top: what a reconciler holds, without a cluster."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.core.worlds import cohort, gang, group, policy, queue
+from webhook.census import Census
+from webhook.core.engine import Engine
+from webhook.core.gang import Gang
+from webhook.core.ledger import Reservation, reserve
+from webhook.core.policy import LocalQueue, Policy
+from webhook.core.reasons import Reason
+from webhook.jobs.record import JobRecord
+from webhook.jobs.registry import KINDS
+from webhook.view import View
+from webhook.visibility.board import Board
+from webhook.visibility.reporter import Reporter
+
+NOW = 1_800_000_000.0
+"""2027-01-15T08:00:00Z."""
+CPU = group(default={"cpu": (4, 4)})
+
+
+def record(of: Gang, **facts: Any) -> JobRecord:
+    """A suspended, marked Job that waits, unless ``facts`` say otherwise."""
+    return replace(
+        JobRecord(
+            kind=of.kind,
+            namespace=of.namespace,
+            name=of.name,
+            uid=of.uid,
+            resource_version=1,
+            created_seconds=of.created_seconds,
+            gang=of,
+            problem=None,
+            queue_label=of.queue,
+            owner=None,
+            suspended=True,
+            finished=None,
+            active=False,
+            ready=False,
+            deleting=False,
+            marked=True,
+            restorable=True,
+            managed_by_other=False,
+            has_annotations=False,
+        ),
+        **facts,
+    )
+
+
+def two_queues() -> Policy:
+    """Queues ``vision`` and ``speech`` of 4 cpu each in one cohort, reached by local queues ``jobs``."""
+    return policy(
+        cohort("research"),
+        *(queue(name, None, CPU, cohort="research", dialect="kueue") for name in ("vision", "speech")),
+        local_queues={
+            (f"team-{name}", "jobs"): LocalQueue(f"team-{name}", "jobs", name) for name in ("vision", "speech")
+        },
+    )
+
+
+class World:
+    """One replica's memory and its read API."""
+
+    def __init__(self, rules: Policy | None = None, replica: int = 0) -> None:
+        self.now = NOW
+        self.settle_seconds = 2.0
+        """Longer than anything that was read before is shown again."""
+        self.view = View(policy=rules or two_queues())
+        self.engine = Engine()
+        self.engine.set_policy(self.view.policy, {}, self.now)
+        self.withheld: dict[str, Reason] = {}
+        self.objects: list[Mapping[str, Any]] = []
+        self.board = Board(lambda: self.now, replica)
+        self.reporter = Reporter(
+            self.board,
+            self.view,
+            Census(self.view, self.engine, KINDS),
+            KINDS,
+            now=lambda: self.now,
+            reason=self.reason,
+            policy_objects=lambda: self.objects,
+            system_namespace="tutti-system",
+        )
+
+    def reason(self, uid: str) -> Reason | None:
+        """Why a gang waits, as the reconciler answers."""
+        return self.withheld.get(uid) or self.engine.reason(uid)
+
+    def waits(self, name: str, cpu: int = 1, pods: int = 2, team: str = "vision", **facts: Any) -> JobRecord:
+        """Let a gang of a team wait."""
+        settings = {key: facts.pop(key) for key in ("priority", "created", "labels", "quorum") if key in facts}
+        asked = gang(name, "jobs", cpu, pods, namespace=f"team-{team}", **{"created": self.now, **settings})
+        job = record(asked, **facts)
+        self.view.put_job(job)
+        self.engine.submit(asked, self.now)
+        return job
+
+    def admits(self, job: JobRecord) -> Reservation:
+        """Admit a gang to its team's queue."""
+        assert job.gang is not None
+        name = self.view.policy.queue_of(job.namespace, job.queue_label)
+        self.engine.withdraw(job.uid)
+        reservation = reserve(job.gang, name, job.gang.counts, {"main": {"cpu": "default"}}, 1, self.now)
+        self._put(reservation)
+        self.view.put_job(replace(job, suspended=False, resource_version=job.resource_version + 1))
+        return reservation
+
+    def stops(self, reservation: Reservation, why: str) -> None:
+        """Mark an admitted gang as being stopped."""
+        self._put(replace(reservation, stopping=why))
+
+    def releases(self, reservation: Reservation) -> None:
+        """Free a reservation."""
+        self.engine.release(reservation.uid)
+        self.view.set_ledger(self.view.ledger.amended(drop=[reservation.uid]))
+
+    def _put(self, reservation: Reservation) -> None:
+        self.engine.restore(reservation)
+        self.view.set_ledger(self.view.ledger.amended(put=[reservation]))
+
+    async def workload(self, job: JobRecord) -> dict[str, Any]:
+        """Read the document of a job, as new as it can be."""
+        documents = await self.documents("workloads", job.namespace)
+        return next(d for d in documents if d["metadata"]["uid"] == job.uid)
+
+    async def documents(self, resource: str, namespace: str | None = None) -> list[dict[str, Any]]:
+        """Read all documents, as new as they can be."""
+        await asyncio.sleep(self.settle_seconds)
+        await self.reporter.fresh()
+        return [document.parse() for _, document in self.board.documents(resource, namespace)]
