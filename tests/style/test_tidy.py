@@ -1,0 +1,190 @@
+"""What a program can check of the style in CONTRIBUTING.md, and that the documentation speaks of what is there."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY
+
+from webhook.config import Config, Section
+from webhook.jobs.registry import with_custom
+
+ROOT = Path(__file__).parents[2]
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
+PYTHON_ROOTS = ("webhook", "certs", "manifests", "benchmarks", "tests")
+NOT_LENGTH_BOUND = {"tests/unit/server/test_hostile_inputs.py"}
+"""A table of one case after the other is read in pieces anyway."""
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|Users|work|root)/\w+")
+
+
+def tracked() -> list[Path]:
+    """Everything in the repository, also what is about to be added."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    names = listed.stdout.split("\n") if listed.returncode == 0 else []
+    found = [ROOT / name for name in names if name]
+    return [path for path in found if path.is_file()] or [p for r in PYTHON_ROOTS for p in (ROOT / r).rglob("*.*")]
+
+
+FILES = tracked()
+MODULES = [p for p in FILES if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in PYTHON_ROOTS]
+DOCUMENTS = [p for p in FILES if p.suffix == ".md"]
+TREES = {path: ast.parse(path.read_text()) for path in MODULES}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_module_is_longer_than_a_reader_holds_in_their_head() -> None:
+    lengths = {name(p): len(p.read_text().splitlines()) for p in MODULES if name(p) not in NOT_LENGTH_BOUND}
+    assert {n: lines for n, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = {}
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    long[f"{name(path)}:{node.lineno} {node.name}"] = lines
+    assert long == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    # An empty __init__ of a tests package says enough.
+    silent = [name(p) for p, t in TREES.items() if p.read_text().strip() and not ast.get_docstring(t)]
+    assert silent == []
+
+
+def test_no_file_name_says_that_nobody_knew_what_it_is_for() -> None:
+    named = [name(p) for p in MODULES if BANNED_WORDS & set(re.split(r"[_.]", p.name))]
+    assert named == []
+
+
+def test_nothing_names_a_path_of_one_machine() -> None:
+    found = {}
+    for path in FILES:
+        if path.suffix in {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ""} and path.name != "test_tidy.py":
+            try:
+                hits = MACHINE_PATHS.findall(path.read_text())
+            except UnicodeDecodeError:
+                continue
+            if hits:
+                found[name(path)] = hits[:3]
+    assert found == {}
+
+
+# -- documentation --------------------------------------------------------------------------------------------------
+
+
+def prose(path: Path) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(path), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_no_link_between_documents_is_dead(document: Path) -> None:
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(document)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        place, _, anchor = target.partition("#")
+        linked = (document.parent / place).resolve() if place else document
+        if not linked.exists() or (anchor and linked.suffix == ".md" and anchor not in anchors(linked)):
+            dead.append(target)
+    assert dead == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_no_document_names_a_file_that_is_not_there(document: Path) -> None:
+    mentioned = re.findall(r"`((?:webhook|certs|manifests|tests|docs|examples|benchmarks)/[\w./-]*)`", prose(document))
+    assert [place for place in mentioned if not (ROOT / place).exists()] == []
+
+
+def test_every_module_of_the_package_has_its_place_in_the_reading_order() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    mentioned = set(re.findall(r"`([\w/]+\.py)`", text))
+    controllers = {f"simulated/controllers/{p}" for p in mentioned if "/" not in p}
+    package = ROOT / "webhook"
+    modules = {str(p.relative_to(package)) for p in MODULES if p.is_relative_to(package) and p.name != "__init__.py"}
+    assert sorted(modules - mentioned - controllers) == []
+
+
+def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for field, info in model.model_fields.items():
+        key = prefix + (info.alias or field)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from keys(info.annotation, f"{key}.")
+        else:
+            yield key, info.get_default(call_default_factory=True)
+
+
+def test_the_configuration_page_has_every_key_with_its_default() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\| `([^`]*)` \|", page, flags=re.MULTILINE)
+    written = {key: yaml.safe_load(default) for key, default in rows}
+    wanted = {key: plain(value) for key, value in keys(Config)}
+    assert written == wanted
+
+
+def test_the_examples_of_configuration_are_accepted() -> None:
+    for page in ("configuration.md", "job-kinds.md"):
+        blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+        files = [block for block in blocks if re.match(r"kinds:|start:", block)]
+        assert files, page
+        for block in files:
+            with_custom(Config.model_validate(yaml.safe_load(block)).kinds)
+
+
+def plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def test_every_metric_says_what_it_counts_and_is_in_the_documentation() -> None:
+    import webhook.metrics
+    import webhook.server.metrics  # noqa: F401
+
+    page = (ROOT / "docs" / "operating.md").read_text()
+    ours = [family for family in REGISTRY.collect() if family.name.startswith("tutti_")]
+    assert len(ours) > 10
+    for family in ours:
+        assert len(family.documentation) > 10, family.name
+        exposed = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"`{exposed}`" in page, f"{exposed} is not in docs/operating.md"
+
+
+def test_every_reason_and_refusal_has_its_line_in_the_runbook() -> None:
+    from webhook.core.reasons import Code
+    from webhook.server.answer import Refusal
+
+    page = (ROOT / "docs" / "operating.md").read_text()
+    assert [code for code in (*Code, *Refusal) if f"`{code}`" not in page] == []
+
+
+def test_every_alert_has_a_first_thing_to_do() -> None:
+    rules = yaml.safe_load((ROOT / "manifests" / "components" / "monitoring" / "alerts.yaml").read_text())
+    alerts = [rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]]
+    page = (ROOT / "docs" / "operating.md").read_text()
+    assert [alert for alert in alerts if f"| {alert} |" not in page] == []
+
+
+def test_every_make_target_that_the_documentation_names_is_there() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {target for p in DOCUMENTS for target in re.findall(r"`make ([a-z0-9-]+)", p.read_text())}
+    assert named - targets == set()
