@@ -40,7 +40,7 @@ down: env ## stop what `make up` started
 e2e: env ## end-to-end tests on the real control plane, or on KUBECONFIG=...
 	$(RUN) -m pytest -q tests/e2e --override-ini addopts="-ra --strict-markers" $(E2EFLAGS)
 
-e2e-kind: env ## the same suite on a new kind cluster with cert-manager (needs Docker, kind, kubectl)
+e2e-kind: env ## the same suite on a new kind cluster with cert-manager; needs docker, kind, kubectl, Go
 	tests/e2e/kind.sh
 
 bench: env ## jobs admitted per second on the real control plane, writes per job, webhook reviews per second
@@ -55,6 +55,10 @@ lock: ## write the hash-locked requirements anew
 		--custom-compile-command "make lock" -o requirements.lock
 	$(VENV)/bin/uv pip compile -q pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" -o requirements-dev.lock
+
+manifests: env ## write the generated manifests anew, from the tables of the code
+	$(RUN) -m manifests.registrations
+	$(RUN) -m manifests.policies
 
 image: ## build the container image
 	docker build -t tutti:dev .
