@@ -246,6 +246,20 @@ def pod_entries() -> list[dict[str, Any]]:
             },
             failurePolicy="Ignore",
         ),
+        entry(
+            # The same for a queue label on a single pod, which cannot wait in a queue: it is warned about.
+            "labelled-pods",
+            "/validate/pods",
+            [rule("", ["pods"], ["CREATE"])],
+            namespaceSelector=selector({"key": names.FENCED_NAMESPACE, "operator": "DoesNotExist"}),
+            objectSelector={"matchExpressions": [{"key": names.GANG_LABEL, "operator": "DoesNotExist"}]},
+            failurePolicy="Ignore",
+            matchConditions=condition(
+                "labelled-by-hand",
+                f"{cel.one_of(names.QUEUE_LABELS, cel.labels_of('object'))}\n"
+                "&& object.metadata.?ownerReferences.orValue([]).size() == 0",
+            ),
+        ),
     ]
 
 
