@@ -38,6 +38,7 @@ from webhook.server.forward import Forwarder, Peers
 from webhook.server.gate import Gate
 from webhook.server.listener import Connections, serve
 from webhook.server.ownership import Ownership
+from webhook.server.peers import ServicePeers
 from webhook.server.settings import GateSettings
 from webhook.server.tls import ServingCertificate
 from webhook.view import View
@@ -185,7 +186,8 @@ def webhook(
     feeds = Feeds(api, view, config, kinds, rng)
     potential = _Potential(view, clock)
     feeds.listener = potential
-    passing_on = None if peers is None else forwarder(Ownership(identity), peers)
+    started_seconds = asyncio.get_running_loop().time()
+    passing_on = None if peers is None else forwarder(Ownership(identity, started_seconds=started_seconds), peers)
     gate = Gate(
         view,
         GateSettings(
@@ -213,20 +215,21 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     clock, identity = SystemClock(), _identity(config)
     api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
     certificate = ServingCertificate(config.cert_dir, clock=clock)
-    peers: Peers = lambda: config.peers  # noqa: E731
+    rng = random.Random(identity)  # noqa: S311 - jitter
+    service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
     parts = webhook(
         api,
         config,
         identity=identity,
         clock=clock,
-        rng=random.Random(identity),  # noqa: S311 - jitter
-        peers=peers if config.peers else None,
+        rng=rng,
+        peers=service_peers or (lambda: config.peers),
     )
     if parts.forwarder is not None:
         _trust_peers(parts.forwarder, certificate)
     connections = Connections()
     listener = await serve(
-        build_app(parts.gate, connections.close_after),
+        build_app(parts.gate, connections.close_after, lambda: connections.draining),
         config.listen.host,
         config.listen.webhook_port,
         tls=certificate.context,
@@ -234,13 +237,20 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     )
 
     def problems() -> list[str]:
-        return [*_unsynced(parts.view), *_expiry(certificate, clock)]
+        draining = ["draining"] if connections.draining else []
+        return [*draining, *_unsynced(parts.view), *_expiry(certificate, clock)]
 
     health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     log.info("webhook.serving", identity=identity, port=listener.port)
     try:
-        await _until(stop, parts.run(), certificate.run())
-        await listener.drain()
+        async with asyncio.TaskGroup() as tasks:
+            # What answers are made from is kept current until the last answer.
+            followed = (parts.run(), certificate.run(), *(() if service_peers is None else (service_peers.run(),)))
+            running = [tasks.create_task(piece) for piece in followed]
+            await stop.wait()
+            await listener.drain()
+            for task in running:
+                task.cancel()
     finally:
         await health.close()
         await api.close()
