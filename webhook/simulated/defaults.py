@@ -60,7 +60,8 @@ def job(item: Json) -> None:
     _job_spec(spec)
     labels = spec["template"]["metadata"].get("labels")
     if labels and not item["metadata"].get("labels"):
-        item["metadata"]["labels"] = dict(labels)
+        # One map for both on purpose, as in kube-apiserver: what is generated for the template then shows on the Job.
+        item["metadata"]["labels"] = labels
 
 
 def job_identity(item: Json) -> None:
@@ -76,6 +77,8 @@ def job_identity(item: Json) -> None:
         labels.setdefault(key, uid)
     matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
     matched.setdefault("batch.kubernetes.io/controller-uid", uid)
+    if not item["metadata"].get("labels"):
+        item["metadata"]["labels"] = labels
 
 
 def jobset(item: Json) -> None:
@@ -89,9 +92,12 @@ def jobset(item: Json) -> None:
     for replicated in spec.get("replicatedJobs") or ():
         replicated.setdefault("replicas", 1)
         replicated.setdefault("groupName", "default")
-        job_spec = replicated.setdefault("template", {}).setdefault("spec", {})
+        job_template = replicated.setdefault("template", {})
+        job_template.setdefault("metadata", {})
+        job_spec = job_template.setdefault("spec", {})
         job_spec.setdefault("completionMode", "Indexed")
         template = job_spec.setdefault("template", {})
+        template.setdefault("metadata", {})
         template.setdefault("spec", {}).setdefault("restartPolicy", "OnFailure")
 
 
@@ -143,18 +149,18 @@ def drop_empty(item: Json) -> None:
     spec = item.get("spec")
     if not isinstance(spec, dict):
         return
+    _drop(spec, _EMPTY_POD_FIELDS)
     template = spec.get("template")
-    pod_specs = [template["spec"]] if isinstance(template, dict) and isinstance(template.get("spec"), dict) else []
-    if pod_specs and isinstance(template.get("metadata"), dict):
-        _drop(template["metadata"], _EMPTY_METADATA)
-    for pod_like in (spec, *pod_specs):
-        _drop(pod_like, _EMPTY_POD_FIELDS)
+    if isinstance(template, dict):
+        _drop(template.get("metadata"), _EMPTY_METADATA)
+        _drop(template.get("spec"), _EMPTY_POD_FIELDS)
 
 
-def _drop(fields: Json, names: tuple[str, ...]) -> None:
-    for name in names:
-        if name in fields and not fields[name]:
-            del fields[name]
+def _drop(fields: Any, names: tuple[str, ...]) -> None:
+    if isinstance(fields, dict):
+        for name in names:
+            if name in fields and not fields[name]:
+                del fields[name]
 
 
 def apply(key: tuple[str, str], item: Json) -> None:

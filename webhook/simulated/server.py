@@ -276,16 +276,7 @@ class SimulatedServer:
         self, resource: Resource, namespace: str, name: str, options: Json, call: Call
     ) -> tuple[Stored, bool]:
         """Delete an object or begin to. Returns its last state and whether it is gone. Raises Refused."""
-        while True:
-            stored = self.get(resource, namespace, name)
-            deletion.check_preconditions(resource, stored, options)
-            if self.admission.wanted("DELETE", resource, ""):
-                attributes = Attributes("DELETE", resource, "", namespace, name, None, stored.object, call)
-                await self.admission.mutate(attributes)
-                await self.admission.validate(attributes)
-                if self.store.get(resource.storage, namespace, name) is not stored:
-                    continue
-            break
+        stored = await self._admit_delete(resource, namespace, name, options, call)
         marked = deletion.marked(resource, stored.object, options, self.clock.now())
         if call.dry_run:
             return stored, marked is None
@@ -294,6 +285,19 @@ class SimulatedServer:
         if marked is None or deletion.is_over(marked):
             return self.store.remove(resource.storage, namespace, name), True
         return stored, False
+
+    async def _admit_delete(self, resource: Resource, namespace: str, name: str, options: Json, call: Call) -> Stored:
+        """Return the object that may be deleted; it has not changed since it was checked and reviewed."""
+        while True:
+            stored = self.get(resource, namespace, name)
+            deletion.check_preconditions(resource, stored, options)
+            if not self.admission.wanted("DELETE", resource, ""):
+                return stored
+            attributes = Attributes("DELETE", resource, "", namespace, name, None, stored.object, call)
+            await self.admission.mutate(attributes)
+            await self.admission.validate(attributes)
+            if self.store.get(resource.storage, namespace, name) is stored:
+                return stored
 
     async def delete_collection(
         self, resource: Resource, selection: Selection, options: Json, call: Call

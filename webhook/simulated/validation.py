@@ -26,6 +26,11 @@ _LABEL_RULE: Final = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_POD_RULE: Final = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+    "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+    "(allow it to be set to 1 if it was previously negative)"
+)
 _IMMUTABLE: Final = "field is immutable"
 _MUTABLE_POD_FIELDS: Final = (
     "activeDeadlineSeconds",
@@ -204,11 +209,7 @@ def _pod_update(resource: Resource, old: Json, new: Json) -> None:
         raise invalid(resource, name, "spec.tolerations", why, "FieldValueForbidden")
     mutable = (*_MUTABLE_POD_FIELDS, *(("nodeSelector", "affinity") if gates_before else ()))
     if _frozen_pod(before, mutable) != _frozen_pod(after, mutable):
-        why = (
-            "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-            "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-        )
+        why = f"Forbidden: pod updates may not change fields other than {_POD_RULE}"
         raise invalid(resource, name, "spec", why, "FieldValueForbidden")
 
 

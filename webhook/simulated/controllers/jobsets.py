@@ -254,18 +254,21 @@ def _child(jobset: Json, status: Json, replicated: Json, index: int) -> Json:
     """Return a new child Job; labelled alike on itself and on its pod template."""
     metadata = jobset["metadata"]
     name = f"{metadata['name']}-{replicated['name']}-{index}"
-    replicas = [(entry["name"], entry["replicas"]) for entry in _replicated(jobset)]
-    before = sum(count for other, count in replicas[: [n for n, _ in replicas].index(replicated["name"])])
+    everybody, group = _replicated(jobset), replicated.get("groupName", "default")
+    companions = [entry for entry in everybody if entry.get("groupName", "default") == group]
     marks = {
         f"{_PREFIX}/jobset-name": metadata["name"],
         f"{_PREFIX}/jobset-uid": metadata["uid"],
         _REPLICATED: replicated["name"],
         _RESTARTS: str(status["restarts"]),
         f"{_PREFIX}/replicatedjob-replicas": str(replicated["replicas"]),
-        f"{_PREFIX}/global-replicas": str(sum(count for _, count in replicas)),
+        f"{_PREFIX}/global-replicas": _total(everybody),
         f"{_PREFIX}/job-index": str(index),
         f"{_PREFIX}/job-key": hashlib.sha1(f"{metadata['namespace']}/{name}".encode()).hexdigest(),  # noqa: S324
-        f"{_PREFIX}/job-global-index": str(before + index),
+        f"{_PREFIX}/job-global-index": str(_before(everybody, replicated) + index),
+        f"{_PREFIX}/group-name": group,
+        f"{_PREFIX}/group-replicas": _total(companions),
+        f"{_PREFIX}/job-group-index": str(_before(companions, replicated) + index),
     }
     template: Json = orjson.loads(orjson.dumps(replicated["template"]))
     pod_template = template["spec"]["template"]
@@ -282,6 +285,16 @@ def _child(jobset: Json, status: Json, replicated: Json, index: int) -> Json:
         **_marked(pod_template.get("metadata") or {}, marks),
     }
     return {"kind": "Job", "apiVersion": "batch/v1", "metadata": meta, "spec": template["spec"]}
+
+
+def _total(replicated: list[Json]) -> str:
+    return str(sum(entry["replicas"] for entry in replicated))
+
+
+def _before(replicated: list[Json], of: Json) -> int:
+    """Return how many Jobs the entries before ``of`` have."""
+    names = [entry["name"] for entry in replicated]
+    return sum(int(entry["replicas"]) for entry in replicated[: names.index(of["name"])])
 
 
 def _marked(metadata: Json, marks: dict[str, str]) -> Json:
