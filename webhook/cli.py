@@ -25,13 +25,20 @@ KubeconfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="Def
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Default: that of the context.")]
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and end.")] = False,
-) -> None:
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"tutti {__version__}")
         raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+]
+
+
+@app.callback()
+def _root(version: VersionOption = False) -> None:
+    """Options that stand before a command."""
 
 
 @app.command()
