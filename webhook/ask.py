@@ -36,28 +36,17 @@ _CORE_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{
 
 async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
-    kind, slash, name = job.partition("/")
-    if not slash or not name:
-        raise NotFound(0, "WrongName", f"{job!r} names no job; write KIND/NAME, for example job/train")
-    space = namespace or default_namespace(kubeconfig)
     async with _connected(kubeconfig) as api:
-        documents = await _read_api(api, f"{ROOT}/namespaces/{space}/workloads")
-        found = [document for document in documents if _is_of(document, kind, name)]
-        if not found:
-            raise await _unknown(api, kind, space, name)
+        found = await workloads_of(api, job, namespace or default_namespace(kubeconfig))
     for document in found:
-        _print_workload(Console(), document)
+        print_workload(Console(), document, SystemClock().now())
 
 
 async def queues(kubeconfig: Path | None) -> None:
     """Print every queue and cohort with its quota and what is in use. Raises ApiError when that cannot be known."""
     async with _connected(kubeconfig) as api:
-        try:
-            documents = await _read_api(api, f"{ROOT}/queues")
-        except Forbidden:
-            # Not everybody may see the whole cluster; their own namespace's queues they may.
-            documents = await _read_api(api, f"{ROOT}/namespaces/{default_namespace(kubeconfig)}/queues")
-    _print_queues(Console(), documents)
+        documents = await visible_queues(api, default_namespace(kubeconfig))
+    print_queues(Console(), documents)
 
 
 async def ledger(kubeconfig: Path | None) -> None:
@@ -66,8 +55,9 @@ async def ledger(kubeconfig: Path | None) -> None:
         try:
             stored = orjson.loads(await api.request("GET", _CORE_LEDGER))
         except NotFound as error:
-            raise NotFound(0, "NoLedger", f"there is no ConfigMap {_CORE_LEDGER}: Tutti has not led here") from error
-    _print_ledger(Console(), stored)
+            name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
+            raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
+    print_ledger(Console(), stored, SystemClock().now())
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -98,6 +88,26 @@ def default_namespace(kubeconfig: Path | None) -> str:
             for entry in config.get("contexts") or ():
                 contexts.setdefault(entry.get("name"), entry.get("context") or {})
     return str(contexts.get(current, {}).get("namespace") or "default")
+
+
+async def workloads_of(api: Api, job: str, namespace: str) -> list[Document]:
+    """Return the workloads of ``job`` (KIND/NAME). Raises ApiError with a sentence when there is none."""
+    kind, slash, name = job.partition("/")
+    if not slash or not kind or not name:
+        raise NotFound(0, "WrongName", f"{job!r} names no job; write KIND/NAME, for example job/train")
+    documents = await _read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
+    found = [document for document in documents if _is_of(document, kind, name)]
+    if not found:
+        raise await _unknown(api, kind, namespace, name)
+    return found
+
+
+async def visible_queues(api: Api, namespace: str) -> list[Document]:
+    """Return all queues, or those of ``namespace`` for who may not see the whole cluster. Raises ApiError."""
+    try:
+        return await _read_api(api, f"{ROOT}/queues")
+    except Forbidden:
+        return await _read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
 
 
 async def _read_api(api: Api, path: str) -> list[Document]:
@@ -147,10 +157,10 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
 # -- one gang ----------------------------------------------------------------------------------------------------------
 
 
-def _print_workload(console: Console, document: Document) -> None:
+def print_workload(console: Console, document: Document, now: float) -> None:
+    """Print one gang: where it stands, what it asks, and why it waits."""
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
     owner = metadata["ownerReferences"][0]
-    now = SystemClock().now()
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column()
@@ -228,7 +238,8 @@ def _why(status: Document) -> list[tuple[str, str]]:
 # -- queues ------------------------------------------------------------------------------------------------------------
 
 
-def _print_queues(console: Console, documents: Sequence[Document]) -> None:
+def print_queues(console: Console, documents: Sequence[Document]) -> None:
+    """Print queues below their cohorts."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("Queue", "left"), ("Policy", "left"), ("Waiting", "right"), ("Running", "right")):
         table.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
@@ -289,7 +300,8 @@ def _full_name(document: Document) -> str:
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 
-def _print_ledger(console: Console, stored: Document) -> None:
+def print_ledger(console: Console, stored: Document, now: float) -> None:
+    """Print who leads and every reservation. Raises NotFound for a ledger that cannot be read."""
     data = stored.get("data") or {}
     leader = parse((stored["metadata"].get("annotations") or {}).get(names.LEASE_ANNOTATION) or "")
     console.print(_leader_line(leader), highlight=False)
@@ -305,7 +317,7 @@ def _print_ledger(console: Console, stored: Document) -> None:
         highlight=False,
     )
     if ledger.entries:
-        console.print(_ledger_table(list(ledger.entries.values())), highlight=False)
+        console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
 
 
 def _leader_line(leader: LeaderRecord | None) -> str:
@@ -314,8 +326,7 @@ def _leader_line(leader: LeaderRecord | None) -> str:
     return f"leader [bold]{escape(leader.holder)}[/bold], renewed {leader.renewed}, since {leader.acquired}"
 
 
-def _ledger_table(reservations: Sequence[Reservation]) -> Table:
-    now = SystemClock().now()
+def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("Job", "Queue", "Pods", "Holds", "Epoch", "Since", "State"):
         table.add_column(heading)

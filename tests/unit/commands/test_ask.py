@@ -1,0 +1,179 @@
+"""What the command line tells people about a job, the queues and the ledger."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.unit.visibility.world import NOW, World
+from webhook.ask import (
+    default_namespace,
+    print_ledger,
+    print_queues,
+    print_workload,
+    visible_queues,
+    workloads_of,
+)
+from webhook.core import names
+from webhook.core.ledger import encode
+from webhook.errors import Forbidden, NotFound, Unavailable
+from webhook.jobs.record import Requeue
+from webhook.kube.election import LeaderRecord, render
+from webhook.visibility.app import ROOT
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Answers:
+    """An API server with fixed answers; an exception is raised."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        assert method == "GET"
+        found = self.answers.get(path, NotFound(404, "NotFound", "not found"))
+        if isinstance(found, Exception):
+            raise found
+        return json.dumps(found).encode()
+
+
+def printed(write: Any, *arguments: Any) -> str:
+    out = io.StringIO()
+    write(Console(file=out, width=160), *arguments)
+    return out.getvalue()
+
+
+async def shown(world: World, name: str) -> str:
+    workloads = {"items": await world.documents("workloads", "team-vision")}
+    api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": workloads})
+    (document,) = await workloads_of(api, f"job/{name}", "team-vision")  # type: ignore[arg-type]
+    return printed(print_workload, document, world.now)
+
+
+async def test_a_waiting_gang_is_explained_with_numbers_holders_and_what_would_help() -> None:
+    world = World()
+    world.admits(world.waits("first", cpu=3, pods=2))
+    world.waits("late", cpu=3, pods=1, created=NOW - 90)
+    text = await shown(world, "late")
+    assert "Job team-vision/late  waits for 90s" in text
+    assert "first of its queue" in text
+    assert "1 × main: 3 cpu" in text
+    assert "why       WaitingForQuota" in text
+    assert "cpu of flavor default at queue vision: asked 3, used 6, limit 8" in text
+    assert "held by   team-vision/first (6)" in text
+    assert "it starts when 1 cpu more is free" in text
+
+
+async def test_an_evicted_gang_says_why_and_when_it_is_tried_again() -> None:
+    world = World()
+    job = world.waits("train")
+    world.view.put_job(replace(job, requeue=Requeue("StartTimeout", NOW, 2, NOW + 60, "only 1 of 2 pods ran")))
+    text = await shown(world, "train")
+    assert "evicted   PodsReadyTimeout: only 1 of 2 pods ran" in text
+    assert "2027-01-15T08:01:00Z (attempt 2)" in text
+
+
+async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
+    world = World()
+    world.admits(world.waits("train"))
+    text = await shown(world, "train")
+    assert "Job team-vision/train  starts for" in text
+    assert "jobs, of vision" in text
+    assert "0 of 2 exist" in text
+
+
+@pytest.mark.parametrize(
+    ("job", "part"),
+    [
+        ("train", "write KIND/NAME"),
+        ("job/", "write KIND/NAME"),
+        ("job/nope", "there is no Job 'nope' in namespace team-vision"),
+        ("gizmo/nope", "'gizmo' is no kind of job"),
+        ("job/free", "Tutti does not hold it"),
+    ],
+)
+async def test_a_job_that_is_not_shown_is_explained_too(job: str, part: str) -> None:
+    api = Answers(
+        **{
+            f"{ROOT}/namespaces/team-vision/workloads": {"items": []},
+            "/apis/batch/v1/namespaces/team-vision/jobs/free": {},
+        }
+    )
+    with pytest.raises(NotFound, match=part):
+        await workloads_of(api, job, "team-vision")  # type: ignore[arg-type]
+
+
+async def test_an_absent_and_a_silent_installation_are_told_apart() -> None:
+    with pytest.raises(NotFound, match="Tutti is not installed"):
+        await workloads_of(Answers(), "job/train", "team-vision")  # type: ignore[arg-type]
+    silent = Answers(**{f"{ROOT}/queues": Unavailable(503, "ServiceUnavailable", "no endpoints")})
+    with pytest.raises(Unavailable, match="Tutti's read API does not answer: no endpoints"):
+        await visible_queues(silent, "team-vision")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["job", "jobs", "Job", "job.batch", "Job.batch"])
+async def test_a_kind_may_be_written_as_kubectl_takes_it(kind: str) -> None:
+    world = World()
+    world.waits("train")
+    api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": {"items": await world.documents("workloads")}})
+    assert len(await workloads_of(api, f"{kind}/train", "team-vision")) == 1  # type: ignore[arg-type]
+
+
+async def test_queues_are_printed_below_their_cohort_with_what_they_borrow() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=2))
+    world.waits("late", cpu=8, pods=1)
+    api = Answers(**{f"{ROOT}/queues": {"items": await world.documents("queues")}})
+    text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[1] == ["research", "cohort", "1", "1", "cpu", "6/8"]
+    assert ["vision", "Priority", "1", "1", "cpu", "6/4", "(+2)"] in lines
+    assert text.splitlines()[3].startswith("  vision")
+
+
+async def test_who_may_not_see_the_cluster_sees_the_queues_of_the_namespace() -> None:
+    world = World()
+    api = Answers(
+        **{
+            f"{ROOT}/queues": Forbidden(403, "Forbidden", "no"),
+            f"{ROOT}/namespaces/team-vision/queues": {"items": await world.documents("queues", "team-vision")},
+        }
+    )
+    text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
+    assert "jobs, of vision" in text
+
+
+async def test_without_queues_it_says_what_to_do() -> None:
+    assert "apply a ClusterQueue" in printed(print_queues, [])
+
+
+async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
+    world = World()
+    world.stops(world.admits(world.waits("train", cpu=2, pods=2)), "Preempted")
+    lease = render(LeaderRecord("reconciler-0", 6.0, "then", "now", 1))
+    stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: lease}}, "data": encode(world.view.ledger)}
+    text = printed(print_ledger, stored, NOW + 60)
+    assert "leader reconciler-0" in text
+    assert "1 reservations" in text
+    assert "Job team-vision/train" in text
+    assert "4 cpu" in text
+    assert "stopping: Preempted" in text
+    stored["data"]["meta"] = "{}"
+    with pytest.raises(NotFound, match="the leader rebuilds it"):
+        printed(print_ledger, stored, NOW)
+
+
+def test_the_namespace_is_that_of_the_current_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    path = tmp_path / "config"
+    contexts = [{"name": "a", "context": {"namespace": "team-a"}}, {"name": "b", "context": {}}]
+    path.write_text(json.dumps({"current-context": "a", "contexts": contexts}))
+    assert default_namespace(path) == "team-a"
+    path.write_text(json.dumps({"current-context": "b", "contexts": contexts}))
+    assert default_namespace(path) == "default"
+    assert default_namespace(tmp_path / "absent") == "default"
