@@ -189,9 +189,9 @@ def classified(handling: Handling, *, without: Sequence[str] = ()) -> list[dict[
     return [rule(group, resources, ["CREATE", "UPDATE"]) for group, resources in by_group.items()]
 
 
-def pod_entries() -> list[dict[str, Any]]:
-    """Gang pods everywhere, loose pods where a fence holds reservations."""
-    changed = "\n|| ".join(
+def regrouped() -> str:
+    """Return the condition under which a gang pod is looked at: new, or with another gang, owner, gate or subresource."""
+    return "\n|| ".join(
         [
             "request.operation == 'CREATE'",
             "request.?subResource.orValue('') != ''",
@@ -205,6 +205,10 @@ def pod_entries() -> list[dict[str, Any]]:
             "object.spec.?schedulingGates != oldObject.spec.?schedulingGates",
         ]
     )
+
+
+def pod_entries() -> list[dict[str, Any]]:
+    """Gang pods everywhere, loose pods where a fence holds reservations."""
     gang, loose = (
         {"matchExpressions": [{"key": names.GANG_LABEL, "operator": operator}]}
         for operator in ("Exists", "DoesNotExist")
@@ -221,7 +225,7 @@ def pod_entries() -> list[dict[str, Any]]:
             ],
             namespaceSelector=selector(),
             objectSelector=gang,
-            matchConditions=condition("created-or-regrouped", changed),
+            matchConditions=condition("created-or-regrouped", regrouped()),
         ),
         entry(
             "loose-pods",
