@@ -190,7 +190,7 @@ def classified(handling: Handling, *, without: Sequence[str] = ()) -> list[dict[
 
 
 def regrouped() -> str:
-    """Return the condition under which a gang pod is looked at: new, or with another gang, owner, gate or subresource."""
+    """Return when a gang pod is looked at: new, or with another gang, owner or gate, or by a subresource."""
     return "\n|| ".join(
         [
             "request.operation == 'CREATE'",
