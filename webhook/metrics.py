@@ -22,4 +22,5 @@ WAIT_SECONDS = Histogram(
     "Time from a gang's place in the queue to its admission.",
     buckets=(0.1, 0.5, 1, 5, 30, 60, 300, 900, 3600, 14_400, 86_400),
 )
+BROKEN_JOBS = Counter("tutti_broken_jobs_total", "Failures of ours on one job; the log has each.")
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")

@@ -6,7 +6,7 @@ rests on were read before the ledger write that authorises it; a start carries t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from webhook.core.engine import Engine, Plan
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.pods import PodRecord
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
 from webhook.errors import ApiError, Conflict
 from webhook.feeds import Feeds
@@ -79,11 +79,14 @@ class Reconciler:
         self._submitted: dict[str, Gang] = {}
         self._requeues: dict[str, Requeue] = {}
         self._voided: set[str] = set()
+        self._charged: dict[str, tuple[Reservation, Mapping[str, int]]] = {}
+        """What engine and fences were last told of a running gang."""
         self._reserved: set[str] = set()
         """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
         self._labelling: asyncio.Task[None] | None = None
+        self._full = False
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
@@ -144,6 +147,12 @@ class Reconciler:
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
+        if self._full and self.engine.position(uid) is not None:
+            return Reason(
+                Code.LEDGER_FULL,
+                f"the ledger has {self._keeper.size_bytes} of {records.BYTES_MAX} bytes",
+                help="it waits until other gangs end",
+            )
         return self._withheld.get(uid) or self.engine.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -259,6 +268,7 @@ class Reconciler:
             self.engine.release(uid)
             self._dirty.add(uid)
         self._reserved = set(ledger.entries)
+        self._charged.clear()
         for uid, reservation in ledger.entries.items():
             job = self._view.jobs.get(uid)
             self.engine.restore(reservation, self._view.gang_of(job), None if job is None else job.reclaimed)
@@ -272,14 +282,23 @@ class Reconciler:
             if self._effects.busy(uid) or (job is not None and self._effects.stale(job)):
                 # Its next version is on its way; the watch or the end of the patch marks it again.
                 continue
-            reservation = self._view.ledger.entries.get(uid)
-            present = self._view.fences.present(reservation.namespace, uid) if reservation else self._present(job)
-            step = assess(job, reservation, present, uid in self._voided)
-            self._queueing(step, uid, job)
-            if act:
-                self._act(step, job, reservation, batch)
-            if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW):
-                self._reclaim(job, reservation)
+            try:
+                self._absorb_one(uid, job, batch, act=act)
+            except Exception:
+                # One object that we mishandle must not stop all others.
+                metrics.BROKEN_JOBS.inc()
+                log.exception("job.broken", uid=uid, job=None if job is None else job.key)
+                self._withheld[uid] = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+
+    def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
+        reservation = self._view.ledger.entries.get(uid)
+        present = self._view.fences.present(reservation.namespace, uid) if reservation else self._present(job)
+        step = assess(job, reservation, present, uid in self._voided)
+        self._queueing(step, uid, job)
+        if act:
+            self._act(step, job, reservation, batch)
+        if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW):
+            self._reclaim(job, reservation)
 
     def _present(self, job: JobRecord | None) -> int:
         return 0 if job is None else self._view.fences.present(job.namespace, job.uid)
@@ -303,6 +322,9 @@ class Reconciler:
             self._withheld.pop(uid, None)
 
     def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
+        if self._charged.get(job.uid) == (reservation, job.reclaimed):
+            return
+        self._charged[job.uid] = (reservation, job.reclaimed)
         self._view.fences.put_reservation(reservation, job.reclaimed)
         self.engine.restore(reservation, self._view.gang_of(job), job.reclaimed)
 
@@ -349,6 +371,7 @@ class Reconciler:
         batch.drop.add(uid)
         self.engine.release(uid)
         self._reserved.discard(uid)
+        self._charged.pop(uid, None)
         self._view.fences.drop_reservation(reservation.namespace, uid)
         self.engine.wake_namespace(reservation.namespace)
         self._whole.forget(uid, gone=uid not in self._view.jobs)
@@ -362,6 +385,10 @@ class Reconciler:
         self._mark(uid)
 
     def _stop(self, reservation: Reservation, why: str, batch: Batch) -> None:
+        if not self._feeds.kinds[reservation.kind].evictable:
+            # Suspending it would leave its pods: its quota could not be given to anybody.
+            log.warning("gang.not_evictable", job=str(reservation), why=why)
+            return
         stopping = replace(reservation, stopping=why)
         batch.put[reservation.uid] = stopping
         self.engine.restore(stopping)
@@ -400,8 +427,8 @@ class Reconciler:
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
-        room = self._keeper.size_bytes < records.FULL_AT * records.BYTES_MAX
-        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=room)
+        self._full = self._keeper.size_bytes >= records.FULL_AT * records.BYTES_MAX
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=not self._full)
         self._take_plan(plan, batch, now)
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
