@@ -62,7 +62,7 @@ def reconciler(config: ConfigOption = None) -> None:
 @app.command()
 def demo(
     cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
-    kubeconfig: KubeconfigOption = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="A cluster where Tutti is installed, instead.")] = None,
 ) -> None:
     """Show two teams sharing a cluster: gangs queue, borrow, start and finish before your eyes."""
     from webhook.demo import run  # noqa: PLC0415
