@@ -65,8 +65,13 @@ class Removal:
 
     async def run(self) -> None:
         """Check that Tutti is gone, then give back jobs, pods and namespaces. Raises ApiError."""
-        await self._refuse_while_registered()
-        await self._refuse_while_led()
+        try:
+            await self._refuse_while_registered()
+            await self._refuse_while_led()
+        except Conflict as error:
+            if not self._dry_run:
+                raise
+            self._console.print(f"would refuse: {error.message}", highlight=False, markup=False)
         for kind in self._kinds.values():
             await self._kind(kind)
         await self._pods()

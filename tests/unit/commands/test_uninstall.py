@@ -182,6 +182,7 @@ async def test_it_refuses_while_the_webhook_is_registered() -> None:
     await client.post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", registration)
     with pytest.raises(Conflict, match="validatingwebhookconfigurations/tutti is still registered"):
         await remove(client)
+    assert "would refuse: validatingwebhookconfigurations/tutti" in await remove(client, dry_run=True)
 
 
 async def test_a_job_that_changes_meanwhile_is_looked_at_again() -> None:
