@@ -178,8 +178,8 @@ async def _require_tutti(api: Api) -> None:
         await api.request("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", query={"limit": "1"})
     except NotFound as error:
         raise StageError(
-            "Tutti is not installed on that cluster (docs/operating.md says how); the demo brings a simulated one of its"
-            " own when no kubeconfig is given: make demo KUBECONFIG="
+            "Tutti is not installed on that cluster (docs/operating.md says how); without a kubeconfig the demo brings"
+            " a simulated one of its own: make demo KUBECONFIG="
         ) from error
     await _require_gpus(api)
 
