@@ -57,7 +57,7 @@ def _parse_text(text: str) -> int:
 
 
 def render(thousandths: int, resource: str = "") -> str:
-    """Return the shortest exact text of an amount; memory-like resources use a binary suffix where it divides evenly."""
+    """Return the shortest exact text of an amount; memory takes a binary suffix where it divides evenly."""
     whole, rest = divmod(abs(thousandths), MILLI)
     sign = "-" if thousandths < 0 else ""
     if rest:
