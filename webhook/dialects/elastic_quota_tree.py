@@ -77,7 +77,7 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
     fragment, place = opened(obj)
     source = fragment.source
     if (source.namespace, source.name) != (NAMESPACE, NAME):
-        place["metadata"].error(
+        place["metadata"]["name" if source.name != NAME else "namespace"].error(
             f"only the tree {NAMESPACE}/{NAME} is honoured", f"name it {NAME} in the namespace {NAMESPACE}"
         )
         return fragment
