@@ -5,6 +5,7 @@ answer is compared by status, reason, message and object; what only a real clust
 defaults) is left out: every field that the simulated server shows, the real one must show too, with the same value.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -214,6 +215,22 @@ class Side:
         if "items" in said:
             said["items"] = [item for item in said["items"] if item["metadata"]["name"] != "kube-root-ca.crt"]
         return 200, "", "", said
+
+    async def create_quota(self, pods: int) -> None:
+        """Limit the namespace and wait until the limit is in force."""
+        hard = {"pods": str(pods), "requests.cpu": "50"}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+        path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        await self.api.request("POST", path, body=orjson.dumps(quota))
+        while not await self.quota_is_settled():
+            await asyncio.sleep(0.05)
+
+    async def quota_is_settled(self) -> bool:
+        """Return whether the quota's status counts the pods that there are."""
+        quota = await self._read(f"/api/v1/namespaces/{self.namespace}/resourcequotas/q")
+        pods = await self._read(KINDS["pods"].format(self.namespace))
+        used = (quota.get("status") or {}).get("used", {}).get("pods")
+        return bool(used == str(len(pods["items"])))
 
     async def _read(self, path: str) -> Any:
         try:

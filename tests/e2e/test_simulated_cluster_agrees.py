@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.e2e.agreement import DEFINITION, KINDS, Side, Step, differences, same_words, script
+from tests.e2e.agreement_stories import stories
 from tests.e2e.conftest import AnyCluster, create_namespace
 from tests.e2e.kubectl import Kubectl
 from webhook.clock import SystemClock
@@ -30,6 +31,8 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
         async with SimulatedCluster(Random(seed), clock=SystemClock(), namespaces=[namespace]) as simulated:
             await simulated.create(DEFINITION)
             sides = Side(simulated.api(), namespace), Side(real, namespace)
+            for side in sides:
+                await side.create_quota(pods=2 if seed % 2 else 100)
             for number, step in enumerate(script(seed, STEPS)):
                 mine, theirs = [await side.answer(step) for side in sides]
                 where = f"step {number}: {step}"
@@ -54,6 +57,8 @@ async def _settle(sides: tuple[Side, Side], step: Step) -> None:
 
 async def _at_rest(side: Side, step: Step) -> bool:
     path = KINDS[step.kind].format(side.namespace)
+    if step.kind == "pods" and not await side.quota_is_settled():
+        return False
     for item in orjson.loads(await side.api.request("GET", path))["items"]:
         metadata, conditions = item["metadata"], (item.get("status") or {}).get("conditions") or ()
         if "deletionTimestamp" in metadata:
@@ -62,3 +67,17 @@ async def _at_rest(side: Side, step: Step) -> bool:
         elif step.kind == "jobs" and not any(condition["type"] == "Suspended" for condition in conditions):
             return False
     return True
+
+
+async def test_jobs_job_sets_and_training_jobs_come_to_the_same_rest(cluster: AnyCluster, kubectl: Kubectl) -> None:
+    namespace = f"agree-{uuid.uuid4().hex[:8]}"
+    create_namespace(kubectl, namespace)
+    real = await connect(str(cluster.kubeconfig))
+    try:
+        async with SimulatedCluster(Random(1), clock=SystemClock(), namespaces=[namespace]) as simulated:
+            await simulated.add_node("n1", gpu="8")
+            mine, theirs = await asyncio.gather(stories(simulated.api(), namespace), stories(real, namespace))
+    finally:
+        await real.close()
+        kubectl.delete("namespace", namespace)
+    assert mine == theirs

@@ -106,12 +106,12 @@ class SimulatedServer:
 
     def _commit_new(self, resource: Resource, namespace: str, item: Json, call: Call) -> Stored:
         name = item["metadata"]["name"]
-        taken = self.store.get(resource.storage, namespace, name)
-        if taken is not None:
-            raise already_exists(resource, name, going="deletionTimestamp" in taken.object["metadata"])
         # Again: the namespace may have gone while webhooks were thinking.
         self._check_namespace(resource, namespace, item)
         self.quotas.charge(resource, item)
+        taken = self.store.get(resource.storage, namespace, name)
+        if taken is not None:
+            raise already_exists(resource, name, going="deletionTimestamp" in taken.object["metadata"])
         if call.dry_run:
             return Stored(item, 0)
         return self.store.put(resource.storage, item)
