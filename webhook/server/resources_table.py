@@ -38,6 +38,7 @@ class Row(NamedTuple):
 
 
 _STATUS: Final = "status is written by its controller; pods are made from spec"
+_TEMPLATE: Final = "a stored template makes no pods by itself"
 _PODS_SEEN: Final = "its pods are seen as they are created"
 
 BUILT_IN: Final = (
@@ -55,7 +56,7 @@ BUILT_IN: Final = (
     Row("", "pods/portforward", Handling.NONE, "a stream to a running pod"),
     Row("", "pods/proxy", Handling.NONE, "a request to a running pod"),
     Row("", "pods/log", Handling.NONE, "reads"),
-    Row("", "podtemplates", Handling.NONE, "a stored template makes no pods by itself"),
+    Row("", "podtemplates", Handling.NONE, _TEMPLATE),
     Row("", "replicationcontrollers", Handling.WARN),
     Row("", "replicationcontrollers/scale", Handling.NONE, _PODS_SEEN),
     Row("", "replicationcontrollers/status", Handling.NONE, _STATUS),
@@ -82,10 +83,21 @@ BUILT_IN: Final = (
     Row("ray.io", "raycronjobs/status", Handling.NONE, _STATUS),
     Row("sparkoperator.k8s.io", "scheduledsparkapplications", Handling.WARN, "its applications are gated themselves"),
     Row("sparkoperator.k8s.io", "scheduledsparkapplications/status", Handling.NONE, _STATUS),
+    Row("sparkoperator.k8s.io", "sparkconnects", Handling.WARN),
+    Row("sparkoperator.k8s.io", "sparkconnects/status", Handling.NONE, _STATUS),
     Row("argoproj.io", "cronworkflows", Handling.WARN, "the Workflows it makes are gated by their own labels"),
-    Row("argoproj.io", "workflowtemplates", Handling.NONE, "a stored template makes no pods by itself"),
-    Row("argoproj.io", "clusterworkflowtemplates", Handling.NONE, "a stored template makes no pods by itself"),
+    Row("argoproj.io", "workflowtemplates", Handling.NONE, _TEMPLATE),
+    Row("argoproj.io", "clusterworkflowtemplates", Handling.NONE, _TEMPLATE),
     Row("argoproj.io", "workflowtasksets", Handling.NONE, "hands steps to an agent pod that exists"),
+    Row("argoproj.io", "workflowtasksets/status", Handling.NONE, _STATUS),
+    Row("argoproj.io", "workflowtaskresults", Handling.NONE, "what a step's pod reports"),
+    Row("argoproj.io", "workflowartifactgctasks", Handling.NONE, "hands artifacts to a clean-up pod that exists"),
+    Row("argoproj.io", "workflowartifactgctasks/status", Handling.NONE, _STATUS),
+    Row(
+        "argoproj.io", "workfloweventbindings", Handling.NONE, "the Workflows it submits are gated by their own labels"
+    ),
+    Row("trainer.kubeflow.org", "trainingruntimes", Handling.NONE, _TEMPLATE),
+    Row("trainer.kubeflow.org", "clustertrainingruntimes", Handling.NONE, _TEMPLATE),
     Row("kubeflow.org", "notebooks", Handling.WARN),
     Row("serving.knative.dev", "services", Handling.WARN),
     Row("kueue.x-k8s.io", "clusterqueues", Handling.POLICY),
