@@ -93,9 +93,7 @@ BUILT_IN: Final = (
     Row("argoproj.io", "workflowtaskresults", Handling.NONE, "what a step's pod reports"),
     Row("argoproj.io", "workflowartifactgctasks", Handling.NONE, "hands artifacts to a clean-up pod that exists"),
     Row("argoproj.io", "workflowartifactgctasks/status", Handling.NONE, _STATUS),
-    Row(
-        "argoproj.io", "workfloweventbindings", Handling.NONE, "the Workflows it submits are gated by their own labels"
-    ),
+    Row("argoproj.io", "workfloweventbindings", Handling.NONE, "its Workflows are gated by their own labels"),
     Row("trainer.kubeflow.org", "trainingruntimes", Handling.NONE, _TEMPLATE),
     Row("trainer.kubeflow.org", "clustertrainingruntimes", Handling.NONE, _TEMPLATE),
     Row("kubeflow.org", "notebooks", Handling.WARN),
