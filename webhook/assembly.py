@@ -108,7 +108,7 @@ def reconciler(
     announcer = Announcer(recorder, view, kinds, clock.now)
     loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop
-    census = Census(view, loop.engine, kinds)
+    census = Census(view, kinds)
     status = StatusWriter(
         api,
         view,
@@ -123,6 +123,7 @@ def reconciler(
     loop.after_cycle = status.touch
     reads = read_api(
         view,
+        loop.engine,
         census,
         kinds,
         identity=identity,

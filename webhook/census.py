@@ -1,4 +1,4 @@
-"""Counts of who waits and who holds what, for each queue and local queue, and each waiting gang's place.
+"""Counts of who waits and who holds what, for each queue and local queue.
 
 Both the read API and the status writer show these numbers. They are taken from memory in one walk, which is shared:
 asked again within ``max_age_seconds`` the last walk answers. As in Kueue, everything that asks for a queue and holds no
@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.engine import Engine
 from webhook.core.ledger import Reservation
 from webhook.core.policy import FlavorResource, LocalQueue, Queue, StopPolicy
 from webhook.jobs.kinds import JobKind
@@ -48,16 +47,13 @@ class Counts:
 
     queues: Mapping[str, Tally] = field(default_factory=dict)
     local_queues: Mapping[tuple[str, str], Tally] = field(default_factory=dict)
-    positions: Mapping[str, int] = field(default_factory=dict)
-    """Waiting gang to how many gangs of its queue are ahead of it."""
 
 
 class Census:
     """Takes counts of one cluster."""
 
-    def __init__(self, view: View, engine: Engine, kinds: Mapping[str, JobKind]) -> None:
+    def __init__(self, view: View, kinds: Mapping[str, JobKind]) -> None:
         self._view = view
-        self._engine = engine
         self._kinds = kinds
         self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
         self._last = Counts()
@@ -89,7 +85,7 @@ class Census:
             del self._usages[uid]
         for reservation in entries.values():
             self._holding(reservation, queues, local)
-        return Counts(queues, local, self._positions())
+        return Counts(queues, local)
 
     def _pending(self, job: JobRecord, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
         name = self._view.policy.queue_of(job.namespace, job.queue_label)
@@ -113,13 +109,6 @@ class Census:
         usage = reservation.usage(reclaimed)
         self._usages[reservation.uid] = (reservation, reclaimed, usage)
         return usage
-
-    def _positions(self) -> dict[str, int]:
-        return {
-            gang.uid: place
-            for name in self._view.policy.queues
-            for place, gang in enumerate(self._engine.waiting(name))
-        }
 
 
 def activity(queue: Queue | None, local: LocalQueue | None = None) -> tuple[bool, str, str]:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from webhook.census import Census
 from webhook.clock import Clock
+from webhook.core.engine import Engine
 from webhook.core.reasons import Reason
 from webhook.jobs.kinds import JobKind
 from webhook.kube.api import Api
@@ -24,7 +25,10 @@ from webhook.view import View
 from webhook.visibility.app import build_app
 from webhook.visibility.board import Board
 from webhook.visibility.front_proxy import FrontProxy
+from webhook.visibility.milestones import Chronicle
+from webhook.visibility.queue_writer import QueueWriter
 from webhook.visibility.reporter import Reporter
+from webhook.visibility.workload_writer import WorkloadWriter
 
 RETRY_SECONDS: Final = 2.0
 
@@ -72,6 +76,7 @@ class ReadApi:
 
 def read_api(
     view: View,
+    engine: Engine,
     census: Census,
     kinds: Mapping[str, JobKind],
     *,
@@ -82,18 +87,10 @@ def read_api(
     system_namespace: str,
 ) -> ReadApi:
     """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
-    board = Board(clock.now, zlib.crc32(identity.encode()))
-    reporter = Reporter(
-        board,
-        view,
-        census,
-        kinds,
-        now=clock.now,
-        reason=reason,
-        policy_objects=policy_objects,
-        system_namespace=system_namespace,
-    )
-    return ReadApi(board, reporter, view, clock)
+    board, chronicle = Board(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
+    workloads = WorkloadWriter(board, view, engine, census, kinds, chronicle, reason)
+    queues = QueueWriter(board, view, census, policy_objects, system_namespace)
+    return ReadApi(board, Reporter(workloads, queues, chronicle), view, clock)
 
 
 async def _certificate(cert_dir: Path, clock: Clock) -> ServingCertificate:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def census(world: World) -> Census:
-    return Census(world.view, world.engine, KINDS)
+    return Census(world.view, KINDS)
 
 
 async def test_who_has_ended_is_held_back_or_belongs_to_another_is_counted_rightly() -> None:

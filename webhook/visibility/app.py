@@ -3,6 +3,7 @@
 Accept headers are honoured as kubectl sends them: tables where it can render them, JSON otherwise.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,12 +11,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from webhook.visibility import discovery, openapi
-from webhook.visibility.board import Board, Document, Expired, Key
+from webhook.visibility.board import Board, Expired, Key
 from webhook.visibility.group import API_VERSION, GROUP, RESOURCES, VERSION
 from webhook.visibility.reporter import Reporter
 from webhook.visibility.responses import refuse, reply
 from webhook.visibility.selecting import Selection, selection
-from webhook.visibility.tables import table
+from webhook.visibility.tables import row, table
 from webhook.visibility.watching import SECONDS_MAX, Watch, WatchRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -23,6 +24,8 @@ CloseAfter = Callable[[web.Request], bool]
 ROOT: Final = f"/apis/{GROUP}/{VERSION}"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _JSON: Final = "application/json"
+BATCH: Final = 200
+"""Documents listed before other tasks get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,11 @@ class _Front:
                 chosen = selection(resource, request.match_info.get("namespace"), request.query)
             except ValueError as error:
                 return refuse(400, str(error))
-            await self._reporter.fresh()
+            await self._reporter.fresh(chosen.resource, chosen.namespace)
             if request.query.get("watch", "").lower() in ("1", "true"):
                 return await self._watch(request, chosen)
             name = request.match_info.get("name")
-            return self._list(request, chosen) if name is None else self._get(request, chosen, name)
+            return await self._list(request, chosen) if name is None else self._get(request, chosen, name)
 
         return read
 
@@ -134,20 +137,27 @@ class _Front:
             return refuse(404, f'{chosen.resource}.{GROUP} "{name}" not found', resource=chosen.resource, name=name)
         asked = _asked(request)
         if asked.table:
-            return reply(table(chosen.resource, [found.parse()], self._now(), found.version, asked.include))
+            rows = [row(chosen.resource, found.parse(), self._now(), asked.include)]
+            return reply(table(chosen.resource, rows, found.version))
         return web.Response(body=found.render(), content_type=_JSON)
 
-    def _list(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
-        version, asked = self._board.version, _asked(request)
-        found = [document for _, document in self._board.documents(chosen.resource, chosen.namespace)]
-        if asked.table or not chosen.everything:
-            pairs = [(document, document.parse()) for document in found]
-            pairs = [(document, parsed) for document, parsed in pairs if chosen.matches(parsed)]
-            if asked.table:
-                rows = (parsed for _, parsed in pairs)
-                return reply(table(chosen.resource, rows, self._now(), version, asked.include))
-            found = [document for document, _ in pairs]
-        return web.Response(body=_list_text(chosen.resource, version, found), content_type=_JSON)
+    async def _list(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
+        version, asked, now = self._board.version, _asked(request), self._now()
+        texts: list[bytes] = []
+        rows: list[dict[str, Any]] = []
+        for number, (_, document) in enumerate(self._board.documents(chosen.resource, chosen.namespace), start=1):
+            parsed = document.parse() if asked.table or not chosen.everything else None
+            if parsed is not None and not chosen.matches(parsed):
+                continue
+            if parsed is not None and asked.table:
+                rows.append(row(chosen.resource, parsed, now, asked.include))
+            else:
+                texts.append(document.render())
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        if asked.table:
+            return reply(table(chosen.resource, rows, version))
+        return web.Response(body=_list_text(chosen.resource, version, texts), content_type=_JSON)
 
     async def _watch(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
         name = request.match_info.get("name")
@@ -163,7 +173,7 @@ class _Front:
             return refuse(400, str(error))
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
-        self._reporter.watch_opened()
+        self._reporter.watch_opened(chosen.resource)
         try:
             await response.prepare(request)
             async for line in Watch(self._board, asked_for, self._now).lines():
@@ -172,7 +182,7 @@ class _Front:
         except ConnectionResetError:
             pass
         finally:
-            self._reporter.watch_closed()
+            self._reporter.watch_closed(chosen.resource)
         return response
 
 
@@ -211,7 +221,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _list_text(resource: str, version: int, documents: list[Document]) -> bytes:
+def _list_text(resource: str, version: int, items: list[bytes]) -> bytes:
     head = f'{{"kind":"{RESOURCES[resource].kind}List","apiVersion":"{API_VERSION}",'
     head += f'"metadata":{{"resourceVersion":"{version}"}},"items":['
-    return head.encode() + b",".join(document.render() for document in documents) + b"]}\n"
+    return head.encode() + b",".join(items) + b"]}\n"

@@ -76,12 +76,20 @@ def _place_in_tree(path: str) -> tuple[str, str]:
 # -- documents -------------------------------------------------------------------------------------------------------
 
 
-def queue_document(listed: Listed, counts: Counts, created: str | None) -> dict[str, Any]:
-    """Return the document of a queue or cohort, without a resourceVersion."""
-    node, tally = listed.node, Tally()
+def tally_of(node: Node, counts: Counts) -> Tally:
+    """Return the numbers of a queue, or of all queues below a cohort together."""
+    if node.is_queue:
+        return counts.queues.get(node.name) or Tally()
+    total = Tally()
     for below in node.below():
         if below.is_queue and below.name in counts.queues:
-            tally.add(counts.queues[below.name])
+            total.add(counts.queues[below.name])
+    return total
+
+
+def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[str, Any]:
+    """Return the document of a queue or cohort, without a resourceVersion."""
+    node = listed.node
     metadata = _metadata(listed.namespace, listed.name, created)
     metadata["annotations"] = {_FULL_NAME: node.name}
     if node.parent is not None:
@@ -101,9 +109,8 @@ def queue_document(listed: Listed, counts: Counts, created: str | None) -> dict[
     return _document(metadata, spec, status)
 
 
-def local_queue_document(local: LocalQueue, queue: Queue | None, counts: Counts, created: str | None) -> dict[str, Any]:
+def local_queue_document(local: LocalQueue, queue: Queue | None, tally: Tally, created: str | None) -> dict[str, Any]:
     """Return the document of a namespace's handle on ``queue`` (None while that does not exist)."""
-    tally = counts.local_queues.get((local.namespace, local.name), Tally())
     spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
     if queue is not None:
         spec["queuePolicy"] = _POLICIES.get(queue.strategy, str(queue.strategy))

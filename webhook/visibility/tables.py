@@ -4,7 +4,7 @@ Times become ages as kubectl writes them (k8s.io/apimachinery ``duration.HumanDu
 the server.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -38,19 +38,21 @@ class Column:
         }
 
 
-def table(resource: str, documents: Iterable[Document], now: float, version: int, include: str) -> dict[str, Any]:
-    """Return a Table of ``documents``; ``include`` is the query's includeObject (None, Metadata, Object)."""
-    columns = COLUMNS[resource]
+def table(resource: str, rows: list[dict[str, Any]], version: int) -> dict[str, Any]:
+    """Return a Table of ``rows``."""
     return {
         "kind": "Table",
         "apiVersion": TABLE_VERSION,
         "metadata": {"resourceVersion": str(version)},
-        "columnDefinitions": [column.definition() for column in columns],
-        "rows": [
-            {"cells": [column.cell(document, now) for column in columns], "object": _included(document, include)}
-            for document in documents
-        ],
+        "columnDefinitions": [column.definition() for column in COLUMNS[resource]],
+        "rows": rows,
     }
+
+
+def row(resource: str, document: Document, now: float, include: str) -> dict[str, Any]:
+    """Return a document's row; ``include`` is the query's includeObject (None, Metadata, Object)."""
+    cells = [column.cell(document, now) for column in COLUMNS[resource]]
+    return {"cells": cells, "object": _included(document, include)}
 
 
 def _included(document: Document, include: str) -> Document | None:

@@ -16,7 +16,7 @@ from webhook.visibility.board import Board, Document, Expired, Key
 from webhook.visibility.group import API_VERSION, RESOURCES
 from webhook.visibility.responses import status
 from webhook.visibility.selecting import Selection
-from webhook.visibility.tables import table
+from webhook.visibility.tables import row, table
 
 BOOKMARK_SECONDS: Final = 30.0
 SECONDS_MAX: Final = 3600.0
@@ -107,21 +107,22 @@ class Watch:
     def _change(self, kind: str, document: Document) -> bytes:
         if self._request.include is None:
             return _event(kind, document.render())
-        return _event(kind, self._table([document.parse()], document.version, self._request.include))
-
-    def _table(self, documents: list[Mapping[str, Any]], version: int, include: str) -> bytes:
-        made = table(self._resource, documents, self._now(), version, include)
+        made = table(
+            self._resource,
+            [row(self._resource, document.parse(), self._now(), self._request.include)],
+            document.version,
+        )
         if not self._with_columns:
             del made["columnDefinitions"]
         self._with_columns = False
-        return orjson.dumps(made)
+        return _event(kind, orjson.dumps(made))
 
     def _bookmark(self, annotations: Mapping[str, str] | None = None) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(self._position), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
         if self._request.include is not None:
-            made = table(self._resource, [], self._now(), self._position, self._request.include)
+            made = table(self._resource, [], self._position)
             return _event("BOOKMARK", orjson.dumps({**made, "metadata": metadata}))
         kind = RESOURCES[self._resource].kind
         return _event("BOOKMARK", orjson.dumps({"kind": kind, "apiVersion": API_VERSION, "metadata": metadata}))

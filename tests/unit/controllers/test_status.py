@@ -74,7 +74,7 @@ class Running:
         self.writer = StatusWriter(
             self.stored,  # type: ignore[arg-type]
             self.world.view,
-            Census(self.world.view, self.world.engine, KINDS),
+            Census(self.world.view, KINDS),
             leading=lambda: self.leading,
             policy_objects=lambda: self.objects,
             pod_group_object=lambda record: {

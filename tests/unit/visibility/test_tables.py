@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.visibility.test_queues import seeds_tree
 from tests.unit.visibility.world import NOW, World
-from webhook.visibility.tables import COLUMNS, human_age, table
+from webhook.visibility.tables import COLUMNS, human_age, row, table
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -55,18 +55,18 @@ async def test_a_waiting_and_an_admitted_gang_fill_their_rows() -> None:
     world = World()
     world.admits(world.waits("first", cpu=3, pods=2, created=NOW - 300))
     world.waits("late", cpu=3, pods=1, priority=7)
-    rows = table("workloads", await world.documents("workloads"), NOW, 1, "None")["rows"]
-    assert [row["cells"][1:] for row in rows] == [
+    rows = [row("workloads", document, NOW, "None") for document in await world.documents("workloads")]
+    assert [made["cells"][1:] for made in rows] == [
         ["jobs", "vision", "True", "", "5m", "", "0/2", 0, ""],
         ["jobs", "", "False", "", "0s", 0, "0/1", 7, "WaitingForQuota"],
     ]
-    assert [row["object"] for row in rows] == [None, None]
+    assert [made["object"] for made in rows] == [None, None]
 
 
 @pytest.mark.virtual_time
 async def test_the_seeds_queues_print_as_the_seed_expects() -> None:
-    made = table("queues", await seeds_tree().documents("queues"), NOW + DAY, 1, "Metadata")
-    shown = [[row["cells"][0], row["cells"][-1]] for row in made["rows"]]
+    rows = [row("queues", document, NOW + DAY, "Metadata") for document in await seeds_tree().documents("queues")]
+    shown = [[made["cells"][0], made["cells"][-1]] for made in table("queues", rows, 1)["rows"]]
     assert [age for _, age in shown] == ["15d", "15d"]
     assert [name.startswith(("root-", "root-child-2-")) for name, _ in shown] == [True, True]
-    assert made["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert rows[0]["object"]["kind"] == "PartialObjectMetadata"

@@ -16,7 +16,10 @@ from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import KINDS
 from webhook.view import View
 from webhook.visibility.board import Board
+from webhook.visibility.milestones import Chronicle
+from webhook.visibility.queue_writer import QueueWriter
 from webhook.visibility.reporter import Reporter
+from webhook.visibility.workload_writer import WorkloadWriter
 
 NOW = 1_800_000_000.0
 """2027-01-15T08:00:00Z."""
@@ -75,15 +78,12 @@ class World:
         self.withheld: dict[str, Reason] = {}
         self.objects: list[Mapping[str, Any]] = []
         self.board = Board(lambda: self.now, replica)
+        self.census = Census(self.view, KINDS)
+        chronicle = Chronicle(self.view, lambda: self.now)
         self.reporter = Reporter(
-            self.board,
-            self.view,
-            Census(self.view, self.engine, KINDS),
-            KINDS,
-            now=lambda: self.now,
-            reason=self.reason,
-            policy_objects=lambda: self.objects,
-            system_namespace="tutti-system",
+            WorkloadWriter(self.board, self.view, self.engine, self.census, KINDS, chronicle, self.reason),
+            QueueWriter(self.board, self.view, self.census, lambda: self.objects, "tutti-system"),
+            chronicle,
         )
 
     def reason(self, uid: str) -> Reason | None:
@@ -130,5 +130,5 @@ class World:
     async def documents(self, resource: str, namespace: str | None = None) -> list[dict[str, Any]]:
         """Read all documents, as new as they can be."""
         await asyncio.sleep(self.settle_seconds)
-        await self.reporter.fresh()
+        await self.reporter.fresh(resource, namespace)
         return [document.parse() for _, document in self.board.documents(resource, namespace)]
