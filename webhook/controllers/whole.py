@@ -3,6 +3,10 @@
 A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
 with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
 each time another pod starts.
+
+Pods prove that a gang is whole. What its controller reports counts too until its pods have proved it once; later the
+report may be stale, for training operators write none while a pod that they want is refused. Kinds that bring pods up
+in order also let them go while they run, so that their report always counts.
 """
 
 from dataclasses import dataclass
@@ -17,6 +21,8 @@ from webhook.view import View
 class _Progress:
     running: int
     whole_once: bool
+    proved: bool
+    """Its pods have been seen to reach the quorum."""
     since_seconds: float
     """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
 
@@ -46,14 +52,17 @@ class WholeGangs:
         gang = view.gang_of(job)
         if gang is None or job.suspended or reservation.adopted:
             return None
-        running = sum(1 for pod in view.fences.pods_of(job.namespace, job.uid) if pod.phase in ("Running", "Succeeded"))
+        phases = [pod.phase for pod in view.fences.pods_of(job.namespace, job.uid)]
+        done = max(phases.count("Succeeded"), sum(job.reclaimed.values()))
+        running = phases.count("Running") + done
         quorum = min(gang.least_pods, sum(reservation.counts.values()))
         progress = self._progress.get(job.uid)
         if progress is None:
-            progress = self._progress[job.uid] = _Progress(running, False, max(reservation.since_seconds, 0))
+            progress = self._progress[job.uid] = _Progress(running, False, False, max(reservation.since_seconds, 0))
         moved = running > progress.running
         progress.running = running
-        if running >= quorum or job.ready:
+        progress.proved = progress.proved or running >= quorum
+        if running >= quorum or (job.ready and (job.ordered_start or not progress.proved)):
             progress.whole_once, progress.since_seconds = True, now
             return None
         if moved and job.ordered_start:

@@ -116,7 +116,8 @@ def _kubeflow(
         succeeded=(Signal(condition="Succeeded"),),
         failed=(Signal(condition="Failed"),),
         active=(Signal(path=parse("status.replicaStatuses.*.active")),),
-        ready=Signal(condition="Running"),
+        # The condition Running says that one pod runs, not that all do.
+        ready=Tally((parse("status.replicaStatuses.*.active"), parse("status.replicaStatuses.*.succeeded"))),
         template_change=TemplateChange.ALWAYS,
         controller_users=users,
         child_kinds=children,

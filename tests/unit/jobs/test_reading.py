@@ -176,6 +176,8 @@ def test_active_and_ready_follow_the_controllers_report():
     assert record_of(jobset).ready
     torch = {**load("pytorchjob"), "status": {"replicaStatuses": {"Worker": {"active": 3}}, **condition("Running")}}
     assert record_of(torch).active
+    assert not record_of(torch).ready
+    torch["status"]["replicaStatuses"]["Master"] = {"active": 1}
     assert record_of(torch).ready
 
 

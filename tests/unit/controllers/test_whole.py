@@ -1,0 +1,66 @@
+"""When a gang counts as whole, and when it must be stopped for want of its quorum."""
+
+from dataclasses import replace
+
+from tests.unit.controllers.test_assess import GANG, RESERVED, job
+from webhook.config import Start
+from webhook.controllers.whole import WholeGangs
+from webhook.core.gang import PodPrice
+from webhook.core.pods import PodRecord
+from webhook.view import PodGroupRecord, View
+
+SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
+RUNNING = job(suspended=False)
+"""Reserved at second 100, for two pods."""
+
+
+def view_with(*phases: str) -> View:
+    view = View()
+    for number, phase in enumerate(phases):
+        view.fences.put_pod(
+            PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, PodPrice(), gang="uid", pod_set="main", phase=phase)
+        )
+    return view
+
+
+def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 109.9) is None
+    why = whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 110)
+    assert why == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+
+
+def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Running"), 150) is None
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running"), 154) is None
+    assert "after it had been whole" in (whole.overdue(RUNNING, RESERVED, view_with("Running"), 155) or "")
+
+
+def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
+    whole, reported = WholeGangs(SETTINGS), replace(RUNNING, ready=True)
+    assert whole.overdue(reported, RESERVED, view_with("Running", "Running"), 150) is None
+    assert whole.overdue(reported, RESERVED, view_with("Running"), 160) is not None
+    ordered = WholeGangs(SETTINGS)
+    report = replace(reported, ordered_start=True)
+    assert ordered.overdue(report, RESERVED, view_with("Running", "Running"), 150) is None
+    assert ordered.overdue(report, RESERVED, view_with("Running"), 160) is None, "it may let pods go while it runs"
+
+
+def test_a_report_counts_while_its_pods_have_proved_nothing() -> None:
+    assert WholeGangs(SETTINGS).overdue(replace(RUNNING, ready=True), RESERVED, view_with(), 200) is None
+
+
+def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Succeeded"), 200) is None
+    gone = replace(RUNNING, reclaimed={"main": 1})
+    assert whole.overdue(gone, RESERVED, view_with("Running"), 300) is None
+
+
+def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
+    whole, view = WholeGangs(SETTINGS), view_with("Running")
+    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    assert whole.overdue(grouped, RESERVED, view, 200) is not None
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=1)
+    assert whole.overdue(grouped, RESERVED, view, 200) is None
