@@ -99,6 +99,15 @@ class Installation:
                 answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")
                 wait_ready(replica.component, "it is ready", answers, timeout_seconds)
 
+    def reconfigure(self, replicas: list[Replica], **settings: Any) -> None:
+        """Start some replicas again with other keys in their configuration file, as after a change of its ConfigMap."""
+        for replica in replicas:
+            path = self._folder(replica) / "config.yaml"
+            replica.component.stop()
+            path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
+            replica.component.start()
+        self.wait_ready()
+
     def issue_certificate(self, *, new_authority: bool = False) -> None:
         """Issue the serving certificate into its Secret and announce its authority, as the documentation says."""
         out = ["--out", str(self.cluster.directory / "certs")]

@@ -1,0 +1,66 @@
+"""A team takes back what others borrowed from it: a running gang is stopped whole, and comes back later."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.facts import annotation, partly_created, told, uid_of
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.objects import job, jobset, pod_template
+from tests.e2e.queues import cluster_queue_of, reservations
+from tests.e2e.test_whole_or_nothing import unfinished
+from tests.e2e.watching import Watch
+from webhook.core import names
+
+pytestmark = pytest.mark.usefixtures("tutti")
+
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+
+
+@pytest.fixture
+def cohort(admin: Kubectl) -> Iterator[str]:
+    """Two queues of four GPUs each, ``lender`` and ``borrower``, in a cohort; the lender takes back what is its own."""
+    flavor = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}}
+    admin.apply(flavor)
+    for name in ("lender", "borrower"):
+        queue: dict[str, Any] = cluster_queue_of(f"{admin.namespace}-{name}", 4)
+        queue["spec"] |= {"cohortName": admin.namespace, "preemption": {"reclaimWithinCohort": "Any"}}
+        admin.apply(queue)
+        local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name}}
+        admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{name}"}})
+    yield admin.namespace
+    admin.delete("clusterqueue", f"{admin.namespace}-lender", f"{admin.namespace}-borrower")
+
+
+@pytest.mark.usefixtures("cohort")
+def test_a_running_jobset_that_borrows_is_stopped_whole_for_the_lender_and_resumed_later(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    with Watch(owner) as watch:
+        owner.apply(jobset("guest", 8, pod_template(), "borrower"))
+        wait_until(lambda: len(owner.pods(phase="Running")) == 8, what="the borrower uses all of the cohort")
+        owner.apply(job("host", 2, pod_template(runtime="3s"), "lender"))
+        wait_until(lambda: condition(owner.get("job", "host"), "Complete") == "True", what="the lender's job runs")
+        assert any("Preempted" in event for event in told(owner, "guest", "Evicted"))
+        resumed = "the borrower's gang comes back whole"
+        wait_until(lambda: len(owner.pods("jobset.sigs.k8s.io/jobset-name=guest", "Running")) == 8, 40, resumed)
+        watch.settle()
+        guest, host = uid_of(owner, "jobset", "guest"), uid_of(owner, "job", "host")
+        for _, pods in watch.live():
+            assert len(unfinished(pods)) <= 1, "the host's pods exist only when all of the guest's are gone"
+        assert max(partly_created(watch, {guest: 8, host: 2}).values()) < 4
+        created = [change for change in watch.changes if change.kind == "ADDED"]
+        assert len(created) == 8 + 2 + 8
+
+
+@pytest.mark.usefixtures("cohort")
+def test_a_gang_within_its_own_quota_is_not_stopped_for_a_borrower(owner: Kubectl, admin: Kubectl) -> None:
+    owner.apply(jobset("own", 4, pod_template(), "lender"))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="it runs")
+    owner.apply(job("large", 8, pod_template(), "borrower"))
+    reason = wait_until(lambda: told(owner, "large", "Queued"), what="the borrower says why it waits")[-1]
+    assert f"held by {owner.namespace}/own (4)" in reason
+    stays(lambda: len(owner.pods(phase="Running")) == 4, 2, "the lender's gang runs on")
+    assert list(reservations(admin)) == ["own"]
+    assert annotation(owner, "jobset", "own", names.REQUEUE) == {}

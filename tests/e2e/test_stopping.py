@@ -1,0 +1,189 @@
+"""Gangs that are stopped: by the start time-out, by their owner, by what their operator leaves running."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.facts import annotation, told
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod_template, pytorchjob, resource_quota
+from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
+from tests.e2e.watching import Watch
+from webhook.core import names
+
+QUICK: Final = {"timeout_seconds": 6, "recovery_seconds": 4, "backoff_seconds": 2, "backoff_max_seconds": 4}
+"""How soon a gang that lacks its quorum is stopped, and how long it then rests, while these tests run."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_time_outs(tutti: Installation | None, kubectl: Kubectl) -> Iterator[None]:
+    """Let reconcilers give up on gangs within seconds."""
+    if tutti is not None:
+        tutti.reconfigure(tutti.reconcilers, start=QUICK)
+        yield
+        tutti.reconfigure(tutti.reconcilers, start={})
+        return
+    system = kubectl.in_namespace(NAMESPACE)
+    before = system.get("configmap", "tutti-config")["data"]["config.yaml"]
+    roll_out(system, yaml.safe_dump((yaml.safe_load(before) or {}) | {"start": QUICK}))
+    yield
+    roll_out(system, before)
+
+
+def roll_out(system: Kubectl, config: str) -> None:
+    """Give the reconcilers of a cluster that is not ours another configuration file."""
+    system.patch("configmap", "tutti-config", {"data": {"config.yaml": config}})
+    system("rollout", "restart", "deployment/tutti-reconciler")
+    system("rollout", "status", "deployment/tutti-reconciler", "--timeout=120s", timeout_seconds=130)
+
+
+def privileged_template(**template: Any) -> dict[str, Any]:
+    """Return a pod template that the restricted level of Pod Security refuses."""
+    made = pod_template(**template)
+    made["spec"]["containers"][0]["securityContext"] = CONTAINER_SECURITY | {"allowPrivilegeEscalation": True}
+    return made
+
+
+def suspended(owner: Kubectl, name: str, kind: str = "job") -> bool:
+    """Return whether a Job or JobSet is stored suspended."""
+    return owner.get(kind, name)["spec"].get("suspend") is True
+
+
+def running(owner: Kubectl, name: str, pods: int) -> None:
+    """Wait until so many pods of a Job run."""
+    wait_until(lambda: len(owner.pods(f"job-name={name}", "Running")) == pods, 40, f"{pods} pods of {name} run")
+
+
+# -- pods that are refused --------------------------------------------------------------------------------------------
+
+
+def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_off(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 4)
+    owner.apply(job("refused", 4, privileged_template(), QUEUE))
+    wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted first")
+    owner.apply(job("next", 4, pod_template(), QUEUE))
+    running(owner, "next", 4)
+    assert suspended(owner, "refused")
+    assert list(reservations(admin)) == ["next"]
+    evicted = told(owner, "refused", "Evicted")[-1]
+    assert "StartTimeout: only 0 of the 4 pods it needs ran within 6 s after its admission" in evicted
+    requeue = annotation(owner, "job", "refused", names.REQUEUE)
+    assert (requeue["reason"], requeue["attempts"]) == ("StartTimeout", 1)
+    owner.delete("job", "next")
+    wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted again")
+    requeued = "it gives up again, and rests longer"
+    wait_until(lambda: annotation(owner, "job", "refused", names.REQUEUE).get("attempts") == 2, what=requeued)
+    admin("label", "namespace", owner.namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+    running(owner, "refused", 4)
+
+
+def test_a_gang_whose_pods_a_limit_range_refuses_gives_way_to_the_next(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 4)
+    limit = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
+    admin.apply(limit | {"spec": {"limits": [{"type": "Container", "max": {GPU: "1"}}]}})
+    owner.apply(jobset("refused", 2, pod_template(gpus=2), QUEUE))
+    wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted first")
+    owner.apply(job("next", 4, pod_template(), QUEUE))
+    running(owner, "next", 4)
+    assert suspended(owner, "refused", "jobset")
+    assert list(reservations(admin)) == ["next"]
+
+
+def test_a_gang_that_cannot_be_whole_again_after_its_resource_quota_was_lowered_is_stopped_whole(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 4)
+    admin.apply(resource_quota("wall", pods="4"))
+    gang = pytorchjob("gang", 3, pod_template(container="pytorch"), QUEUE)
+    for replicas in gang["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"  # a lost pod is replaced, not the end of the job
+    owner.apply(gang)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="it runs")
+    admin.apply(resource_quota("wall", pods="2"))
+    # What the quota controller has stored is what the API server refuses by.
+    wait_until(lambda: admin.get("resourcequota", "wall")["status"]["hard"]["pods"] == "2", what="it is in force")
+    owner.delete("pod", "gang-worker-0", "gang-worker-1", "gang-worker-2")
+    wait_until(lambda: not reservations(admin), what="its quota is returned")
+    assert not owner.items("pods"), "it was stopped whole"
+    assert owner.get("pytorchjob", "gang")["spec"]["runPolicy"]["suspend"] is True
+    assert "of the 4 pods it needs ran within" in told(owner, "gang", "Evicted")[-1]
+    owner.apply(job("pair", 2, pod_template(), QUEUE))
+    running(owner, "pair", 2)
+    owner.delete("job", "pair")
+    admin.apply(resource_quota("wall", pods="4"))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="it runs again")
+
+
+# -- what operators leave running -------------------------------------------------------------------------------------
+
+
+def test_a_pytorchjob_that_succeeded_holds_its_quota_until_its_workers_are_gone(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 3)
+    master, worker = pod_template(container="pytorch", runtime="2s"), pod_template(container="pytorch")
+    first = pytorchjob("first", 2, worker, QUEUE, cleanPodPolicy="None")
+    first["spec"]["pytorchReplicaSpecs"]["Master"]["template"] = master
+    owner.apply(first)
+    wait_until(lambda: condition(owner.get("pytorchjob", "first"), "Succeeded") == "True", what="its master ends")
+    owner.apply(job("next", 3, pod_template(), QUEUE))
+    assert len(owner.pods(phase="Running")) == 2, "two workers run on"
+    stays(lambda: suspended(owner, "next") and list(reservations(admin)) == ["first"], 3, "they hold the quota")
+    assert f"held by {owner.namespace}/first" in told(owner, "next", "Queued")[-1]
+    owner.delete("pod", *(item["metadata"]["name"] for item in owner.pods(phase="Running")))
+    running(owner, "next", 3)
+    assert list(reservations(admin)) == ["next"]
+
+
+def test_the_child_jobs_of_a_jobset_are_not_gated_again(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    owner.apply(jobset("set", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    child = owner.items("jobs")[0]
+    assert child["spec"]["suspend"] is False
+    assert not [key for key in child["metadata"].get("annotations", {}) if key in names.OWN_ANNOTATIONS]
+    assert list(reservations(admin)) == ["set"]
+    assert reserved(admin) == 2
+
+
+# -- what an owner decides --------------------------------------------------------------------------------------------
+
+
+def test_an_owners_suspend_stops_an_admitted_job_whole_and_holds_it_and_lifting_it_queues_it_at_its_place(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 2)
+    owner.apply(job("first", 2, pod_template(), QUEUE))
+    running(owner, "first", 2)
+    owner.apply(job("second", 2, pod_template(), QUEUE))
+    owner.patch("job", "first", {"spec": {"suspend": True}})
+    running(owner, "second", 2)
+    assert not owner.pods("job-name=first")
+    assert suspended(owner, "first")
+    owner.apply(job("third", 2, pod_template(), QUEUE))
+    set_gpus(admin, 4)
+    running(owner, "third", 2)
+    set_gpus(admin, 2)
+    stays(lambda: suspended(owner, "first"), 1, "it is held")
+    owner.apply(job("fourth", 2, pod_template(), QUEUE))
+    owner.patch("job", "first", {"spec": {"suspend": False}})
+    assert suspended(owner, "first"), "it waits again"
+    owner.delete("job", "second", "third")
+    running(owner, "first", 2)
+    assert suspended(owner, "fourth"), "its place was before the fourth's"
+
+
+def test_a_held_job_does_not_start_although_there_is_room(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 4)
+    owner.apply(jobset("set", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    with Watch(owner) as watch:
+        owner.patch("jobset", "set", {"spec": {"suspend": True}})
+        wait_until(lambda: not owner.items("pods") and not reservations(admin), what="it is stopped whole")
+        stays(lambda: suspended(owner, "set", "jobset") and not owner.items("pods"), 3, "it is held")
+        assert all(change.kind != "ADDED" for change in watch.changes)
+    owner.patch("jobset", "set", {"spec": {"suspend": False}})
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs again")
