@@ -25,6 +25,7 @@ from webhook.controllers.ledger_keeper import LeaseLost, LedgerKeeper
 from webhook.controllers.reconciler import Reconciler
 from webhook.controllers.status import StatusWriter
 from webhook.core.engine import Engine
+from webhook.core.pods import PodRecord
 from webhook.feeds import Feeds, NoListener
 from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
@@ -40,6 +41,7 @@ from webhook.server.listener import Connections, serve
 from webhook.server.ownership import Ownership
 from webhook.server.peers import ServicePeers
 from webhook.server.settings import GateSettings
+from webhook.server.tally import Tally
 from webhook.server.tls import ServingCertificate
 from webhook.view import View
 
@@ -152,13 +154,24 @@ class WebhookParts:
                 tasks.create_task(self.forwarder.run(), name="peers")
 
 
-class _Potential(NoListener):
-    """Keeps an engine on the present policy, for the one question the webhook asks it: can this ever fit?"""
+class _GateListener(NoListener):
+    """Keeps what the gate answers from in step with the view.
+
+    That is an engine on the present policy, for the one question the webhook asks it (can this ever fit?), and the
+    tally of pods let pass.
+    """
 
     def __init__(self, view: View, clock: Clock) -> None:
         self.engine = Engine()
+        self.tally: Tally | None = None
         self._view = view
         self._clock = clock
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """A pod that is seen is no longer pending."""
+        seen = new or old
+        if self.tally is not None and seen is not None:
+            self.tally.forget(seen.namespace, seen.uid)
 
     def policy_changed(self) -> None:
         """Take the new policy."""
@@ -178,16 +191,17 @@ def webhook(
     rng: random.Random,
     peers: Peers | None = None,
     forwarder: Callable[[Ownership, Peers], Forwarder] = Forwarder,
+    started_seconds: float = float("-inf"),
 ) -> WebhookParts:
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
 
+    ``started_seconds`` is the monotonic time of a restart, after which a replica lets a watch delay pass.
     Raises PolicyError where the configuration's compute classes or job kinds are wrong.
     """
     kinds, view = job_kinds(config), View()
     feeds = Feeds(api, view, config, kinds, rng)
-    potential = _Potential(view, clock)
-    feeds.listener = potential
-    started_seconds = asyncio.get_running_loop().time()
+    listener = _GateListener(view, clock)
+    feeds.listener = listener
     passing_on = None if peers is None else forwarder(Ownership(identity, started_seconds=started_seconds), peers)
     gate = Gate(
         view,
@@ -198,11 +212,12 @@ def webhook(
         ),
         kinds=kinds,
         context=lambda: feeds.context,
-        potential=potential.engine.potential,
+        potential=listener.engine.potential,
         policy_objects=feeds.policy_objects,
         forwarder=passing_on,
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
     )
+    listener.tally = gate.tally
     return WebhookParts(view, feeds, gate, passing_on)
 
 
@@ -225,6 +240,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         clock=clock,
         rng=rng,
         peers=service_peers or (lambda: config.peers),
+        started_seconds=asyncio.get_running_loop().time(),
     )
     if parts.forwarder is not None:
         _trust_peers(parts.forwarder, certificate)

@@ -1,6 +1,6 @@
 """Job kinds that an operator adds in configuration, for their own CRDs; and corrections of shipped ones.
 
-    jobKinds:
+    kinds:
       - group: example.com
         version: v1
         kind: Sweep
@@ -169,7 +169,7 @@ class _KindForm(_Strict):
         return stated
 
 
-def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: str = "jobKinds") -> JobKind:
+def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: str = "kinds") -> JobKind:
     """Return the job kind that ``config`` describes; ``extends`` names one of ``kinds`` to start from.
 
     Raises PolicyError whose diagnostics begin with ``where``.
@@ -200,7 +200,7 @@ def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKin
     merged, problems = dict(kinds), list[Diagnostic]()
     for index, config in enumerate(configs):
         try:
-            kind = load_custom(config, merged, f"jobKinds[{index}]")
+            kind = load_custom(config, merged, f"kinds[{index}]")
         except PolicyError as error:
             problems += error.diagnostics
             continue

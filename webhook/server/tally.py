@@ -51,6 +51,12 @@ class Tally:
         passed = Passed(price, gang, pod_set, now_seconds + self._expiry_seconds)
         self._passed.setdefault(namespace, {})[uid] = passed
 
+    def forget(self, namespace: str, uid: str) -> None:
+        """Drop a pod that was seen: from now on the view speaks for it, also once it is gone again."""
+        passed = self._passed.get(namespace)
+        if passed is not None and passed.pop(uid, None) is not None and not passed:
+            del self._passed[namespace]
+
     def full(self, namespace: str) -> bool:
         """Return whether the namespace holds as many entries as are kept."""
         return len(self._passed.get(namespace, ())) >= ENTRIES_MAX

@@ -100,10 +100,10 @@ def test_a_shipped_kind_can_be_corrected():
 def test_a_wrong_entry_is_refused_with_its_place(change, place):
     with pytest.raises(PolicyError) as refusal:
         load_custom({**SWEEP, **change})
-    assert [d for d in refusal.value.diagnostics if d.path == f"jobKinds.{place}" and d.fix], refusal.value
+    assert [d for d in refusal.value.diagnostics if d.path == f"kinds.{place}" and d.fix], refusal.value
 
 
 def test_all_wrong_entries_are_told_at_once():
     with pytest.raises(PolicyError) as refusal:
         with_custom([{"kind": "A"}, SWEEP, {"extends": "B.c"}])
-    assert {d.path.split(".")[0] for d in refusal.value.diagnostics} == {"jobKinds[0]", "jobKinds[2]"}
+    assert {d.path.split(".")[0] for d in refusal.value.diagnostics} == {"kinds[0]", "kinds[2]"}
