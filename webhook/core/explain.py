@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from heapq import nsmallest
 
-from webhook.core.decision import Decision
+from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Block, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
@@ -145,9 +145,13 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         behind = why_waiting(state, ahead.uid)
         text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
-    if lane.node is None:
-        return line.fence or Reason(Code.PENDING_EVALUATION)
-    return explain(line.head, state.decide(line), lane.node, state.holdings)
+    decision = state.decide(line) if lane.node is not None else None
+    if line.elastic and (decision is None or not (decision.fits or decision.preempts)):
+        # What the smallest start lacks is what stands in its way.
+        decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
+    if lane.node is None or decision is None:
+        return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+    return explain(line.head, decision, lane.node, state.holdings)
 
 
 def _claiming(state: State, claim: Claim) -> Reason:

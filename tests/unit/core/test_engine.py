@@ -1,5 +1,7 @@
 """The engine on the simplest policies: who starts, who waits, and why."""
 
+import pytest
+
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.fences import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
@@ -201,6 +203,16 @@ def test_a_quorum_starts_and_the_rest_follows_when_it_may() -> None:
 def test_a_quorum_that_does_not_fit_starts_nothing() -> None:
     world = World(queue("a", 1)).submit(gang("four", "a", 1, pods=4, quorum=2))
     assert world.cycle() == []
+
+
+@pytest.mark.parametrize("name", ["a", None])
+def test_the_reason_of_a_gang_with_a_quorum_tells_what_its_smallest_start_lacks(name: str | None) -> None:
+    world = World(queue("a", 100))
+    world.fences.put_fence(Fence("team", "hard", {"pods": 2000}))
+    world.submit(gang("four", name, 1, pods=4, quorum=3))
+    assert not world.plan()
+    reason = world.engine.reason("four")
+    assert (reason.code, reason.asked, reason.limit) == (Code.FENCED, 3000, 2000)
 
 
 def test_a_gang_without_queue_is_bound_by_fences_only() -> None:
