@@ -3,7 +3,7 @@
 Shape: per queue 20 cpu nominal and a borrowing limit of 100; 35 small, 11 medium and 4 large gangs of 1, 5 and 20 cpu
 with priorities 50, 100 and 200. Printed for each number of pending gangs:
 
-- ``decide``: submit all, one cycle; every gang is then admitted or parked with a reason. Decisions per second.
+- ``decide``: submit all, one cycle; every gang is then admitted or parked with a reason. Decisions per CPU second.
 - ``drain``: gangs end in batches and cycles follow until all have run. Each gang is decided about at least once more.
 - ``step``: one gang ends, one is submitted, one cycle, with the rest still waiting: the cost of a change, p50 and p99.
 
@@ -16,7 +16,7 @@ import platform
 import resource
 import time
 
-from webhook.core.engine import Engine
+from webhook.core.engine import Engine, Plan
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.policy import (
@@ -121,7 +121,7 @@ def measure(pending: int, distinct: bool, preempting: bool) -> None:
         plan = engine.cycle(1.0, fences, 1)
         cycles.append(time.process_time() - begin)
         gone += 1
-        stop_all(engine, fences, plan, names, running, by_namespace)
+        stop_all(engine, fences, plan, names=names, running=running, where=by_namespace)
     cycles.sort()
     p50, p99 = cycles[len(cycles) // 2], cycles[len(cycles) * 99 // 100]
     print(f"                step p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms over {steps} changes", flush=True)
@@ -135,7 +135,7 @@ def measure(pending: int, distinct: bool, preempting: bool) -> None:
         at = time.process_time()
         plan = engine.cycle(2.0, fences, 1)
         times.append(time.process_time() - at)
-        stop_all(engine, fences, plan, names, running, by_namespace)
+        stop_all(engine, fences, plan, names=names, running=running, where=by_namespace)
     took = time.process_time() - begin
     times.sort()
     print(
@@ -147,15 +147,15 @@ def measure(pending: int, distinct: bool, preempting: bool) -> None:
 
 
 def stop_all(
-    engine: Engine, fences: Fences, plan: object, names: dict[str, Gang], running: list[str], where: dict[str, str]
+    engine: Engine, fences: Fences, plan: Plan, *, names: dict[str, Gang], running: list[str], where: dict[str, str]
 ) -> None:
     """Carry a plan out: victims end and wait again, admitted gangs run."""
-    for preempted in plan.preempted:  # type: ignore[attr-defined]
+    for preempted in plan.preempted:
         running.remove(preempted.uid)
         engine.release(preempted.uid)
         fences.drop_reservation(where[preempted.uid], preempted.uid)
         engine.submit(names[preempted.uid], 1.0)
-    for reservation in plan.admitted:  # type: ignore[attr-defined]
+    for reservation in plan.admitted:
         running.append(reservation.uid)
         where[reservation.uid] = reservation.namespace
 
@@ -163,10 +163,12 @@ def stop_all(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--distinct", action="store_true", help="no two gangs ask the same")
-    parser.add_argument("--preempting", action="store_true", help="reclaimWithinCohort Any, withinClusterQueue LowerPriority")
+    parser.add_argument(
+        "--preempting", action="store_true", help="reclaimWithinCohort Any, withinClusterQueue LowerPriority"
+    )
     parser.add_argument("--sizes", default="1000,10000,50000")
     options = parser.parse_args()
-    print(f"{platform.machine()}, Python {platform.python_version()}, one core; {COHORTS} cohorts, {PER_QUEUE} gangs a queue")
+    print(f"{platform.machine()}, Python {platform.python_version()}, CPU time of one core; {COHORTS} cohorts")
     for size in options.sizes.split(","):
         measure(int(size), options.distinct, options.preempting)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

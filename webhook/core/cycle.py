@@ -30,6 +30,10 @@ class Cycle:
         self._admitted: list[Reservation] = []
         self._preempted: list[Preempted] = []
         self._steps = 0
+        self._changes = 0
+        self._known: dict[Line, tuple[int, tuple[float, str], Decision]] = {}
+        self._raised: dict[Node, dict[Lane, None]] = {}
+        """By tree, the lanes entered above the lowest level."""
         self._agenda: Agenda = ClassicalAgenda()
         if state.settings.fair_sharing:
             self._agenda = FairAgenda(self._decide_first, lambda: state.holdings.outlook)
@@ -54,7 +58,7 @@ class Cycle:
             room.open_gates()
             awake, room.awake = room.awake, {}
             for lane in awake:
-                agenda.enter(lane)
+                self._enter(lane)
             offer = agenda.pop()
             if offer is None:
                 return
@@ -62,13 +66,13 @@ class Cycle:
             line = lane.first()
             if line is None:
                 continue
-            decision = self._decide(line)
-            if decision.assignment.level > level:
+            decision = self._decide_once(line)
+            if decision.assignment.level > level and (decision.fits or decision.preempts or lane.strict):
                 room.pass_on(line)
-                agenda.enter(lane, decision.assignment.level)
+                self._enter(lane, decision.assignment.level)
                 continue
             self._act(line, decision)
-            agenda.enter(lane)
+            self._enter(lane)
         room.awake.update((lane, None) for lane in agenda.lanes())
 
     def _decide_first(self, lane: Lane) -> Decision:
@@ -76,10 +80,22 @@ class Cycle:
         assert line is not None
         return self._decide(line)
 
+    def _decide_once(self, line: Line) -> Decision:
+        """Decide about a line, or recall what was decided if nothing has been admitted or promised since."""
+        known = self._known.get(line)
+        if known is not None and known[0] == self._changes and known[1] == line.order[0]:
+            return known[2]
+        decision = self._decide(line)
+        self._known[line] = (self._changes, line.order[0], decision)
+        return decision
+
     def _decide(self, line: Line) -> Decision:
         return self._state.decide(line)
 
     def _act(self, line: Line, decision: Decision) -> None:
+        del self._known[line]
+        if decision.fits or decision.preempts or line.lane.strict:
+            self._changes += 1
         if decision.fits:
             self._state.holdings.withdraw_promise(head_of(line.lane))
             self._admit_head(line, decision)
@@ -97,25 +113,33 @@ class Cycle:
         self._state.room.withdraw(gang.uid)
         reservation = admit(self._state, line, decision, now=self._now, epoch=self._epoch, gang=gang)
         self._count(reservation)
-        self._enter_again(line.lane.node, decision)
+        if line.lane.node is not None:
+            self._enter_again(line.lane.node.root, everybody=False)
 
     def _count(self, reservation: Reservation) -> None:
         self._admitted.append(reservation)
         self._steps += 1
 
-    def _enter_again(self, node: Node | None, decision: Decision) -> None:
-        """Put offers back to the lowest level whose level can fall by an admission: those with other flavors or sizes
-        to turn to. All others only rise, so that the level they were entered with still bounds them.
+    def _enter(self, lane: Lane, level: int = 0) -> None:
+        """Take up a lane's offer, which goes at ``level`` at the least."""
+        line = lane.first()
+        if line is not None:
+            line.level = max(level, line.level)
+            if line.level > 0 and lane.node is not None:
+                self._raised.setdefault(lane.node.root, {})[lane] = None
+        self._agenda.enter(lane, level)
+
+    def _enter_again(self, root: Node, *, everybody: bool) -> None:
+        """Put offers of one tree back to the lowest level: everybody's after a preemption, and after an admission
+        those with other flavors or sizes to turn to; all others only rise by it.
         """
-        if node is None:
-            return
-        root = node.root
-        touched = decision.assignment.usage.keys()
-        for lane in list(self._agenda.lanes()):
+        raised = self._raised.get(root, {})
+        for lane in list(raised):
             line = lane.first()
-            if line is None or lane.node is None or lane.node.root is not root:
-                continue
-            if line.shifting and any(key in touched for key in line.request.keys):
+            if line is None or everybody or line.shifting:
+                del raised[lane]
+            if line is not None and (everybody or line.shifting):
+                line.level = 0
                 self._agenda.enter(lane)
 
     # -- preemption -------------------------------------------------------------------------------------------------
@@ -132,10 +156,7 @@ class Cycle:
         state.claims[gang.uid] = Claim(gang, lane, lane.node, line.request, decision, awaits)
         for victim in decision.victims:
             state.wake(victim.node, victim.holding.amounts)
-        root = lane.node.root
-        for other in list(self._agenda.lanes()):
-            if other.node is not None and other.node.root is root:
-                self._agenda.enter(other)
+        self._enter_again(lane.node.root, everybody=True)
 
     def _settle_claims(self) -> None:
         """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim."""

@@ -136,8 +136,7 @@ class Attempt:
         level, may_reclaim = view.borrow_level(node, key, amount)
         if amount <= max(0, now.available(node, key)) and (view is now or amount <= max(0, view.available(node, key))):
             return Verdict(Mode.FIT, level)
-        preemptor = self._preemptor()
-        if node.nominal(key) < amount and not may_reclaim and not preemptor.borrows_while_preempting:
+        if node.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
             return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
         victims, awaits = self._room({key: amount}, frozenset((key,)))
         mode = mode_of(victims, node)
@@ -156,12 +155,13 @@ class Attempt:
         self, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
     ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
         """Return whom to stop, and whose stop under way to wait for, so that ``amounts`` fit."""
-        preemptor = self._preemptor()
-        rules = preemptor.queue.preemption
+        assert self.queue is not None
+        rules = self.queue.preemption
         if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
             return (), ()
         memo = (needs, tuple(sorted(amounts.items())))
         if memo not in self._searched:
+            preemptor = self._preemptor()
             awaits = () if self.snapshot is not None else self._awaited(preemptor, needs)
             victims: tuple[Candidate, ...] = ()
             if preemptor.fits(amounts, borrowing=True):
@@ -170,6 +170,14 @@ class Attempt:
                 victims = tuple(targets_of(preemptor)(amounts, needs))
                 self._searched[memo] = (victims, awaits if victims else ())
         return self._searched[memo]
+
+    def _borrows_while_preempting(self) -> bool:
+        """Return whether it may preempt for a request beyond its queue's own quota."""
+        assert self.queue is not None
+        rules = self.queue.preemption
+        if self.decider.settings.fair_sharing:
+            return rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        return rules.borrow_within_cohort is not PreemptionPolicy.NEVER
 
     def _preemptor(self) -> Preemptor:
         assert self.queue is not None

@@ -61,14 +61,6 @@ class Preemptor:
     ranks: Mapping[str, float] | None = None
     """Usage-decay rank by uid of the queue's holdings, where the queue orders by it."""
 
-    @property
-    def borrows_while_preempting(self) -> bool:
-        """It may preempt for a request beyond its own quota."""
-        rules = self.queue.preemption
-        if self.strategies:
-            return rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
-        return rules.borrow_within_cohort is not PreemptionPolicy.NEVER
-
     def may_stop(self, holding: Holding, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` lets this gang stop that one."""
         return holding.uid not in self.spared and self.outranks(holding, policy)

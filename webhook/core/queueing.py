@@ -55,6 +55,10 @@ class Line:
     order: list[tuple[float, str]] = field(default_factory=list)
     """(time, uid), sorted."""
     request: Request = field(default_factory=Request)
+    elastic: bool = False
+    """It may start with fewer pods than it has."""
+    shifting: bool = False
+    """Its borrow level may fall as others are admitted: it may turn to another flavor or to a smaller size."""
     aside: Reason | None = None
     """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
     parked: bool = False
@@ -83,16 +87,6 @@ class Line:
     def head(self) -> Gang:
         """The gang whose turn it is."""
         return self.gangs[self.order[0][1]]
-
-    @property
-    def elastic(self) -> bool:
-        """It may start with fewer pods than it has."""
-        return self.sample.least_pods < self.sample.pods
-
-    @property
-    def shifting(self) -> bool:
-        """Its borrow level may fall as others are admitted: it may turn to another flavor or to a smaller size."""
-        return self.request.has_alternatives or self.elastic
 
     @property
     def order_key(self) -> OrderKey:

@@ -46,6 +46,9 @@ class Node:
     lendable: dict[str, int] = field(default_factory=dict)
     """Of a cohort: per resource, the most it could ever use, over all flavors of its tree."""
 
+    _potential: dict[FlavorResource, int] = field(default_factory=dict)
+    """What ``potential`` found before: the policy of a node never changes."""
+
     @property
     def root(self) -> "Node":
         """The top of this node's tree."""
@@ -74,12 +77,17 @@ class Node:
 
     def potential(self, key: FlavorResource) -> int:
         """Return the most this node could ever use, were everything else idle."""
-        subtree = self.subtree.get(key, 0)
-        if self.parent is None:
-            return subtree
-        reach = self.local.get(key, 0) + self.parent.potential(key)
-        limit = self.borrowing.get(key)
-        return reach if limit is None else min(subtree + limit, reach)
+        known = self._potential.get(key)
+        if known is not None:
+            return known
+        reach = subtree = self.subtree.get(key, 0)
+        if self.parent is not None:
+            reach = self.local.get(key, 0) + self.parent.potential(key)
+            limit = self.borrowing.get(key)
+            if limit is not None:
+                reach = min(subtree + limit, reach)
+        self._potential[key] = reach
+        return reach
 
     def __str__(self) -> str:
         return f"{'queue' if self.is_queue else 'cohort'} {self.name}"
@@ -252,6 +260,10 @@ class Usage:
             if node.parent is None:
                 return top.height, False
             node = node.parent
+
+    def highest_level(self, queue: Node, amounts: AmountsByFlavor) -> int:
+        """Return the highest borrow level that taking ``amounts`` would need."""
+        return max((self.borrow_level(queue, key, amount)[0] for key, amount in amounts.items()), default=0)
 
     def own_unused(self, queue: Node, key: FlavorResource) -> int:
         """Return how much of its nominal quota ``queue`` does not use and nobody has borrowed: what it could keep to

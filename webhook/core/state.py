@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
-from webhook.core.flavors import Request
+from webhook.core.flavors import Mode, Request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource, Policy
@@ -55,6 +55,8 @@ class State:
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
+    _decider: Decider | None = None
+
     def __post_init__(self) -> None:
         self.room.room_at = self.holdings.headroom
 
@@ -66,7 +68,9 @@ class State:
     @property
     def decider(self) -> Decider:
         """What decisions are made from."""
-        return Decider(self.holdings, self.fences, self.settings)
+        if self._decider is None or self._decider.fences is not self.fences:
+            self._decider = Decider(self.holdings, self.fences, self.settings)
+        return self._decider
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by another policy; claims lapse and are decided about anew."""
@@ -102,6 +106,10 @@ class State:
         if promised is not None:
             holdings.withdraw_promise(head_of(lane))
         decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
+        if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
+            # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
+            level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
+            decision = replace(decision, assignment=replace(decision.assignment, level=level))
         if promised is not None:
             holdings.promise(head_of(lane), *promised)
         return decision

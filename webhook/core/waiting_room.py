@@ -159,14 +159,21 @@ class WaitingRoom:
             self._touched[gate] = None
 
     def wake_line(self, line: Line, level: int = 0) -> None:
-        """Have a line decided about again; ``level`` is the lowest at which it could start, if known."""
-        line.parked, line.level = False, level
+        """Have a line decided about again; ``level`` is the lowest at which it could start, if known.
+
+        The level counts only while nobody stands behind the line: else it is to be looked at soon, so that it does not
+        keep others waiting if it turns out to be blocked.
+        """
+        line.parked = False
         self._parking.forget(line)
         before = line.lane.first()
         line.lane.offer(line)
         self.awake[line.lane] = None
-        if before is not None and line.lane.first() is not before:
-            self.pass_on(before)
+        line.level = level if before is None else 0
+        if before is not None:
+            before.level = 0
+            if line.lane.first() is not before:
+                self.pass_on(before)
         self._wake_ahead(line)
 
     def _wake_ahead(self, line: Line) -> None:
@@ -247,8 +254,10 @@ class WaitingRoom:
         if line is None:
             line = lane.lines[key] = Line(lane, key, gang)
             line.aside = self._aside(gang)
+            line.elastic = gang.least_pods < gang.pods
             if lane.queue is not None:
                 line.request = compile_request(gang, lane.queue, self.policy.flavors, self.settings)
+            line.shifting = line.elastic or line.request.has_alternatives
         line.put(gang)
         self.tickets[gang.uid] = Ticket(gang, lane, line)
         if line.order[0][1] == gang.uid:
