@@ -42,6 +42,8 @@ class Facts:
     pods: int
     """Pods that exist and have not ended."""
     milestones: Milestones
+    quorum: int | None = None
+    """Pods that must be able to run together, where its owner or its PodGroup says that fewer than all will do."""
 
     @property
     def admission(self) -> Admission | None:

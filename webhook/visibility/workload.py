@@ -85,7 +85,7 @@ def _spec(facts: Facts) -> dict[str, Any]:
         "priority": priority,
         "active": job is None or not job.held,
         "podSets": pod_sets,
-        **({} if gang is None or gang.quorum is None else {"quorum": gang.quorum}),
+        **({} if facts.quorum is None else {"quorum": facts.quorum}),
     }
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.visibility.world import NOW, World
 from webhook.core.reasons import Code, Reason
-from webhook.jobs.record import Admission, Requeue
+from webhook.jobs.record import Admission, Owner, Requeue
 from webhook.jobs.registry import KINDS
+from webhook.view import PodGroupRecord
 from webhook.visibility.workload import workload_name
 
 pytestmark = pytest.mark.virtual_time
@@ -143,8 +144,6 @@ async def test_a_reservation_whose_job_is_gone_is_still_shown() -> None:
 
 
 async def test_a_part_of_anothers_gang_is_not_a_workload() -> None:
-    from webhook.jobs.record import Owner
-
     world = World()
     world.waits("child", owner=Owner("JobSet.jobset.x-k8s.io", "parent", "p"))
     world.waits("cron", owner=Owner("CronJob.batch", "nightly", "c"))
@@ -157,3 +156,13 @@ async def test_labels_of_the_job_can_be_selected_by() -> None:
     job = world.waits("train", labels={"team": "a"})
     labels = (await world.workload(job))["metadata"]["labels"]
     assert labels == {"team": "a", "kueue.x-k8s.io/job-uid": job.uid}
+
+
+async def test_the_quorum_is_that_of_the_gang_or_of_its_pod_group() -> None:
+    world = World()
+    own, grouped = world.waits("own", pods=4, quorum=2), world.waits("grouped", pods=4)
+    assert grouped.gang is not None
+    world.view.put_job(replace(grouped, gang=replace(grouped.gang, pod_group="group")))
+    world.view.pod_groups["team-vision", "group"] = PodGroupRecord("team-vision", "group", 3)
+    assert (await world.workload(own))["spec"]["quorum"] == 2
+    assert (await world.workload(grouped))["spec"]["quorum"] == 3
