@@ -49,15 +49,19 @@ def stored_ledger(kubectl: Kubectl) -> Ledger | None:
     return records.decode(data) if data else None
 
 
-def reservations(kubectl: Kubectl) -> dict[str, Reservation]:
-    """Return the reservations of the namespace's jobs, by the job's name."""
+def entries(kubectl: Kubectl) -> list[Reservation]:
+    """Return the reservations of the namespace's jobs."""
     ledger = stored_ledger(kubectl)
-    entries = () if ledger is None else ledger.entries.values()
-    return {entry.name: entry for entry in entries if entry.namespace == kubectl.namespace}
+    found = () if ledger is None else ledger.entries.values()
+    return [entry for entry in found if entry.namespace == kubectl.namespace]
+
+
+def reservations(kubectl: Kubectl) -> dict[str, Reservation]:
+    """Return the reservations of the namespace's jobs by the job's name, where no two kinds share one."""
+    return {entry.name: entry for entry in entries(kubectl)}
 
 
 def reserved(kubectl: Kubectl, resource: str = GPU) -> int:
     """Return how many whole units of a resource the namespace's reservations hold."""
-    each = reservations(kubectl).values()
-    millis = sum(s.count * s.price.requests.get(resource, 0) for entry in each for s in entry.pod_sets)
-    return millis // 1000
+    pod_sets = [pod_set for entry in entries(kubectl) for pod_set in entry.pod_sets]
+    return sum(pod_set.count * pod_set.price.requests.get(resource, 0) for pod_set in pod_sets) // 1000
