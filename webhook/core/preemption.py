@@ -129,9 +129,12 @@ def _reclaim_candidates(
     if preemptor.queue.preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return with_advantage, without
     advantage, rest = _fits_own(preemptor.usage, preemptor.node, amounts)
+    # A queue that may not borrow and uses all it owns can take nothing back: only hierarchical advantage counts then.
+    takes_back = not (_may_not_borrow(preemptor) and not _below_own(preemptor, needs))
     below: Node = preemptor.node
     for cohort in list(preemptor.node.path())[1:]:
-        for queue in _borrowing_queues(preemptor.usage, cohort, below, needs):
+        reach = _borrowing_queues(preemptor.usage, cohort, below, needs) if advantage or takes_back else ()
+        for queue in reach:
             found = _of_queue(preemptor, queue, cohort, needs, advantage)
             (with_advantage if advantage else without).extend(found)
         fits, rest = _fits_own(preemptor.usage, cohort, rest)
@@ -195,13 +198,20 @@ def classical_targets(
     return []
 
 
+def _may_not_borrow(preemptor: Preemptor) -> bool:
+    return preemptor.queue.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
+
+
+def _below_own(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> bool:
+    return all(preemptor.usage.of(preemptor.node, key) < preemptor.node.nominal(key) for key in needs)
+
+
 def _attempts(
     preemptor: Preemptor, needs: frozenset[FlavorResource], hierarchical: bool, reclaim: bool
 ) -> tuple[bool, ...]:
     """Return in which order to search with borrowing allowed and forbidden."""
-    may_not_borrow = preemptor.queue.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
-    below_own = all(preemptor.usage.of(preemptor.node, key) < preemptor.node.nominal(key) for key in needs)
-    if not (hierarchical or reclaim) or (may_not_borrow and not below_own):
+    may_not_borrow = _may_not_borrow(preemptor)
+    if not (hierarchical or reclaim) or (may_not_borrow and not _below_own(preemptor, needs)):
         return (True,)
     if may_not_borrow and not hierarchical:
         return (False, True)

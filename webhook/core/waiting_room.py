@@ -216,11 +216,12 @@ class WaitingRoom:
         """Have the parked lines of a lane above ``priority``, which might now stop a gang of their own queue, decided
         about whenever anything in the tree is freed.
         """
-        if lane.node is None or lane.queue is None or lane.queue.preemption.within_queue is PreemptionPolicy.NEVER:
+        rules = None if lane.queue is None else lane.queue.preemption
+        if lane.node is None or rules is None or rules.within_queue is PreemptionPolicy.NEVER:
             return
         root = lane.node.root.index
         for line in lane.lines.values():
-            if line.parked and line.sample.priority >= priority:
+            if line.parked and rules.may_stop_own(line.sample.priority, priority):
                 for key in line.request.keys:
                     self._parking.add_point(line, (root, key))
 
