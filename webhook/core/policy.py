@@ -92,6 +92,12 @@ class Preemption:
     borrow_within_cohort: PreemptionPolicy = PreemptionPolicy.NEVER
     max_priority_threshold: int | None = None
 
+    def may_stop_own(self, priority: int, other: int) -> bool:
+        """Return whether a gang of ``priority`` might ever stop one of priority ``other`` in its own queue."""
+        if self.within_queue is PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY:
+            return other <= priority
+        return self.within_queue is PreemptionPolicy.LOWER_PRIORITY and other < priority
+
 
 @dataclass(frozen=True, slots=True)
 class Fungibility:

@@ -1,0 +1,85 @@
+"""What stands in a blocked line's way, and so what may wake it.
+
+A line that can only ever start by room becoming free waits at the gate of the node that refused it. One that might turn
+to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps out, is
+looked at whenever anything it asks for is freed anywhere in its tree.
+"""
+
+from collections.abc import Mapping
+
+from webhook.core.decision import Decision
+from webhook.core.flavors import Mode
+from webhook.core.parking import GateOrder, Need, Point
+from webhook.core.policy import FlavorResource, PreemptionPolicy, Strategy
+from webhook.core.queueing import Line
+from webhook.core.quota_tree import Node, Usage
+from webhook.core.reasons import Code
+from webhook.core.state import State
+
+
+def park(state: State, line: Line, decision: Decision) -> None:
+    """Set a blocked line aside until something that is in its way changes."""
+    line.fence = decision.fence
+    node = line.lane.node
+    fenced = decision.fence is not None or line.elastic
+    points: list[Point] = [line.sample.namespace] if fenced else []
+    keys = dict.fromkeys(b.key for b in decision.assignment.blocks if b.code is Code.WAITING_FOR_QUOTA)
+    if node is None or not keys:
+        state.room.park(line, points)
+        return
+    need = None
+    if _waits_for_room_only(state, line, node, decision):
+        amounts = line.request.amounts(decision.counts)
+        need = _refused(state.holdings.usage, node, next(iter(keys)), amounts)
+    if need is None:
+        root = node.root.index
+        state.room.park(line, [*points, *((root, key) for key in keys)])
+        return
+    below = [each for each in node.path() if each.height <= need.node.height]
+    points += [(each.index, need.key) for each in below if need.key in each.local]
+    view = state.holdings.outlook
+    marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
+    gang = line.head
+    order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
+    state.room.park(line, points, (need, order), marks)
+
+
+def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
+    """Return whether nothing but room at the node that refused it can let the line's head start."""
+    queue, settings = line.lane.queue, state.settings
+    if queue is None or line.shifting or settings.one_head_per_queue or settings.fair_sharing:
+        return False
+    if decision.fence is not None or queue.strategy is not Strategy.BEST_EFFORT_FIFO:
+        # What a blocked head holds back of its queue's own quota is measured anew with each change.
+        return False
+    rules = queue.preemption
+    lowest = state.holdings.lowest_priority(node.name)
+    if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
+        return False
+    if rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return True
+    if rules.borrow_within_cohort is not PreemptionPolicy.NEVER:
+        return False
+    view = state.holdings.outlook
+    amounts = line.request.amounts(decision.counts)
+    return decision.assignment.mode <= Mode.NO_CANDIDATES and not any(
+        view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
+    )
+
+
+def _refused(usage: Usage, node: Node, key: FlavorResource, amounts: Mapping[FlavorResource, int]) -> Need | None:
+    """Return what the node that refuses ``key`` would have to have room for; None when only a promise is in the way."""
+    found = usage.binding(node, key, amounts[key])
+    return None if found is None else Need(found[0], key, found[1])
+
+
+def _marks(view: Usage, queue: Node, key: FlavorResource, amount: int) -> list[Need]:
+    """Return what the queue and cohorts below the root would have to own unused for it to borrow less high up."""
+    marks: list[Need] = []
+    rest = amount
+    for node in queue.path():
+        if node.parent is None or not view.borrowing_with(node, key, rest):
+            break
+        marks.append(Need(node, key, rest))
+        rest -= view.local_available(node, key)
+    return marks
