@@ -243,7 +243,7 @@ def print_queues(console: Console, documents: Sequence[Document]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("Queue", "left"), ("Policy", "left"), ("Waiting", "right"), ("Running", "right")):
         table.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
-    table.add_column("Used of owned (+ borrowed)")
+    table.add_column("Used/owned ≤limit (+borrowed)")
     nodes = [document for document in documents if "clusterQueue" not in document["spec"]]
     handles = [document for document in documents if "clusterQueue" in document["spec"]]
     for depth, document in _in_tree_order(nodes):
@@ -271,6 +271,9 @@ def _amount_of(status: Document, resource: str) -> str:
     used = status["usage"].get(resource, "0")
     owned = f"/{status['nominal'][resource]}" if "nominal" in status else ""
     borrowed = status.get("borrowed", {}).get(resource)
+    limit = status.get("limit", {}).get(resource)
+    if limit is not None and limit != status["nominal"].get(resource):
+        owned += f" ≤{limit}"
     return escape(f"{resource} {used}{owned}") + (f" [yellow](+{borrowed})[/yellow]" if borrowed else "")
 
 

@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -33,7 +33,7 @@ from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
-from webhook.read_api import ReadApi, read_api
+from webhook.read_api import EXPIRY_WARNING_SECONDS, ReadApi, read_api
 from webhook.server.app import build_app, build_health_app
 from webhook.server.forward import Forwarder, Peers
 from webhook.server.gate import Gate
@@ -46,9 +46,6 @@ from webhook.server.tls import ServingCertificate
 from webhook.view import View
 
 log = structlog.get_logger(__name__)
-
-EXPIRY_WARNING_SECONDS: Final = 3600.0
-"""A process whose certificate ends sooner is not ready: something that should have renewed it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +297,11 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         rng=random.Random(identity),  # noqa: S311 - jitter
         on_renewed=watchdog.feed,
     )
-    health = await serve(build_health_app(lambda: _unsynced(parts.view)), config.listen.host, config.listen.health_port)
+
+    def problems() -> list[str]:
+        return [*_unsynced(parts.view), *parts.read_api.problems()]
+
+    health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     reads = parts.read_api.serve(api, config.cert_dir, config.listen.host, config.listen.visibility_port)
     try:
         await _until(stop, parts.run(), reads)

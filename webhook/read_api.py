@@ -31,11 +31,13 @@ from webhook.visibility.reporter import Reporter
 from webhook.visibility.workload_writer import WorkloadWriter
 
 RETRY_SECONDS: Final = 2.0
+EXPIRY_WARNING_SECONDS: Final = 3600.0
+"""A certificate that ends sooner was not renewed by whoever should have."""
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadApi:
     """The read API of one replica."""
 
@@ -43,6 +45,14 @@ class ReadApi:
     reporter: Reporter
     view: View
     clock: Clock
+    _certificate: ServingCertificate | None = None
+
+    def problems(self) -> list[str]:
+        """Return why nobody could be answered; empty when nothing is in the way."""
+        if self._certificate is None:
+            return ["the serving certificate has not been read yet"]
+        left = self._certificate.certificate_expiry() - self.clock.now()
+        return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
 
     def app(
         self, refusal: Callable[[web.Request], str | None], connections: Connections | None = None
@@ -59,7 +69,7 @@ class ReadApi:
 
     async def serve(self, api: Api, cert_dir: Path, host: str, port: int) -> None:
         """Serve until cancelled."""
-        certificate = await _certificate(cert_dir, self.clock)
+        certificate = self._certificate = await _certificate(cert_dir, self.clock)
         front_proxy, connections = FrontProxy(api, certificate.ask_clients), Connections()
         listener = await serve(
             self.app(front_proxy.refusal, connections), host, port, tls=certificate.context, connections=connections
@@ -71,6 +81,8 @@ class ReadApi:
                 tasks.create_task(front_proxy.run(), name="front proxy")
                 tasks.create_task(self.reporter.run(), name="read API documents")
         finally:
+            # Open watches would hold up the end, and with it the hand-over of the lease.
+            self.board.end()
             await listener.close()
 
 

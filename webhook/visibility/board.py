@@ -85,6 +85,8 @@ class Board:
         self._shelves = {plural: _Shelf() for plural in RESOURCES}
         self._tombstones: deque[tuple[str, Key, int]] = deque()
         self._moved = asyncio.Event()
+        self.ended = False
+        """Nothing follows any more: watches end."""
         self.version = 0
         self.version = self._next_version()
         self._floor = self.version
@@ -119,6 +121,11 @@ class Board:
         self._tombstones.append((key.resource, key, version))
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._bury(*self._tombstones.popleft())
+
+    def end(self) -> None:
+        """End every watch: this replica stops, and clients go on with another."""
+        self.ended = True
+        self._moved.set()
 
     def _note(self, shelf: _Shelf, key: Key, document: Document) -> None:
         shelf.log.pop(key, None)

@@ -105,6 +105,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
     }
     nominal = _sum({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
     status = _numbers(tally, nominal)
+    status["limit"] = _rendered(_limits(node))
     status["conditions"] = [_active(listed.queue, created)] if listed.queue is not None else []
     return _document(metadata, spec, status)
 
@@ -157,6 +158,19 @@ def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
         numbers["nominal"] = _rendered(nominal)
         numbers["borrowed"] = _rendered({name: amount for name, amount in borrowed.items() if amount > 0})
     return numbers
+
+
+def _limits(node: Node) -> dict[str, int]:
+    """Return the most that a node may use of each resource, where something bounds it."""
+    limits: dict[str, int] = {}
+    unbounded = set()
+    for key in node.quotas:
+        borrowing = 0 if node.parent is None else node.borrowing.get(key)
+        if borrowing is None:
+            unbounded.add(key.resource)
+        else:
+            limits[key.resource] = limits.get(key.resource, 0) + node.subtree[key] + borrowing
+    return {name: amount for name, amount in limits.items() if name not in unbounded}
 
 
 def _sum(amounts: Mapping[FlavorResource, int]) -> dict[str, int]:

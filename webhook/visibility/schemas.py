@@ -129,7 +129,8 @@ QUEUE: Final = {
         reserving=_number("Gangs that hold quota, those being stopped included."),
         usage=_map("What they hold."),
         nominal=_map("What the queue owns, over all flavors."),
-        borrowed=_map("What it holds above that."),
+        limit=_map("Most that it may hold, where something bounds it."),
+        borrowed=_map("What it holds above what it owns."),
         conditions=_list("Active, with Kueue's reasons.", _CONDITION),
     ),
 }

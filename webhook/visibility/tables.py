@@ -180,7 +180,8 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Admitted", "integer", "Gangs that run.", _at("status", "admitted"), _WIDE),
         Column("Usage", "string", "What admitted gangs hold.", _amounts("status", "usage"), _WIDE),
         Column("Nominal", "string", "What the queue owns.", _amounts("status", "nominal"), _WIDE),
-        Column("Borrowed", "string", "What it holds above that.", _amounts("status", "borrowed"), _WIDE),
+        Column("Limit", "string", "Most that it may hold.", _amounts("status", "limit"), _WIDE),
+        Column("Borrowed", "string", "What it holds above what it owns.", _amounts("status", "borrowed"), _WIDE),
         _AGE,
     ),
 }

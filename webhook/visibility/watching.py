@@ -52,13 +52,13 @@ class Watch:
         self._position = 0
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the events until the time is up or the version has expired."""
+        """Yield the events until the time is up, the version has expired or this replica stops."""
         loop = asyncio.get_running_loop()
         ends, bookmark_at = loop.time() + self._request.seconds, loop.time() + BOOKMARK_SECONDS
         try:
             for line in self._begin():
                 yield line
-            while (left := ends - loop.time()) > 0:
+            while (left := ends - loop.time()) > 0 and not self._board.ended:
                 for line in self._changes():
                     yield line
                 if self._request.bookmarks and loop.time() >= bookmark_at:

@@ -132,7 +132,7 @@ async def test_queues_are_printed_below_their_cohort_with_what_they_borrow() -> 
     text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
     lines = [line.split() for line in text.splitlines()]
     assert lines[1] == ["research", "cohort", "1", "1", "cpu", "6/8"]
-    assert ["vision", "Priority", "1", "1", "cpu", "6/4", "(+2)"] in lines
+    assert ["vision", "Priority", "1", "1", "cpu", "6/4", "≤8", "(+2)"] in lines
     assert text.splitlines()[3].startswith("  vision")
 
 

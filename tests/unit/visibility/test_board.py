@@ -224,3 +224,13 @@ async def test_a_watch_of_tables_tells_its_columns_once() -> None:
     assert [event["object"]["kind"] for event in found] == ["Table", "Table"]
     assert ["columnDefinitions" in event["object"] for event in found] == [True, False]
     assert [event["object"]["rows"][0]["cells"][0] for event in found] == ["a", "b"]
+
+
+@pytest.mark.virtual_time
+async def test_watches_end_when_the_replica_stops() -> None:
+    board = Board(Clock().now)
+    watch = Watch(board, WatchRequest(EVERYTHING, board.version), Clock().now)
+    following = asyncio.create_task(anext(watch.lines(), None))  # type: ignore[call-overload]
+    await asyncio.sleep(1)
+    board.end()
+    assert await following is None

@@ -48,6 +48,7 @@ async def test_a_queue_counts_who_waits_and_runs_and_what_it_borrows() -> None:
     status = found["tutti-system", "vision"]["status"]
     assert (status["pending"], status["admitted"], status["reserving"]) == (1, 1, 1)
     assert (status["usage"], status["nominal"], status["borrowed"]) == ({"cpu": "6"}, {"cpu": "4"}, {"cpu": "2"})
+    assert status["limit"] == {"cpu": "8"}
     handle = found["team-vision", "jobs"]
     assert (handle["spec"]["clusterQueue"], handle["status"]["pending"]) == ("vision", 1)
     assert handle["status"]["usage"] == {"cpu": "6"}
