@@ -44,6 +44,7 @@ OPERATOR_NAMESPACES: Final = (
 )
 """Left out everywhere but in the policy check: what must start before us, or without us, does not wait for us."""
 
+RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 RBAC: Final = "rbac.authorization.k8s.io"
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
@@ -97,6 +98,13 @@ def condition(name: str, expression: str) -> list[dict[str, str]]:
     return [{"name": name, "expression": expression + "\n" if "\n" in expression else expression}]
 
 
+def by_others(*conditions: dict[str, str]) -> list[dict[str, str]]:
+    """Return matchConditions that leave out what the reconciler writes: it may write anything, and must while no
+    webhook answers (stop a gang, void a start before the ledger is rebuilt).
+    """
+    return [*conditions, {"name": "not-by-tutti", "expression": f"request.userInfo.username != '{RECONCILER}'"}]
+
+
 def job_rules(families: Iterable[Family], *operations: str) -> list[dict[str, Any]]:
     """Return the rules for the objects of the families."""
     return [rule(family.group, family.resources, operations) for family in families]
@@ -118,7 +126,7 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
                 "/mutate/jobs",
                 job_rules([family], *operations),
                 namespaceSelector=not_gated(),
-                matchConditions=condition("opted-in-or-hold-lifted", expression),
+                matchConditions=by_others(*condition("opted-in-or-hold-lifted", expression)),
                 **shared,
             )
         )
@@ -129,8 +137,8 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             "/mutate/jobs",
             job_rules(families, "CREATE", "UPDATE"),
             namespaceSelector=gated(),
-            matchConditions=condition(
-                "created-or-hold-lifted", f"request.operation == 'CREATE' || ({cel.lifts_hold(suspends)})"
+            matchConditions=by_others(
+                *condition("created-or-hold-lifted", f"request.operation == 'CREATE' || ({cel.lifts_hold(suspends)})")
             ),
             **shared,
         )
@@ -146,15 +154,18 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             "/validate/jobs",
             job_rules([family], "CREATE", "UPDATE"),
             namespaceSelector=not_gated(),
-            matchConditions=condition(
-                "opted-in-now-or-before",
-                f"[object, oldObject].exists(it, it != null && (\n{cel.concerns('it', family)}\n))",
+            matchConditions=by_others(
+                *condition(
+                    "opted-in-now-or-before",
+                    f"[object, oldObject].exists(it, it != null && (\n{cel.concerns('it', family)}\n))",
+                )
             ),
         )
         for family in families
     ]
     everything = job_rules(families, "CREATE", "UPDATE")
-    return [*entries, entry("gated-namespaces", "/validate/jobs", everything, namespaceSelector=gated())]
+    all_of_them = {"namespaceSelector": gated(), "matchConditions": by_others()}
+    return [*entries, entry("gated-namespaces", "/validate/jobs", everything, **all_of_them)]
 
 
 def scale_entry(families: Sequence[Family]) -> dict[str, Any]:

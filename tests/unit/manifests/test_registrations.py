@@ -211,3 +211,11 @@ def test_suspending_makes_the_parents_that_are_absent() -> None:
     assert deep.count("path: '/spec/run', value: {}") == 1
     assert deep.count("path: '/spec/run/policy', value: {}") == 2
     assert deep.count("path: '/spec/run/policy/suspend', value: true") == 3
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_what_the_reconciler_writes_on_jobs_needs_no_webhook(entry: dict[str, Any]) -> None:
+    """Else an outage would keep it from stopping a gang, and from voiding starts before it rebuilds the ledger."""
+    about_jobs = entry["clientConfig"]["service"]["path"].endswith("/jobs") and entry["failurePolicy"] == "Fail"
+    conditions = {condition["name"] for condition in entry.get("matchConditions", [])}
+    assert ("not-by-tutti" in conditions) is about_jobs
