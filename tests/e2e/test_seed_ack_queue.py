@@ -71,6 +71,18 @@ def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(tea
         assert partly_created(watch, {second: 3})[second] < 2
 
 
+def test_the_queues_of_the_tree_are_listed_where_kube_queue_lists_them(kubectl: Kubectl, team: Kubectl) -> None:
+    team.apply((ROOT / EXAMPLE / "pytorchjob-1.yaml").read_text())
+    wait_until(lambda: len(team.pods(f"{JOB}=pytorch-test", "Running")) == 3, what="the first runs")
+    lines = wait_until(lambda: Shell(kubectl)("kubectl get queue -n kube-queue").splitlines(), what="the queues")
+    assert lines[0].split()[0] == "NAME"
+    assert "AGE" in lines[0].split()
+    found = sorted(line.split()[0] for line in lines[1:])
+    assert len(found) == 2
+    assert found[0].startswith("root-")
+    assert any(name.startswith("root-child-2-") for name in found)
+
+
 def running(pod: dict[str, Any]) -> bool:
     """Return whether a pod exists and has not ended."""
     return pod["status"].get("phase") not in ("Succeeded", "Failed")

@@ -1,6 +1,7 @@
 """The walkthrough of the Bookstore's training gang: commands and manifests as they are written, and its questions."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -29,14 +30,15 @@ SET_CPU: Final = (
 def bookstore(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
     """The ML team's lead, who edits jobs in bookstore-ml and the quota of all teams, and nothing else."""
     platform = Shell(kubectl)
-    platform("kubectl apply -f examples/bookstore/ml/namespace.yaml")
+    create = "kubectl create -f examples/bookstore/ml/namespace.yaml"
+    wait_until(lambda: platform(create), 60, "the namespace of an earlier run is gone")
     lead = member(cluster, kubectl, "bookstore-ml", "ml-lead")
     kubectl("create", "clusterrolebinding", "ml-lead", "--clusterrole=tutti-policy-edit", "--user=ml-lead")
     kubectl("create", "clusterrolebinding", "ml-lead-views", "--clusterrole=tutti-view", "--user=ml-lead")
     yield lead
     kubectl.delete("clusterrolebinding", "ml-lead", "ml-lead-views")
     kubectl.delete("clusterqueue", "bookstore-ml-cq")
-    kubectl("delete", "namespace", "bookstore-ml")
+    kubectl.delete("namespace", "bookstore-ml")
 
 
 def workers(lead: Kubectl) -> list[dict[str, Any]]:
@@ -51,6 +53,21 @@ def running_workers(lead: Kubectl) -> list[dict[str, Any]]:
     return [pod for pod in workers(lead) if pod["status"].get("phase") == "Running"]
 
 
+def listed(lead: Kubectl) -> dict[str, str]:
+    """Return the line about the training in ``kubectl get workloads``, by column."""
+    titles, *lines = Shell(lead)("kubectl get workloads -n bookstore-ml").splitlines()
+    starts = [match.start() for match in re.finditer(r"\S+", titles)]
+    line = next(line for line in lines if "recommender-train" in line)
+    cells = [line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    return dict(zip(titles.split(), cells, strict=True))
+
+
+def conditions(lead: Kubectl) -> dict[str, dict[str, Any]]:
+    """Return the conditions of the training's workload, by type."""
+    found = [item for item in lead.items("workloads") if "recommender-train" in item["metadata"]["name"]]
+    return {entry["type"]: entry for entry in found[0]["status"]["conditions"]}
+
+
 def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kubectl) -> None:
     lead = Shell(bookstore)
     lead(f"kubectl apply -f {BATCH}/kueue-resourceflavor.yaml")
@@ -62,6 +79,9 @@ def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kub
         lead(f"kubectl apply -f {BATCH}/recommender-jobset.yaml")
         wait_until(lambda: len(running_workers(bookstore)) == 2, what="both workers run")
         assert "recommender-train" in lead("kubectl get jobset -n bookstore-ml")
+        assert "recommender-train" in lead("kubectl get jobset,workloads -n bookstore-ml")
+        wait_until(lambda: listed(bookstore)["ADMITTED"] == "True", what="the read API shows it admitted")
+        assert conditions(bookstore)["QuotaReserved"]["status"] == "True"
         first = uid_of(bookstore, "jobset", "recommender-train")
         assert partly_created(watch, {first: 2})[first] < 2, "the workers were created together"
 
@@ -73,10 +93,17 @@ def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kub
         assert "asks 1 cpu" in reason
         assert "bookstore-ml-cq" in reason
         stays(lambda: not workers(bookstore), 2, "no pod exists")
+        waiting = conditions(bookstore)["QuotaReserved"]
+        assert waiting["status"] == "False"
+        assert "asks 1 cpu; queue bookstore-ml-cq has 0" in waiting["message"]
+        assert listed(bookstore)["ADMITTED"] != "True"
+        why = lead("kubectl get workload -n bookstore-ml -o yaml | grep -A3 'conditions:'   # why pending")
+        assert "asks 1 cpu" in why
         assert bookstore.get("jobset", "recommender-train")["spec"]["suspend"] is True
 
         lead(SET_CPU.format(cpu=4))
         wait_until(lambda: len(running_workers(bookstore)) == 2, what="both workers run")
+        wait_until(lambda: listed(bookstore)["ADMITTED"] == "True", what="the read API shows it admitted")
         second = uid_of(bookstore, "jobset", "recommender-train")
         assert second != first
         assert partly_created(watch, {second: 2})[second] < 2, "the workers were created together"

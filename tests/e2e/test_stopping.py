@@ -82,6 +82,21 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     running(owner, "refused", 4)
 
 
+def test_a_training_job_whose_workers_are_refused_while_its_master_runs_is_stopped_whole(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 3)
+    half = pytorchjob("half", 2, privileged_template(container="pytorch"), QUEUE)
+    half["spec"]["pytorchReplicaSpecs"]["Master"]["template"] = pod_template(container="pytorch")
+    owner.apply(half)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, what="its master runs alone")
+    owner.apply(job("next", 3, pod_template(), QUEUE))
+    running(owner, "next", 3)
+    assert owner.get("pytorchjob", "half")["spec"]["runPolicy"]["suspend"] is True
+    assert not owner.pods("training.kubeflow.org/job-name=half")
+    assert list(reservations(admin)) == ["next"]
+
+
 def test_a_gang_whose_pods_a_limit_range_refuses_gives_way_to_the_next(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 4)
     limit = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
