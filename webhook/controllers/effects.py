@@ -52,6 +52,8 @@ class Effects:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stored_version: dict[str, int] = {}
         self._failures: dict[str, int] = {}
+        self._open: set[str] = set()
+        """Jobs whose last patch met another version, or whose outcome nobody knows."""
 
     def busy(self, uid: str) -> bool:
         """Return whether a patch of this job is under way."""
@@ -61,10 +63,15 @@ class Effects:
         """Return whether ``job`` is older than what our own last patch of it stored."""
         return job.resource_version < self._stored_version.get(job.uid, 0)
 
+    def settled(self, uid: str) -> bool:
+        """Return whether the last patch of this job is stored, or was refused in a way that would be repeated."""
+        return uid not in self._open
+
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a job that is gone."""
         self._stored_version.pop(uid, None)
         self._failures.pop(uid, None)
+        self._open.discard(uid)
 
     def retry_delay_seconds(self, uid: str) -> float:
         """Return how long to leave a job alone after its last failure."""
@@ -105,6 +112,10 @@ class Effects:
         outcome = "stored" if failure is None else type(failure).__name__.lower()
         metrics.EFFECTS.labels(effect.name, outcome).inc()
         self._count(job.uid, failure)
+        if isinstance(failure, (Conflict, Unavailable)):
+            self._open.add(job.uid)
+        else:
+            self._open.discard(job.uid)
         if failure is not None and not isinstance(failure, (Conflict, NotFound)):
             log.warning("effect.failed", effect=effect.name, job=job.key, kind=job.kind, error=str(failure))
         self._tasks.pop(job.uid, None)

@@ -5,6 +5,7 @@ reach is written, the objects are read again, and only then is the new ledger wr
 """
 
 import asyncio
+from typing import Final
 
 import structlog
 
@@ -20,6 +21,8 @@ from webhook.jobs import patches
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
+
+VOID_RETRY_SECONDS: Final = 0.5
 
 
 class Recovery:
@@ -75,9 +78,25 @@ class Recovery:
             namespace, name = self._config.namespace, self._config.ledger_name
             await quarantine(self._api, namespace, name, broken.stored, self._clock.now())
         await self._feeds.relist_all()
-        for job in view.jobs.values():
-            if rebuild.must_be_voided(job) and not self._effects.busy(job.uid):
-                self._effects.start(Effect("void", job, patches.void(job, view.ledger.epoch + 1)))
-        await self._effects.drain()
-        await self._feeds.relist_all()
+        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)
         return rebuild.rebuilt_ledger(view, self._keeper.ledger)
+
+    async def _void(self, suspects: set[str], epoch: int) -> None:
+        """Write every suspect until each write is known to be stored, and read everything again (rule 4).
+
+        A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to fence may rest on
+        the newer version. One that is refused for good would be refused to a start as well.
+        """
+        jobs = self._feeds.view.jobs
+        while True:
+            due = [job for uid in sorted(suspects) if (job := jobs.get(uid)) and rebuild.must_be_voided(job)]
+            for job in due:
+                if not self._effects.busy(job.uid):
+                    self._effects.start(Effect("void", job, patches.void(job, epoch)))
+            await self._effects.drain()
+            await self._feeds.relist_all()
+            suspects = {job.uid for job in due if not self._effects.settled(job.uid)}
+            if not suspects:
+                return
+            log.warning("ledger.void_again", jobs=len(suspects))
+            await asyncio.sleep(VOID_RETRY_SECONDS)

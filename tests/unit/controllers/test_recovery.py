@@ -1,0 +1,92 @@
+"""A ledger is rebuilt only after every start that an earlier leader sent can no longer land (ledger rule 4)."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from webhook.assembly import reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.core import names
+from webhook.errors import ApiError, Conflict, Invalid, Unavailable
+from webhook.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
+JOB = "/apis/batch/v1/namespaces/team-a/jobs/train"
+
+
+class Refusing:
+    """A connection on which patches of jobs fail, until a test lets them through."""
+
+    def __init__(self, api: Any, failure: ApiError) -> None:
+        self._api = api
+        self.failure: ApiError | None = failure
+        self.tried = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if method == "PATCH" and "/jobs/" in path:
+            self.tried += 1
+            if self.failure is not None:
+                raise self.failure
+        answer: bytes = await self._api.request(method, path, **more)
+        return answer
+
+
+def waiting_job() -> dict[str, Any]:
+    """Return a Job that waits in a queue which nobody has made."""
+    spec = {"containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}
+    metadata = {"name": "train", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}}
+    body = {"suspend": True, "template": {"metadata": {"labels": {names.GANG_LABEL: "pending"}}, "spec": spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+async def ledger_is_written(admin: Any) -> bool:
+    """Return whether a rebuilt ledger is stored."""
+    try:
+        return bool(orjson.loads(await admin.request("GET", LEDGER)).get("data"))
+    except ApiError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Unavailable(0, "Timeout", "nobody knows", outcome_unknown=True),
+        Unavailable(500, "InternalError", "failed calling webhook"),
+        Conflict(409, "Conflict", "another version"),
+    ],
+    ids=["unknown", "unavailable", "conflict"],
+)
+async def test_no_ledger_stands_before_each_waiting_job_was_written(failure: ApiError) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        admin = cluster.api()
+        await cluster.create(waiting_job())
+        api = Refusing(cluster.api(), failure)
+        parts = reconciler(api, Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        assert api.tried > 3
+        assert not await ledger_is_written(admin)
+        api.failure = None
+        await asyncio.sleep(5)
+        assert await ledger_is_written(admin)
+        assert names.VOIDED in orjson.loads(await admin.request("GET", JOB))["metadata"]["annotations"]
+        running.cancel()
+
+
+async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.create(waiting_job())
+        api = Refusing(cluster.api(), Invalid(422, "Invalid", "an older server stored what this one refuses"))
+        parts = reconciler(api, Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        assert await ledger_is_written(cluster.api())
+        running.cancel()
