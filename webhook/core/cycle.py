@@ -97,14 +97,19 @@ class Cycle:
         if decision.fits or decision.preempts or line.lane.strict:
             self._changes += 1
         if decision.fits:
-            self._state.holdings.withdraw_promise(head_of(line.lane))
+            self._end_hold(line)
             self._admit_head(line, decision)
         elif decision.preempts:
-            self._state.holdings.withdraw_promise(head_of(line.lane))
+            self._end_hold(line)
             self._preempt(line, decision)
         else:
             self._hold_back(line, decision)
             park(self._state, line, decision)
+
+    def _end_hold(self, line: Line) -> None:
+        """End what is held back for a head whose turn has come."""
+        if line.lane.strict or (line.lane.backfills and line.lane.head() is line):
+            self._state.holdings.withdraw_promise(head_of(line.lane))
 
     # -- admission --------------------------------------------------------------------------------------------------
 
@@ -113,8 +118,19 @@ class Cycle:
         self._state.room.withdraw(gang.uid)
         reservation = admit(self._state, line, decision, now=self._now, epoch=self._epoch, gang=gang)
         self._count(reservation)
+        self._clip_promise(line.lane)
         if line.lane.node is not None:
             self._enter_again(line.lane.node.root, everybody=False)
+
+    def _clip_promise(self, lane: Lane) -> None:
+        """Let a head that was passed keep no more of its queue's own quota than is unused now."""
+        holdings, name = self._state.holdings, head_of(lane)
+        promised = holdings.promises.get(name) if lane.backfills else None
+        if promised is not None:
+            node, held = promised
+            holdings.withdraw_promise(name)
+            unused = {key: min(amount, holdings.outlook.own_unused(node, key)) for key, amount in held.items()}
+            holdings.promise(name, node, {key: amount for key, amount in unused.items() if amount > 0})
 
     def _count(self, reservation: Reservation) -> None:
         self._admitted.append(reservation)
@@ -209,9 +225,9 @@ class Cycle:
         self._count(admit(state, line, claim.decision, now=self._now, epoch=self._epoch, gang=gang))
 
     def _hold_back(self, line: Line, decision: Decision) -> None:
-        """Let the blocked head of a StrictFIFO queue keep its queue's unused nominal quota from being borrowed."""
+        """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
         state, lane = self._state, line.lane
-        if not lane.strict or lane.node is None:
+        if lane.node is None or not (lane.strict or (lane.backfills and lane.head() is line)):
             return
         node, name = lane.node, head_of(lane)
         before = state.holdings.promises.get(name)

@@ -102,7 +102,7 @@ class Engine:
         ``most`` ends the cycle after so many admissions and preemptions; the next cycle goes on where this one stopped.
         """
         state = self._state
-        state.fences = fences
+        state.fences, state.now = fences, now
         state.room.end_rests(now)
         stopped = drain(state)
         if not admit:

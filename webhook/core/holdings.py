@@ -64,6 +64,8 @@ class Holdings:
         self._priorities: dict[str, dict[int, int]] = {}
         """Queue to priority to number of holdings."""
         self._outlook: Usage | None = None
+        self.version = 0
+        """Grows with every change."""
 
     @property
     def tree(self) -> QuotaTree:
@@ -106,6 +108,7 @@ class Holdings:
     def put(self, holding: Holding) -> None:
         """Add or replace one holding; one whose reservation is being stopped leaves the outlook."""
         self.drop(holding.uid)
+        self.version += 1
         self.by_uid[holding.uid] = holding
         if holding.reservation.queue is not None:
             self._by_queue.setdefault(holding.reservation.queue, {})[holding.uid] = holding
@@ -122,6 +125,7 @@ class Holdings:
         """Forget one holding and return it; None when there is none."""
         holding = self.by_uid.get(uid)
         if holding is not None:
+            self.version += 1
             self._charge(holding, -1)
             del self.by_uid[uid]
             self.stopping.pop(uid, None)
@@ -144,6 +148,7 @@ class Holdings:
         if node is not None:
             outlook.remove(node, holding.amounts)
         self.stopping[uid] = None
+        self.version += 1
 
     def unstop(self, uid: str) -> None:
         """Put one holding back into the outlook: it is not being stopped after all."""
@@ -154,6 +159,7 @@ class Holdings:
         """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
         self.withdraw_promise(to)
         if amounts:
+            self.version += 1
             self._separate().add(node, amounts)
             self.promises[to] = (node, amounts)
 
@@ -162,6 +168,7 @@ class Holdings:
         promised = self.promises.pop(to, None)
         if promised is None:
             return False
+        self.version += 1
         self._separate().remove(*promised)
         self._refresh()
         return True

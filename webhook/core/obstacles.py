@@ -24,6 +24,9 @@ def park(state: State, line: Line, decision: Decision) -> None:
     fenced = decision.fence is not None or line.elastic
     points: list[Point] = [line.sample.namespace] if fenced else []
     keys = dict.fromkeys(b.key for b in decision.assignment.blocks if b.code is Code.WAITING_FOR_QUOTA)
+    line.hopeless = not keys and decision.fence is None
+    if decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
+        keys = dict.fromkeys(decision.assignment.usage)
     if node is None or not keys:
         state.room.park(line, points)
         return

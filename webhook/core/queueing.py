@@ -62,6 +62,8 @@ class Line:
     aside: Reason | None = None
     """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
     parked: bool = False
+    hopeless: bool = False
+    """Under this policy it can never start: there is nothing to keep for it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
     resume: Mapping[int, int] | None = None
@@ -119,6 +121,16 @@ class Lane:
         """Nobody passes the head."""
         return self.queue is not None and self.queue.strategy is Strategy.STRICT_FIFO
 
+    @property
+    def backfills(self) -> bool:
+        """Only those pass the head that do not delay it."""
+        return self.queue is not None and self.queue.strategy is Strategy.BACKFILL
+
+    def head(self) -> Line | None:
+        """Return the first line in queue order that could ever start, parked or not."""
+        lines = (line for line in self.lines.values() if line.aside is None and not line.hopeless)
+        return min(lines, key=_order_key, default=None)
+
     def offer(self, line: Line) -> None:
         """Put a line (back) into the order, after its head changed or it woke up."""
         self._offered += 1
@@ -168,3 +180,7 @@ class Lane:
                 yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
         for gang in (*self.resting.values(), *self.claiming.values()):
             yield (0.0, -gang.priority, gang.created_seconds, gang.uid), gang
+
+
+def _order_key(line: Line) -> OrderKey:
+    return line.order_key

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from webhook.core import backfill
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode, Request
@@ -50,12 +51,16 @@ class State:
     """Gangs admitted below full size for which something changed."""
     draining: dict[str, None] = field(default_factory=dict)
     """Gangs whose stop was planned and is not yet in the ledger."""
+    now: float = 0.0
+    """Unix time of the last cycle."""
     undrained: bool = True
     """A queue may have started to drain."""
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
     _decider: Decider | None = None
+    _start: tuple[object, backfill.Start | None] | None = None
+    """The earliest start computed last, and for what."""
 
     def __post_init__(self) -> None:
         self.room.room_at = self.holdings.headroom
@@ -88,7 +93,7 @@ class State:
         ticket = self.room.tickets.get(uid)
         self.drop_claim(uid)
         gang = self.room.withdraw(uid)
-        if ticket is not None and ticket.lane is not None and ticket.lane.strict:
+        if ticket is not None and ticket.lane is not None and (ticket.lane.strict or ticket.lane.backfills):
             self.let_head_go(ticket.lane)
         return gang
 
@@ -102,20 +107,37 @@ class State:
     def decide(self, line: Line) -> Decision:
         """Decide about the head of a line, as if the line's own queue held nothing back for it."""
         lane, holdings = line.lane, self.holdings
-        promised = holdings.promises.get(head_of(lane)) if lane.strict else None
+        version = holdings.version
+        promised = holdings.promises.get(head_of(lane)) if lane.strict or lane.backfills else None
         if promised is not None:
             holdings.withdraw_promise(head_of(lane))
+            holdings.version = version
         decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
         if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
             level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
             decision = replace(decision, assignment=replace(decision.assignment, level=level))
+        if lane.backfills and (decision.fits or decision.preempts):
+            decision = self._unless_it_delays_the_head(line, decision)
         if promised is not None:
             holdings.promise(head_of(lane), *promised)
+            holdings.version = version
         return decision
 
+    def _unless_it_delays_the_head(self, line: Line, decision: Decision) -> Decision:
+        head = line.lane.head()
+        if head is None or head is line or head.order_key > line.order_key:
+            return decision
+        space = line.sample.namespace
+        fenced = space == head.sample.namespace and bool(self.fences.fences(space))
+        at = (self.holdings.version, head.head.uid, self.now)
+        if self._start is None or self._start[0] != at:
+            self._start = (at, backfill.earliest_start(self.holdings, head, self.now))
+        why = backfill.refusal(line, decision, head, self._start[1], now=self.now, fenced=fenced)
+        return decision if why is None else replace(decision, fence=why, victims=(), awaits=())
+
     def let_head_go(self, lane: Lane) -> None:
-        """End what the head of a StrictFIFO queue holds back."""
+        """End what the head of a StrictFIFO or Backfill queue holds back."""
         promised = self.holdings.promises.get(head_of(lane))
         if promised is not None:
             self.holdings.withdraw_promise(head_of(lane))
@@ -177,6 +199,7 @@ class State:
         lanes = twin.room.lanes
         twin.claims = {uid: replace(claim, lane=lanes[claim.lane.name]) for uid, claim in self.claims.items()}
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
+        twin.now = self.now
         twin.undrained, twin.stirred = self.undrained, self.stirred
         return twin
 

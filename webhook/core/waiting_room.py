@@ -266,6 +266,10 @@ class WaitingRoom:
 
     def _leave(self, line: Line, uid: str) -> None:
         was_head = line.order[0][1] == uid
+        if was_head and line.lane.backfills and line.lane.head() is line:
+            for other in line.lane.lines.values():
+                if other.parked and other is not line:
+                    self.wake_line(other)
         line.drop(uid)
         if not line.order:
             self._parking.forget(line)
