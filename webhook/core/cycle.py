@@ -254,6 +254,7 @@ def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: in
     reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
     state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
     state.room.admitted_beside(line.lane, gang.priority)
+    state.charge_usage(line.lane, gang, decision.assignment.usage)
     state.fences.put_reservation(reservation)
     return reservation
 

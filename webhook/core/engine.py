@@ -104,6 +104,7 @@ class Engine:
         state = self._state
         state.fences, state.now = fences, now
         state.room.end_rests(now)
+        state.age_usage(now)
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
@@ -116,9 +117,10 @@ class Engine:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def next_wake(self, now: float) -> float | None:
-        """Return when a cycle is due though nothing else changes: the earliest end of a back-off."""
-        end = self._state.room.next_rest_end()
-        return None if end is None else max(end, now)
+        """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
+        decayed = self._state.decayed
+        times = (self._state.room.next_rest_end(), None if decayed is None else decayed.next_sample())
+        return min((max(time, now) for time in times if time is not None), default=None)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, with the numbers of this moment; None when it does not wait."""

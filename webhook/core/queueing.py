@@ -109,6 +109,8 @@ class Lane:
     """Gangs in back-off, by uid: neither considered nor in anybody's way."""
     claiming: dict[str, Gang] = field(default_factory=dict)
     """Gangs, by uid, for which others are being stopped: decided, and waiting for the room."""
+    ranks: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Usage-decay rank by local queue (namespace, name), where the queue orders by it; absent: 0."""
     closed: Reason | None = None
     """Why the queue admits nothing at all."""
     stamp: int = 0
@@ -135,7 +137,17 @@ class Lane:
         """Put a line (back) into the order, after its head changed or it woke up."""
         self._offered += 1
         line.stamp = self._offered
+        line.rank = self.ranks.get((line.sample.namespace, line.sample.queue or ""), 0.0)
         heappush(self._heap, (line.order_key, line.stamp, line))
+
+    def rerank(self, local: tuple[str, str], rank: float) -> None:
+        """Give the gangs of one local queue another place in the order."""
+        if self.ranks.get(local, 0.0) == rank:
+            return
+        self.ranks[local] = rank
+        for line in self.lines.values():
+            if (line.sample.namespace, line.sample.queue or "") == local:
+                self.offer(line)
 
     def first(self) -> Line | None:
         """Return the line to decide about next, or None when all that may go is parked."""
@@ -165,7 +177,9 @@ class Lane:
 
     def copy(self, lines: dict[Line, Line]) -> "Lane":
         """Return an independent lane; ``lines`` collects which line became which."""
-        twin = replace(self, lines={}, resting=dict(self.resting), claiming=dict(self.claiming), _heap=[])
+        twin = replace(
+            self, lines={}, resting=dict(self.resting), claiming=dict(self.claiming), ranks=dict(self.ranks), _heap=[]
+        )
         for key, line in self.lines.items():
             copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
             twin.lines[key] = lines[line] = copied
@@ -179,7 +193,15 @@ class Lane:
             for created, uid in line.order:
                 yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
         for gang in (*self.resting.values(), *self.claiming.values()):
-            yield (0.0, -gang.priority, gang.created_seconds, gang.uid), gang
+            yield (
+                (
+                    self.ranks.get((gang.namespace, gang.queue or ""), 0.0),
+                    -gang.priority,
+                    gang.created_seconds,
+                    gang.uid,
+                ),
+                gang,
+            )
 
 
 def _order_key(line: Line) -> OrderKey:

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core import backfill
+from webhook.core.decay import DecayedUsage, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode, Request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
-from webhook.core.policy import FlavorResource, Policy
+from webhook.core.policy import FlavorResource, Policy, Queue
 from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.settings import EngineSettings
@@ -53,6 +54,8 @@ class State:
     """Gangs whose stop was planned and is not yet in the ledger."""
     now: float = 0.0
     """Unix time of the last cycle."""
+    decayed: DecayedUsage | None = None
+    """Only with usage-decay ordering."""
     undrained: bool = True
     """A queue may have started to drain."""
     stirred: bool = True
@@ -68,13 +71,16 @@ class State:
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
         """Return the state of an engine that knows nothing."""
-        return cls(settings, Policy(), WaitingRoom(settings), Holdings(QuotaTree(Policy())))
+        state = cls(settings, Policy(), WaitingRoom(settings), Holdings(QuotaTree(Policy())))
+        if settings.usage_decay is not None:
+            state.decayed = DecayedUsage(settings.usage_decay)
+        return state
 
     @property
     def decider(self) -> Decider:
         """What decisions are made from."""
         if self._decider is None or self._decider.fences is not self.fences:
-            self._decider = Decider(self.holdings, self.fences, self.settings)
+            self._decider = Decider(self.holdings, self.fences, self.settings, self._ranks)
         return self._decider
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
@@ -86,6 +92,8 @@ class State:
         self.room.set_policy(policy, tree, namespaces)
         self.room.end_rests(now)
         self.growing = dict.fromkeys(self.holdings.by_uid)
+        if self.decayed is not None:
+            self._rerank_all(self._decaying_lanes())
         self.undrained = self.stirred = True
 
     def withdraw(self, uid: str) -> Gang | None:
@@ -103,6 +111,46 @@ class State:
         if claim is not None:
             self.holdings.withdraw_promise(uid)
             self.wake(claim.node, claim.decision.assignment.usage)
+
+    def age_usage(self, now: float) -> None:
+        """Sample usage for usage-decay ordering, if that is due, and order the queues that go by it anew."""
+        if self.decayed is None:
+            return
+        lanes = self._decaying_lanes()
+        held = (holding for lane in lanes for holding in self.holdings.of_queue(lane.name or "").values())
+        if lanes and self.decayed.sample(now, held):
+            self._rerank_all(lanes)
+
+    def _decaying_lanes(self) -> list[Lane]:
+        return [e for e in self.room.lanes.values() if e.queue is not None and e.queue.usage_based_ordering]
+
+    def _rerank_all(self, lanes: list[Lane]) -> None:
+        by_queue = {lane.name: lane for lane in lanes}
+        for name, local in sorted(self.policy.local_queues.items()):
+            if local.queue in by_queue:
+                self._rerank(by_queue[local.queue], name)
+
+    def charge_usage(self, lane: Lane, gang: Gang, amounts: Mapping[FlavorResource, int]) -> None:
+        """Add the entry penalty of an admission, where the queue goes by decayed usage."""
+        if self.decayed is not None and lane.queue is not None and lane.queue.usage_based_ordering and gang.queue:
+            self.decayed.charge((gang.namespace, gang.queue), amounts)
+            self._rerank(lane, (gang.namespace, gang.queue))
+
+    def _rerank(self, lane: Lane, local: tuple[str, str]) -> None:
+        assert self.decayed is not None
+        lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
+        self.room.awake[lane] = None
+
+    def _ranks(self, queue: Queue) -> Mapping[str, float] | None:
+        """Return the usage-decay rank of each holding of a queue that goes by it."""
+        if self.decayed is None or not queue.usage_based_ordering:
+            return None
+        ranks = {}
+        for uid, holding in self.holdings.of_queue(queue.name).items():
+            name = local_name(holding)
+            if name is not None:
+                ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
+        return ranks
 
     def decide(self, line: Line) -> Decision:
         """Decide about the head of a line, as if the line's own queue held nothing back for it."""
@@ -199,7 +247,7 @@ class State:
         lanes = twin.room.lanes
         twin.claims = {uid: replace(claim, lane=lanes[claim.lane.name]) for uid, claim in self.claims.items()}
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
-        twin.now = self.now
+        twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.undrained, twin.stirred = self.undrained, self.stirred
         return twin
 
