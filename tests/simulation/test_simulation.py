@@ -1,5 +1,7 @@
 """Seeded runs of the whole system in virtual time: a failure names its seed, and the seed replays it."""
 
+from collections.abc import Iterator
+
 import pytest
 import structlog
 
@@ -32,10 +34,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("weather", "seed"), cases)
 
 
+@pytest.fixture(autouse=True)
+def _only_what_is_critical_is_logged() -> Iterator[None]:
+    """Keep the story of a run out of the output, and the next tests' logs as they are."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.configure(**before)
+
+
 @pytest.mark.virtual_time
 async def test_every_gang_starts_whole_and_nothing_is_oversubscribed_or_left_over(weather: Weather, seed: int) -> None:
     """Whatever is delayed, lost, repeated, killed or frozen."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     world = await simulate(seed, weather)
     assert world.invariants.steps > STEPS_PER_SEED
 
@@ -43,7 +53,6 @@ async def test_every_gang_starts_whole_and_nothing_is_oversubscribed_or_left_ove
 @pytest.mark.virtual_time
 async def test_the_same_seed_tells_the_same_story() -> None:
     """Two runs of one seed store the same writes."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     first = await simulate(7, Weather(), jobs=5)
     second = await simulate(7, Weather(), jobs=5)
     assert first.invariants.steps == second.invariants.steps
