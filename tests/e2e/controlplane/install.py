@@ -88,6 +88,9 @@ class Installation:
         self._start_balancer("service-webhook", self.webhook_port, self.webhooks, "webhook_port")
         self._start_balancer("service-visibility", self.visibility_port, self.reconcilers, "visibility_port")
         self.wait_ready(ready_seconds)
+        # The balancer learns by its own probes that a replica is ready, up to a second later than we do.
+        forwarded = partial(self.cluster.http_ok, f"https://127.0.0.1:{self.webhook_port}/healthz")
+        wait_ready(self.cluster.components["service-webhook"], "it forwards to a replica", forwarded, ready_seconds)
         if self.read_api:
             self.cluster.wait_served("/apis/visibility.tutti.dev/v1alpha1")
         return self
