@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane import kinds
 from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl
 from webhook.jobs.registry import KINDS
 from webhook.server.resources_table import ResourcesTable
@@ -17,8 +18,10 @@ TABLE: Final = ResourcesTable((kind.group, kind.plural) for kind in KINDS.values
 
 
 @pytest.fixture(scope="module")
-def served(cluster: AnyCluster, kubectl: Kubectl) -> list[tuple[str, str]]:
-    """Every (group, resource or resource/subresource) that can be written, all projects' kinds installed."""
+def served(cluster: AnyCluster, kubectl: Kubectl, tutti: Installation | None) -> list[tuple[str, str]]:
+    """Every (group, resource or resource/subresource) that can be written, all kinds installed: other projects' and
+    the policy kinds of Tutti's manifests.
+    """
     if isinstance(cluster, Cluster):
         for project in kinds.PROJECTS:
             cluster.install_kinds(project)

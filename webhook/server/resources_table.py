@@ -39,6 +39,7 @@ class Row(NamedTuple):
 
 _STATUS: Final = "status is written by its controller; pods are made from spec"
 _TEMPLATE: Final = "a stored template makes no pods by itself"
+_QUORUM: Final = "how many pods a gang needs; makes none"
 _PODS_SEEN: Final = "its pods are seen as they are created"
 
 BUILT_IN: Final = (
@@ -105,6 +106,10 @@ BUILT_IN: Final = (
     Row("kueue.x-k8s.io", "workloadpriorityclasses", Handling.POLICY),
     Row("scheduling.sigs.k8s.io", "elasticquotatrees", Handling.POLICY),
     Row("scheduling.volcano.sh", "queues", Handling.POLICY),
+    Row("scheduling.volcano.sh", "podgroups", Handling.NONE, _QUORUM),
+    Row("scheduling.volcano.sh", "podgroups/status", Handling.NONE, _STATUS),
+    Row("scheduling.sigs.k8s.io", "podgroups", Handling.NONE, _QUORUM),
+    Row("scheduling.sigs.k8s.io", "podgroups/status", Handling.NONE, _STATUS),
     Row("", "resourcequotas", Handling.POLICY),
 )
 
@@ -117,6 +122,10 @@ class ResourcesTable:
 
     def __init__(self, job_resources: Iterable[tuple[str, str]] = ()) -> None:
         self._rows = {(row.group, row.resource): row for row in BUILT_IN}
+        for row in BUILT_IN:
+            if row.handling is Handling.POLICY:
+                of_status = Row(row.group, f"{row.resource}/status", Handling.NONE, "counts that are shown")
+                self._rows[(row.group, of_status.resource)] = of_status
         for group, resource in job_resources:
             for row in (
                 Row(group, resource, Handling.JOB),
