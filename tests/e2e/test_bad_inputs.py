@@ -39,10 +39,10 @@ def test_a_malformed_policy_is_refused_with_path_value_and_fix(tutti: Installati
     tree = {
         "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
         "kind": "ElasticQuotaTree",
-        "metadata": {"name": f"{admin.namespace}-tree"},
+        "metadata": {"name": "elasticquotatree", "namespace": "kube-system"},
         "spec": {"root": {"name": "root", "min": {GPU: 8}, "max": {GPU: 4}}},
     }
-    message = refused(admin, tree)
+    message = refused(admin.in_namespace("kube-system"), tree)
     assert "/spec/root" in message
     assert "8" in message
     entry = yaml.safe_dump(cluster_queue_of(f"{admin.namespace}-broken", "-1"))
