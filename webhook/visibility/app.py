@@ -142,7 +142,7 @@ class _Front:
         return web.Response(body=found.render(), content_type=_JSON)
 
     async def _list(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
-        version, asked, now = self._board.version, _asked(request), self._now()
+        version, asked, now = self._board.advance(), _asked(request), self._now()
         texts: list[bytes] = []
         rows: list[dict[str, Any]] = []
         for number, (_, document) in enumerate(self._board.documents(chosen.resource, chosen.namespace), start=1):

@@ -164,6 +164,10 @@ class Board:
             for name, document in sorted(standing.get(space, {}).items())
         ]
 
+    def advance(self) -> int:
+        """Return a version of this moment: what stands was true then, though it may not have changed for long."""
+        return self._next_version()
+
     def position(self, version: int) -> int:
         """Return the version of this board from which a watch since ``version`` (anybody's) has to be told changes.
 

@@ -20,6 +20,8 @@ from webhook.visibility.tables import row, table
 
 BOOKMARK_SECONDS: Final = 30.0
 SECONDS_MAX: Final = 3600.0
+LEAST_SECONDS: Final = 0.1
+"""No wait is shorter."""
 _INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
@@ -58,13 +60,16 @@ class Watch:
         try:
             for line in self._begin():
                 yield line
-            while (left := ends - loop.time()) > 0 and not self._board.ended:
-                for line in self._changes():
-                    yield line
+            while (left := ends - loop.time()) > LEAST_SECONDS and not self._board.ended:
+                found = list(self._changes())
                 if self._request.bookmarks and loop.time() >= bookmark_at:
                     bookmark_at = loop.time() + BOOKMARK_SECONDS
-                    yield self._bookmark()
-                await self._board.moved(min(left, max(0.1, bookmark_at - loop.time())))
+                    # Before anything is sent: what changes while it is being sent comes after this version.
+                    self._position = self._board.advance()
+                    found.append(self._bookmark())
+                for line in found:
+                    yield line
+                await self._board.moved(min(left, max(LEAST_SECONDS, bookmark_at - loop.time())))
         except Expired as expired:
             yield _event("ERROR", orjson.dumps(status(410, str(expired))))
 
@@ -72,7 +77,7 @@ class Watch:
         """Find where to begin; yield everything that stands, if that is where."""
         selection, version = self._request.selection, self._request.version
         if version is None:
-            self._position = self._board.version
+            self._position = self._board.advance()
             for key, document in self._board.documents(selection.resource, selection.namespace):
                 yield from self._tell(key, document, after=0)
             if self._request.initial_end:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
@@ -151,6 +152,15 @@ def test_a_version_of_another_replica_is_told_the_last_seconds_again() -> None:
     assert mine.position(other.version) <= mine.version
 
 
+def test_what_another_replica_lists_can_be_watched_from_though_nothing_changed_since_it_started() -> None:
+    clock = Clock()
+    first = Board(clock.now, 1)
+    clock.seconds += 60
+    second = Board(clock.now, 2)
+    clock.seconds += 60
+    assert second.position(first.advance()) <= second.version
+
+
 @pytest.mark.virtual_time
 async def test_a_watch_without_version_begins_with_what_stands() -> None:
     board = Board(Clock().now)
@@ -234,3 +244,49 @@ async def test_watches_end_when_the_replica_stops() -> None:
     await asyncio.sleep(1)
     board.end()
     assert await following is None
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_together(seed: int) -> None:
+    """The reader applies what it is told and, at times, begins anew from the last version that it was told.
+
+    As clients do, it takes no version from a list that is not complete.
+    """
+    chance, clock = random.Random(seed), Clock()
+    board = Board(clock.now)
+    held: dict[str, int] = {}
+    version: int | None = None
+
+    async def write() -> None:
+        for _ in range(300):
+            name, value = chance.choice("abcde"), chance.randrange(4)
+            clock.seconds += chance.choice((0, 0.001, 1))
+            if value:
+                board.put(key(name), document(name, value))
+            else:
+                board.drop(key(name))
+            await asyncio.sleep(chance.choice((0, 0.1, 7)))
+
+    async def read() -> None:
+        nonlocal version
+        while True:
+            request = WatchRequest(EVERYTHING, version, bookmarks=True, initial_end=version is None, seconds=40)
+            async for line in Watch(board, request, clock.now).lines():
+                await asyncio.sleep(chance.choice((0, 0.05, 3)))
+                event = json.loads(line)
+                metadata = event["object"]["metadata"]
+                if version is not None or event["type"] == "BOOKMARK":
+                    version = int(metadata["resourceVersion"])
+                if event["type"] == "DELETED":
+                    held.pop(metadata["name"], None)
+                elif event["type"] != "BOOKMARK":
+                    held[metadata["name"]] = event["object"]["spec"]["value"]
+                if version is not None and chance.random() < 0.02:
+                    break
+
+    reading = asyncio.create_task(read())
+    await write()
+    await asyncio.sleep(500)
+    reading.cancel()
+    assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
