@@ -290,3 +290,19 @@ async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_toget
     await asyncio.sleep(500)
     reading.cancel()
     assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+
+
+@pytest.mark.virtual_time
+async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> None:
+    board = Board(Clock().now)
+    watch = Watch(board, WatchRequest(EVERYTHING, board.version, bookmarks=True), Clock().now)
+    lines = watch.lines()
+    first = asyncio.create_task(anext(lines))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    # Noticed only at the time of the bookmark, so that both are sent together.
+    board._moved = asyncio.Event()
+    board.put(key("a"), document("a", 1))
+    found = [json.loads(await first)]
+    board.put(key("b"), document("b", 1))
+    found += [json.loads(await anext(lines)) for _ in range(2)]
+    assert [event["type"] for event in found] == ["ADDED", "BOOKMARK", "ADDED"]
