@@ -97,8 +97,10 @@ class Holdings:
         return twin
 
     def rebase(self, tree: QuotaTree) -> None:
-        """Charge everything to another tree: the policy changed. Promises lapse."""
-        self.usage, self._outlook, self.promises = Usage(tree), None, {}
+        """Charge everything to another tree: the policy changed. Promises at nodes that are no more lapse."""
+        self.usage, self._outlook = Usage(tree), None
+        self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
+        self.version += 1
         for holding in self.by_uid.values():
             node = self.node_of(holding)
             if node is not None:
@@ -220,3 +222,5 @@ class Holdings:
                 node = self.node_of(holding)
                 if node is not None:
                     outlook.remove(node, holding.amounts)
+            for promised in self.promises.values():
+                outlook.add(*promised)

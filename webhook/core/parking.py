@@ -89,7 +89,7 @@ class Parking:
             need, order = gate
             spot = (need.node.index, need.key)
             found = self.gates.get(spot)
-            if found is None:
+            if found is None or found.node is not need.node:
                 found = self.gates[spot] = Gate(need.node, need.key)
             heap = found.heaps.get(need.amount)
             if heap is None:
@@ -147,8 +147,9 @@ class Parking:
                 del gate.needs[bisect_left(gate.needs, need)]
             elif best is None or heap[0] < best:
                 best = heap[0]
-        if not gate.needs:
-            self.gates.pop((gate.node.index, gate.key), None)
+        spot = (gate.node.index, gate.key)
+        if not gate.needs and self.gates.get(spot) is gate:
+            del self.gates[spot]
         return None if best is None else best[2]
 
     def copy(self, lines: Mapping[Line, Line]) -> "Parking":

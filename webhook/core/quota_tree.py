@@ -94,9 +94,14 @@ class Node:
 
 
 class QuotaTree:
-    """All queues and cohorts of one policy. Cohorts that are only named exist too, without quota of their own."""
+    """All queues and cohorts of one policy. Cohorts that are only named exist too, without quota of their own.
 
-    def __init__(self, policy: Policy) -> None:
+    A tree made after a ``previous`` one takes over its nodes wherever nothing has changed from the root down, and a
+    name keeps its index, so that what was counted there still holds.
+    """
+
+    def __init__(self, policy: Policy, previous: "QuotaTree | None" = None) -> None:
+        self.indexes: dict[tuple[bool, str], int] = {} if previous is None else previous.indexes
         self.nodes: list[Node] = []
         self.queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
@@ -114,6 +119,8 @@ class QuotaTree:
             for below in root.below():
                 if not below.is_queue:
                     below.lendable = _lendable(below, root)
+        if previous is not None:
+            self._take_over(previous)
 
     def find(self, name: str) -> Node | None:
         """Return the queue of that name, else the cohort of that name."""
@@ -122,9 +129,19 @@ class QuotaTree:
     def _node(self, name: str, source: Queue | Cohort | None) -> Node:
         groups = () if source is None else source.resource_groups
         weight = 1000 if source is None else source.weight_millis
-        node = Node(name, isinstance(source, Queue), len(self.nodes), dict(_quotas(groups)), weight)
+        is_queue = isinstance(source, Queue)
+        index = self.indexes.setdefault((is_queue, name), len(self.indexes))
+        node = Node(name, is_queue, index, dict(_quotas(groups)), weight)
         self.nodes.append(node)
         return node
+
+    def _take_over(self, previous: "QuotaTree") -> None:
+        for root in [node for node in self.nodes if node.parent is None]:
+            known = (previous.queues if root.is_queue else previous.cohorts).get(root.name)
+            if known is not None and known.parent is None and _same(known, root):
+                for node in known.below():
+                    (self.queues if node.is_queue else self.cohorts)[node.name] = node
+        self.nodes = [*self.cohorts.values(), *self.queues.values()]
 
     def _attach(self, node: Node, parent_name: str | None) -> None:
         parent = None if parent_name is None else self.cohorts[parent_name]
@@ -133,6 +150,16 @@ class QuotaTree:
             return
         node.parent = parent
         parent.children.append(node)
+
+
+def _same(left: Node, right: Node) -> bool:
+    """Return whether two subtrees say the same. Children are in one order: by kind and name."""
+    return (
+        (left.name, left.is_queue, left.weight_millis) == (right.name, right.is_queue, right.weight_millis)
+        and left.quotas == right.quotas
+        and len(left.children) == len(right.children)
+        and all(_same(a, b) for a, b in zip(left.children, right.children, strict=True))
+    )
 
 
 def _lendable(cohort: Node, root: Node) -> dict[str, int]:
@@ -179,7 +206,7 @@ class Usage:
 
     def __init__(self, tree: QuotaTree, taken: list[dict[FlavorResource, int]] | None = None) -> None:
         self.tree = tree
-        self._taken: list[dict[FlavorResource, int]] = [{} for _ in tree.nodes] if taken is None else taken
+        self._taken: list[dict[FlavorResource, int]] = [{} for _ in tree.indexes] if taken is None else taken
 
     def copy(self) -> "Usage":
         """Return an independent copy."""

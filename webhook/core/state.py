@@ -84,12 +84,18 @@ class State:
         return self._decider
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
-        """Decide by another policy; claims lapse and are decided about anew."""
-        self.policy = policy
-        tree = QuotaTree(policy)
-        self.claims = {}
+        """Decide by another policy; where it says something new, everybody is decided about anew."""
+        tree = QuotaTree(policy, self.holdings.tree)
         self.holdings.rebase(tree)
+        lanes = dict(self.room.lanes)
         self.room.set_policy(policy, tree, namespaces)
+        self.policy = policy
+        for name, lane in lanes.items():
+            if self.room.lanes.get(name) is not lane:
+                self.holdings.withdraw_promise(head_of(lane))
+        for uid, claim in list(self.claims.items()):
+            if self.room.lanes.get(claim.lane.name) is not claim.lane or uid not in claim.lane.claiming:
+                self.drop_claim(uid)
         self.room.end_rests(now)
         self.growing = dict.fromkeys(self.holdings.by_uid)
         if self.decayed is not None:

@@ -36,7 +36,6 @@ class WaitingRoom:
         self.settings = settings
         self.policy = Policy()
         self.namespaces: Mapping[str, Mapping[str, str]] = {}
-        self.tree = QuotaTree(self.policy)
         self.tickets: dict[str, Ticket] = {}
         self.lanes: dict[str | None, Lane] = {None: Lane(None)}
         self.awake: dict[Lane, None] = {}
@@ -50,17 +49,52 @@ class WaitingRoom:
         self._woken_by: dict[Line, Gate] = {}
 
     def set_policy(self, policy: Policy, tree: QuotaTree, namespaces: Mapping[str, Mapping[str, str]]) -> None:
-        """Sort everything anew under another policy. Back-offs keep running."""
-        gangs = [ticket.gang for ticket in self.tickets.values()]
-        resting = {uid for lane in self.lanes.values() for uid in lane.resting}
-        self.policy, self.tree, self.namespaces = policy, tree, namespaces
-        self.tickets, self.awake, self._parking, self._resting = {}, {}, Parking(), []
-        self._touched, self._woken_by = {}, {}
-        self.lanes = {None: Lane(None)}
-        for name in policy.queues:
-            self.lanes[name] = Lane(name, policy.queues[name], tree.queues[name], closed=_closed(policy.queues[name]))
-        for gang in gangs:
-            self.submit(gang, gang.not_before_seconds - 1 if gang.uid in resting else gang.not_before_seconds)
+        """Sort by another policy. Lanes whose queue and tree say what they said before stay as they are."""
+        before = self.policy
+        self.policy, self.namespaces = policy, namespaces
+        for name, lane in list(self.lanes.items()):
+            if name is not None and (
+                tree.queues.get(name) is not lane.node
+                or policy.queues.get(name) != lane.queue
+                or policy.flavors != before.flavors
+            ):
+                self._close(lane)
+        for name, queue in policy.queues.items():
+            if name not in self.lanes:
+                self.lanes[name] = Lane(name, queue, tree.queues[name], closed=_closed(queue))
+        for uid, ticket in list(self.tickets.items()):
+            if self._lane_of(ticket.gang) is not ticket.lane:
+                self._move(uid, ticket)
+        for lane in self.lanes.values():
+            for line in lane.lines.values():
+                aside = self._aside(line.sample)
+                if aside != line.aside:
+                    line.aside = aside
+                    self.wake_line(line)
+
+    def _close(self, lane: Lane) -> None:
+        """Give up a lane whose queue changed; its gangs are moved afterwards."""
+        del self.lanes[lane.name]
+        self.awake.pop(lane, None)
+        for line in lane.lines.values():
+            self._parking.forget(line)
+            self.pass_on(line)
+
+    def _move(self, uid: str, ticket: Ticket) -> None:
+        """Let a gang wait where the present policy puts it; a rest goes on."""
+        rests = ticket.lane is not None and uid in ticket.lane.resting
+        stays = ticket.lane is not None and self.lanes.get(ticket.lane.name) is ticket.lane
+        if stays:
+            self.withdraw(uid)
+        else:
+            del self.tickets[uid]
+        until = ticket.gang.not_before_seconds
+        self.submit(ticket.gang, until - 1 if rests else until)
+
+    def _lane_of(self, gang: Gang) -> Lane | None:
+        """Return the lane a gang belongs into; None while its queue is unknown."""
+        name = self.policy.queue_of(gang.namespace, gang.queue)
+        return None if name is None and gang.queue is not None else self.lanes.get(name)
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced."""
@@ -69,9 +103,8 @@ class WaitingRoom:
             if known.gang == gang:
                 return
             self.withdraw(gang.uid)
-        name = self.policy.queue_of(gang.namespace, gang.queue)
-        lane = self.lanes.get(name)
-        if lane is None or (name is None and gang.queue is not None):
+        lane = self._lane_of(gang)
+        if lane is None:
             self.tickets[gang.uid] = Ticket(gang, None, None)
             return
         if gang.not_before_seconds > now:
@@ -228,7 +261,7 @@ class WaitingRoom:
     def copy(self) -> "WaitingRoom":
         """Return an independent room in the same state: what is parked stays parked."""
         twin = WaitingRoom(self.settings)
-        twin.policy, twin.tree, twin.namespaces = self.policy, self.tree, self.namespaces
+        twin.policy, twin.namespaces = self.policy, self.namespaces
         lines: dict[Line, Line] = {}
         twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
         twin.awake = {twin.lanes[lane.name]: None for lane in self.awake}

@@ -313,3 +313,46 @@ def test_a_copy_decides_alike_and_apart() -> None:
     plan = twin.cycle(0, world.fences, 1)
     assert [r.name for r in plan.admitted] == []
     assert twin.usage("a") != world.engine.usage("a")
+
+
+def test_a_policy_change_decides_anew_only_where_something_changed() -> None:
+    nodes = [queue("a", 1, cohort="c"), queue("b", 1, cohort="d")]
+    world = World(*nodes).submit(gang("ga", "a", 2), gang("gb", "b", 2))
+    assert world.cycle() == []
+    rooms = dict(world.engine._state.room.lanes)
+    world.set_policy(queue("a", 2, cohort="c"), nodes[1])
+    assert world.engine._state.room.lanes["b"] is rooms["b"]
+    assert world.engine._state.room.lanes["a"] is not rooms["a"]
+    assert world.cycle() == ["ga"]
+    world.set_policy(queue("a", 2, cohort="d"), nodes[1])
+    assert world.used("d") == 2
+    assert world.end("ga").cycle() == ["gb"]
+
+
+def test_a_lowered_quota_stops_admission_in_the_whole_cohort_until_it_is_paid_back() -> None:
+    world = World(queue("a", 4, cohort="c"), queue("b", 2, cohort="c")).submit(gang("big", "a", 4))
+    world.cycle()
+    world.set_policy(queue("a", 1, cohort="c"), queue("b", 2, cohort="c"))
+    assert world.submit(gang("small", "b", 1)).cycle() == []
+    assert world.engine.reason("small").node == "cohort c"
+    assert world.end("big").cycle() == ["small"]
+
+
+def test_a_namespace_may_be_selected_later() -> None:
+    picky = queue("a", 1, namespace_selector=LabelSelector({"team": "blue"}))
+    world = World(picky).submit(gang("g", "a"))
+    assert world.cycle() == []
+    world.engine.set_policy(world.policy, {"team": {"team": "blue"}}, world.now)
+    assert world.cycle() == ["g"]
+
+
+def test_gangs_follow_their_local_queue_to_another_queue() -> None:
+    def lq(target: str) -> dict[tuple[str, str], LocalQueue]:
+        return {("team", "lq"): LocalQueue("team", "lq", target)}
+
+    world = World(queue("a", 0), queue("b", 1), local_queues=lq("a")).submit(gang("g", "lq"))
+    assert world.cycle() == []
+    assert world.engine.queue_of("g") == "a"
+    world.set_policy(queue("a", 0), queue("b", 1), local_queues=lq("b"))
+    assert world.cycle() == ["g"]
+    assert world.engine.queue_of("g") == "b"

@@ -170,3 +170,20 @@ def test_every_waiting_gang_has_a_reason_and_no_admitted_one(data: st.DataObject
             assert str(run.world.engine.reason(waiting.uid))
         for uid in run.admitted:
             assert run.world.engine.reason(uid) is None
+
+
+@few
+@given(st.data())
+def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: st.DataObject) -> None:
+    run = Run.start(data, preempting=False, strategies=(Strategy.BEST_EFFORT_FIFO,))
+    for _ in range(data.draw(st.integers(1, 4))):
+        run.events()
+        state = run.world.engine._state
+        rebuilt = Engine()
+        rebuilt.set_policy(run.world.policy, {"team": {"kubernetes.io/metadata.name": "team"}}, run.world.now)
+        for holding in state.holdings.by_uid.values():
+            rebuilt.restore(holding.reservation, holding.gang)
+        for gang in run.world.engine.waiting():
+            rebuilt.submit(gang, run.world.now)
+        other = rebuilt.cycle(run.world.now, _copied(run.world), 1)
+        assert decided(other) == decided(run.cycle())

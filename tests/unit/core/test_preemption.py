@@ -197,3 +197,15 @@ def test_partial_admission_shrinks_only_when_stopping_others_does_not_help() -> 
     assert plan.admitted[1].counts == {"main": 2}
     peaceful.end("low")
     assert not peaceful.plan().grown
+
+
+def test_a_policy_change_elsewhere_leaves_a_claim_alone_and_one_at_hand_decides_it_anew() -> None:
+    mine, other = queue("a", 4, preemption=WITHIN), queue("z", 1)
+    world = World(mine, other).submit(gang("low", "a", 4))
+    world.cycle()
+    assert set(stopped(world.submit(gang("high", "a", 4, priority=1)))) == {"low"}
+    world.set_policy(mine, queue("z", 2))
+    assert not world.plan()
+    assert world.engine.reason("high").code is Code.WAITING_FOR_PREEMPTED
+    world.set_policy(queue("a", 8, preemption=WITHIN), queue("z", 2))
+    assert world.cycle() == ["high"]
