@@ -53,8 +53,10 @@ def build_app(
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Asked first: a connection whose first request is a watch must not look as if it had never sent one.
+        is_last = close_after(request)
         response = await _guarded(request, handler, refusal)
-        if not response.prepared and close_after(request):
+        if is_last and not response.prepared:
             response.force_close()
         return response
 

@@ -1,14 +1,16 @@
 """The HTTP surface: what kubectl and client-go ask, and what they are told when they ask wrongly."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.unit.visibility.world import World
+from webhook.server import listener
 from webhook.visibility.app import ROOT, build_app
 
 TABLE = (
@@ -151,6 +153,32 @@ async def test_a_watch_goes_on_from_a_list_and_is_followed_while_it_is_open(clie
         await world.documents("workloads")
         event = json.loads(await answer.content.readline())
     assert (event["type"], event["object"]["metadata"]["ownerReferences"][0]["name"]) == ("ADDED", "new")
+
+
+async def test_a_watch_outlives_the_time_that_a_new_connection_has_to_speak(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.1)
+    connections = listener.Connections()
+    app = build_app(
+        world.board,
+        world.reporter,
+        now=lambda: world.now,
+        refusal=lambda request: None,
+        close_after=connections.close_after,
+    )
+    served = await listener.serve(app, "127.0.0.1", 0, connections=connections)
+    query = {"watch": "1", "resourceVersion": str(world.board.version)}
+    url = f"http://127.0.0.1:{served.port}{ROOT}/namespaces/team-vision/workloads"
+    async with ClientSession() as session, session.get(url, params=query) as answer:
+        await answer.content.readline()
+        await asyncio.sleep(0.5)
+        world.waits("new")
+        await world.documents("workloads")
+        while b"job-new" not in (line := await answer.content.readline()):
+            assert line, "the connection was closed"
+    await served.close()
 
 
 async def test_a_watch_of_one_name_tells_of_nothing_else(client: Client, world: World) -> None:
