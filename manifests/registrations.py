@@ -21,6 +21,7 @@ from manifests.cel import Family
 from webhook.core import names
 from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.paths import Path as FieldPath
 from webhook.jobs.registry import KINDS
 from webhook.server.resources_table import BUILT_IN, Handling
 
@@ -98,11 +99,17 @@ def condition(name: str, expression: str) -> list[dict[str, str]]:
     return [{"name": name, "expression": expression + "\n" if "\n" in expression else expression}]
 
 
-def by_others(*conditions: dict[str, str]) -> list[dict[str, str]]:
-    """Return matchConditions that leave out what the reconciler writes: it may write anything, and must while no
-    webhook answers (stop a gang, void a start before the ledger is rebuilt).
+def by_others(*conditions: dict[str, str], suspends: Sequence[FieldPath] = ()) -> list[dict[str, str]]:
+    """Return matchConditions that leave out what the reconciler writes.
+
+    It may write anything, and has to while no webhook answers: stop a gang, void a start before the ledger is rebuilt.
+    With ``suspends`` its starts are sent all the same: a gang that were started then would have its pods refused.
     """
-    return [*conditions, {"name": "not-by-tutti", "expression": f"request.userInfo.username != '{RECONCILER}'"}]
+    expression = f"request.userInfo.username != '{RECONCILER}'"
+    if suspends:
+        before, now = (cel.suspended(it, suspends) for it in ("oldObject", "object"))
+        expression += f"\n|| oldObject != null && ({before}) && !({now})\n"
+    return [*conditions, {"name": "not-by-tutti", "expression": expression}]
 
 
 def job_rules(families: Iterable[Family], *operations: str) -> list[dict[str, Any]]:
@@ -158,13 +165,15 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
                 *condition(
                     "opted-in-now-or-before",
                     f"[object, oldObject].exists(it, it != null && (\n{cel.concerns('it', family)}\n))",
-                )
+                ),
+                suspends=family.suspends,
             ),
         )
         for family in families
     ]
     everything = job_rules(families, "CREATE", "UPDATE")
-    all_of_them = {"namespaceSelector": gated(), "matchConditions": by_others()}
+    suspends = sorted({path for family in families for path in family.suspends})
+    all_of_them = {"namespaceSelector": gated(), "matchConditions": by_others(suspends=suspends)}
     return [*entries, entry("gated-namespaces", "/validate/jobs", everything, **all_of_them)]
 
 

@@ -58,13 +58,15 @@ def test_without_a_webhook_labelled_jobs_are_refused_or_stay_suspended(breakable
     assert NO_ANSWER in refused(owner, pod("forged", pod_template(labels={"tutti.dev/gang": "x"})))
     stays(lambda: owner.get("job", "waiting")["spec"]["suspend"], 1, "the waiting gang is suspended")
     assert len(owner.pods("job-name=steady", "Running")) == 2
+    owner.delete("job", "steady")
+    wait_until(lambda: not owner.items("pods", "job-name=steady"), what="there is room")
+    stays(lambda: owner.get("job", "waiting")["spec"]["suspend"], 2, "it is not started while its pods are refused")
 
     for replica in breakable.webhooks:
         replica.component.start()
     breakable.wait_ready()
     wait_until(lambda: owner.create(job("late", 1, pod_template(), QUEUE)), what="labelled jobs are taken again")
     runs(owner, "job-name=late", 1)
-    owner.delete("job", "steady")
     runs(owner, "job-name=waiting", 2)
 
 

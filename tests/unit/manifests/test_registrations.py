@@ -219,3 +219,11 @@ def test_what_the_reconciler_writes_on_jobs_needs_no_webhook(entry: dict[str, An
     about_jobs = entry["clientConfig"]["service"]["path"].endswith("/jobs") and entry["failurePolicy"] == "Fail"
     conditions = {condition["name"] for condition in entry.get("matchConditions", [])}
     assert ("not-by-tutti" in conditions) is about_jobs
+
+
+@pytest.mark.parametrize("name", ["job", "jobset", "kubeflow", "gated-namespaces"])
+def test_but_what_it_starts_is_sent_since_the_pods_could_not_be(name: str) -> None:
+    conditions = entry_of(VALIDATING, name)["matchConditions"]
+    text = next(condition["expression"] for condition in conditions if condition["name"] == "not-by-tutti")
+    assert "oldObject != null &&" in text
+    assert "suspend.orValue(false) == true) && !(object" in text
