@@ -141,7 +141,7 @@ class Engine:
         ticket = self._state.room.tickets.get(uid)
         if ticket is None or ticket.lane is None:
             return None
-        return next(i for i, gang in enumerate(self._state.room.in_order(ticket.lane)) if gang.uid == uid)
+        return ticket.lane.ahead_of(ticket.gang)
 
     def queue_of(self, uid: str) -> str | None:
         """Return the queue that a waiting gang waits in or an admitted one is charged to."""

@@ -1,12 +1,9 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
-from collections.abc import Iterable
-from heapq import nsmallest
-
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Block, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
-from webhook.core.holdings import Holding, Holdings
+from webhook.core.holdings import Holdings
 from webhook.core.policy import FlavorResource, Queue
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
@@ -111,11 +108,7 @@ def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -
 
 
 def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holder, ...]:
-    def rank(holding: Holding) -> tuple[int, str, str]:
-        return (-holding.amounts[key], str(holding), holding.uid)
-
-    holding_key: Iterable[Holding] = (h for h in holdings.under(node) if h.amounts.get(key, 0))
-    return tuple(Holder(str(h), h.amounts[key]) for h in nsmallest(HOLDERS_SHOWN, holding_key, key=rank))
+    return tuple(Holder(str(h), h.amounts[key]) for h in holdings.largest(node, key, HOLDERS_SHOWN))
 
 
 def why_waiting(state: State, uid: str) -> Reason | None:

@@ -8,6 +8,7 @@ stopped or claimed the two are one object.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
@@ -66,6 +67,8 @@ class Holdings:
         self._outlook: Usage | None = None
         self.version = 0
         """Grows with every change."""
+        self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
+        self._largest_version = 0
 
     @property
     def tree(self) -> QuotaTree:
@@ -186,6 +189,17 @@ class Holdings:
     def lowest_priority(self, queue: str) -> int | None:
         """Return the lowest priority among the holdings of one queue; None when there are none."""
         return min(self._priorities.get(queue, ()), default=None)
+
+    def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Holding, ...]:
+        """Return the ``number`` holdings at or below ``node`` that hold most of ``key``; remembered until a change."""
+        if self._largest_version != self.version:
+            self._largest, self._largest_version = {}, self.version
+        known = self._largest.get((node, key, number))
+        if known is None:
+            users = (holding for holding in self.under(node) if holding.amounts.get(key, 0))
+            known = tuple(nsmallest(number, users, key=lambda h: (-h.amounts[key], str(h), h.uid)))
+            self._largest[node, key, number] = known
+        return known
 
     def under(self, node: Node) -> Iterator[Holding]:
         """Yield the holdings of every queue at or below ``node``."""

@@ -187,6 +187,21 @@ class Lane:
         heapify(twin._heap)
         return twin
 
+    def ahead_of(self, gang: Gang) -> int:
+        """Return how many gangs wait here before ``gang``, which waits here too."""
+        rank = self.ranks.get((gang.namespace, gang.queue or ""), 0.0)
+        group, place = (rank, -gang.priority), (gang.created_seconds, gang.uid)
+        count = 0
+        for line in self.lines.values():
+            theirs = (line.rank, -line.sample.priority)
+            if theirs <= group:
+                count += len(line.order) if theirs < group else bisect_left(line.order, place)
+        apart = (*self.resting.values(), *self.claiming.values())
+        for other in apart:
+            rank = self.ranks.get((other.namespace, other.queue or ""), 0.0)
+            count += (rank, -other.priority, other.created_seconds, other.uid) < (*group, *place)
+        return count
+
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
         """Yield every gang that waits here with its place, in no order."""
         for line in self.lines.values():

@@ -168,6 +168,8 @@ def test_every_waiting_gang_has_a_reason_and_no_admitted_one(data: st.DataObject
         for waiting in run.world.engine.waiting():
             assert run.world.engine.reason(waiting.uid) is not None
             assert str(run.world.engine.reason(waiting.uid))
+            in_queue = run.world.engine.waiting(run.world.engine.queue_of(waiting.uid))
+            assert in_queue[run.world.engine.position(waiting.uid) or 0].uid == waiting.uid
         for uid in run.admitted:
             assert run.world.engine.reason(uid) is None
 
