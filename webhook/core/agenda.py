@@ -13,7 +13,7 @@ from typing import Protocol
 from webhook.core.decision import Decision
 from webhook.core.fair_sharing import Share, share
 from webhook.core.preemption import within_own
-from webhook.core.queueing import Lane
+from webhook.core.queueing import Lane, OrderKey
 from webhook.core.quota_tree import Node, Usage
 
 
@@ -83,7 +83,9 @@ class FairAgenda:
             return None
         first = min(tree_of(lane) for lane in self._lanes)
         offers = [(lane, self._decide(lane)) for lane in self._lanes if tree_of(lane) == first]
-        lane = tournament(offers, self._usage())
+        # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in.
+        blocked = [lane for lane, decision in offers if not (decision.fits or decision.preempts)]
+        lane = min(blocked, key=_place) if blocked else tournament(offers, self._usage())
         del self._lanes[lane]
         return _ANY_LEVEL, lane
 
@@ -93,6 +95,12 @@ class FairAgenda:
 
 
 _ANY_LEVEL = 1_000_000
+
+
+def _place(lane: Lane) -> OrderKey:
+    line = lane.first()
+    assert line is not None
+    return line.order_key
 
 
 def tree_of(lane: Lane) -> int:
