@@ -43,9 +43,9 @@ class Start(Section):
 class FairSharing(Section):
     """Kueue's fairSharing: on when strategies are given."""
 
-    preemption_strategies: tuple[
-        Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...
-    ] = Field(default=(), alias="preemptionStrategies")
+    preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
+        default=(), alias="preemptionStrategies"
+    )
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
