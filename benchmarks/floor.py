@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
-from benchmarks.load import BY_NAME, JOBS, NAMESPACE, NOMINAL_CPU, QUEUES_PER_COHORT
+from benchmarks.load import BY_NAME, JOBS, NAMESPACE, NOMINAL_CPU, QUEUES_PER_COHORT, changed_jobs
 from webhook.errors import Conflict
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH
 from webhook.kube.http import HttpApi, connect
@@ -49,13 +49,8 @@ class Floor:
             self._seen(item)
         version = listed["metadata"]["resourceVersion"]
         print("ready", flush=True)
-        while True:
-            query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
-            async for line in self._api.watch(JOBS, query=query, idle_seconds=300):
-                event = orjson.loads(line)
-                version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    self._seen(event["object"])
+        async for item in changed_jobs(self._api, version):
+            self._seen(item)
 
     def _seen(self, job: dict[str, Any]) -> None:
         name = job["metadata"]["name"]

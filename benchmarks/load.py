@@ -6,7 +6,7 @@ The Job controller is off. A job that was un-suspended is marked complete after 
 import asyncio
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -149,6 +149,17 @@ class Outcome:
         return {name: statistics.mean(values) for name, values in waits.items()}
 
 
+async def changed_jobs(api: Api, version: str) -> AsyncIterator[dict[str, Any]]:
+    """Yield every job that is added or modified after ``version``; the API server ends slow watches as it likes."""
+    while True:
+        query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
+        async for line in api.watch(JOBS, query=query, idle_seconds=300):
+            event = orjson.loads(line)
+            version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] in ("ADDED", "MODIFIED"):
+                yield event["object"]
+
+
 class Load:
     """Creates the jobs on schedule, watches them start, marks them complete when their time is over."""
 
@@ -188,13 +199,8 @@ class Load:
         version = orjson.loads(await self._api.request("GET", JOBS, query={"limit": "1"}))["metadata"][
             "resourceVersion"
         ]
-        while True:
-            query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
-            async for line in self._api.watch(JOBS, query=query, idle_seconds=300):
-                event = orjson.loads(line)
-                version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    self._seen(event["object"])
+        async for document in changed_jobs(self._api, version):
+            self._seen(document)
 
     def _seen(self, document: Mapping[str, Any]) -> None:
         name = document["metadata"]["name"]
