@@ -13,7 +13,7 @@ from typing import Protocol
 from webhook.core.decision import Decision
 from webhook.core.fair_sharing import Share, share
 from webhook.core.preemption import within_own
-from webhook.core.queueing import Lane, OrderKey
+from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, Usage
 
 
@@ -57,7 +57,7 @@ class ClassicalAgenda:
         return (lane for *_, stamp, lane in self._heap if stamp == lane.stamp)
 
 
-Offer = tuple[Lane, Decision]
+Offer = tuple[Line, Decision]
 
 
 class FairAgenda:
@@ -82,12 +82,12 @@ class FairAgenda:
         if not self._lanes:
             return None
         first = min(tree_of(lane) for lane in self._lanes)
-        offers = [(lane, self._decide(lane)) for lane in self._lanes if tree_of(lane) == first]
+        offers = [(_first(lane), self._decide(lane)) for lane in self._lanes if tree_of(lane) == first]
         # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in.
-        blocked = [lane for lane, decision in offers if not (decision.fits or decision.preempts)]
-        lane = min(blocked, key=_place) if blocked else tournament(offers, self._usage())
-        del self._lanes[lane]
-        return _ANY_LEVEL, lane
+        blocked = [line for line, decision in offers if not (decision.fits or decision.preempts)]
+        winner = min(blocked, key=lambda line: line.order_key) if blocked else tournament(offers, self._usage())
+        del self._lanes[winner.lane]
+        return _ANY_LEVEL, winner.lane
 
     def lanes(self) -> Iterator[Lane]:
         """Yield the lanes whose offers are open."""
@@ -97,10 +97,10 @@ class FairAgenda:
 _ANY_LEVEL = 1_000_000
 
 
-def _place(lane: Lane) -> OrderKey:
+def _first(lane: Lane) -> Line:
     line = lane.first()
     assert line is not None
-    return line.order_key
+    return line
 
 
 def tree_of(lane: Lane) -> int:
@@ -108,32 +108,31 @@ def tree_of(lane: Lane) -> int:
     return -1 if lane.node is None else lane.node.root.index
 
 
-def tournament(offers: Iterable[Offer], usage: Usage) -> Lane:
-    """Return the lane of one tree whose offer goes next."""
-    contenders = [_Contender(lane, decision, usage) for lane, decision in offers]
+def tournament(offers: Iterable[Offer], usage: Usage) -> Line:
+    """Return which of the lines that the queues of one tree offer goes next."""
+    contenders = [_Contender(line, decision, usage) for line, decision in offers]
     if len(contenders) == 1:
-        return contenders[0].lane
-    root = next((c.lane.node.root for c in contenders if c.lane.node is not None), None)
-    best = None if root is None else _best(root, {c.lane.node: c for c in contenders})
-    return (best or min(contenders, key=lambda c: c.order)).lane
+        return contenders[0].line
+    root = next((c.node.root for c in contenders if c.node is not None), None)
+    best = None if root is None else _best(root, {c.node: c for c in contenders})
+    return (best or min(contenders, key=lambda c: c.order)).line
 
 
 class _Contender:
     """An offer with the shares that each node above it would have if its gang were admitted."""
 
-    def __init__(self, lane: Lane, decision: Decision, usage: Usage) -> None:
-        self.lane = lane
-        line = lane.first()
-        assert line is not None
+    def __init__(self, line: Line, decision: Decision, usage: Usage) -> None:
+        self.line, self.node = line, line.lane.node
         self.order = line.order_key[1:]
         self.sides: dict[Node, tuple[bool, Share]] = {}
         amounts = decision.assignment.usage
-        if lane.node is None:
+        if self.node is None:
             return
-        usage.add(lane.node, amounts)
-        for node in lane.node.path():
-            self.sides[node] = (not within_own(usage, node, amounts), share(usage, node))
-        usage.remove(lane.node, amounts)
+        asked = [key for key, amount in amounts.items() if amount]
+        usage.add(self.node, amounts)
+        for node in self.node.path():
+            self.sides[node] = (not within_own(usage, node, asked), share(usage, node))
+        usage.remove(self.node, amounts)
 
 
 def _best(node: Node, contenders: dict[Node | None, _Contender]) -> _Contender | None:

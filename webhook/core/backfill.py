@@ -1,102 +1,243 @@
-"""Backfill: who may pass the blocked head of a queue without delaying it.
+"""Backfill: who may go before the blocked head of a queue without delaying it.
 
 The head's earliest start is found by letting admitted gangs end one after the other at their run-time limits until the
-head fits. A later gang may pass if its own limit has it end by then, or if both fit at that moment side by side. Gangs
-without a limit never pass, and nobody passes a head whose start depends on gangs without one, unless they ask for
-nothing that the head asks for. So the promise to the head only ever moves earlier, and nobody starves.
+head fits, borrowing included. A later gang of the queue may pass if its own limit has it end by then, or if both fit at
+that moment side by side. Gangs without a limit never pass, and nobody passes a head whose start depends on gangs
+without one, unless they ask for nothing that the head asks for.
+
+Gangs of other queues could take what the head is to borrow. Those that go after it by priority, time and uid may start
+only if they do not delay it, unless all they take is owned by their own side of the tree: who takes what it owns never
+waits for a borrower. Under fair sharing shares decide between queues, and the head is protected in its own queue only.
+
+So the promise to the head only ever moves earlier, while limits are enforced and nobody who goes before it, an owner or
+a policy intervenes; and nobody starves.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
 from webhook.core.decision import Decision
+from webhook.core.fences import Fences
 from webhook.core.flavors import Assignment, Mode, Verdict, assign
 from webhook.core.holdings import Holding, Holdings
-from webhook.core.policy import FlavorResource, Queue
-from webhook.core.queueing import Line
-from webhook.core.quota_tree import Node, Usage
+from webhook.core.policy import FlavorResource
+from webhook.core.queueing import Lane, Line, head_of
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code, Reason
 
-Start = tuple[float, Usage]
-"""When a head fits at the latest, and usage at that time."""
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The earliest start of a head, if nobody else starts."""
+
+    at_seconds: float
+    """Unix time."""
+    usage: Usage
+    """What is taken then."""
 
 
-def refusal(
-    line: Line, decision: Decision, head: Line, start: Start | None, *, now: float, fenced: bool
-) -> Reason | None:
-    """Return why the head of ``line``, which could start as decided, may not pass the head of ``head``; None if it may.
+@dataclass(slots=True)
+class Backfill:
+    """The heads of all Backfill queues, and what each has been promised."""
 
-    ``start`` is the earliest start of the latter.
-    ``fenced``: both wait in one namespace that has fences, so that it might also take the head's room there.
-    """
-    lane, gang = head.lane, line.head
-    if lane.node is None or lane.queue is None:
-        return None
-    name = f"{head.head.namespace}/{head.head.name}"
-    if decision.preempts:
-        return _behind(name, "only the head may have others stopped")
-    if gang.max_run_seconds is None:
-        return _behind(name, "a gang without a run-time limit may not pass it")
-    if start is None:
-        if not fenced and not head.request.keys & decision.assignment.usage.keys():
+    holdings: Holdings
+    lanes_of: Callable[[Node], Iterable[Lane]]
+    """The Backfill queues of the tree with that root."""
+    across_queues: bool
+    """Heads are protected from other queues too."""
+    _starts: dict[str | None, tuple[object, Start | None]] = field(default_factory=dict)
+    """By queue: the start computed last, and for what."""
+
+    def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Reason | None:
+        """Return why the head of ``line``, which could start as decided, has to wait for another head; None if not."""
+        node = line.lane.node
+        if node is None:
             return None
-        return _behind(name, "whose start depends on gangs without a run-time limit")
-    at, view = start
-    if now + gang.max_run_seconds <= at:
+        if line.lane.backfills:
+            head = line.lane.head()
+            if head is not None and head is not line and head.order_key <= line.order_key:
+                why = self._may_not_pass(line, decision, head, fences, now)
+                if why is not None:
+                    return why
+        end = _ends_at(line.head.max_run_seconds, now)
+        victims = [victim.holding for victim in decision.victims]
+        for head in self._heads_elsewhere(node, fences):
+            if head.order_key[1:] > line.order_key[1:]:
+                continue
+            start = self._delayed(head, node, decision.assignment.usage, end=end, victims=victims, now=now)
+            if start is not None:
+                return _behind(head, f"would delay {{}}, head of queue {head.lane.name}", _in(start, now))
         return None
-    view.add(lane.node, decision.assignment.usage)
-    beside = not fenced and _fitting(head, lane.queue, lane.node, view).mode is Mode.FIT
-    view.remove(lane.node, decision.assignment.usage)
-    if beside:
-        return None
-    return _behind(name, f"which may start in {max(0, at - now):.0f} s, before this gang's limit has it end")
 
+    def lets_grow(self, holding: Holding, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
+        """Return whether an admitted gang can take ``extra`` without delaying a head."""
+        node = self.holdings.node_of(holding)
+        if node is None:
+            return True
+        own = next((lane.head() for lane in self.lanes_of(node.root) if lane.node is node), None)
+        if own is not None and own.request.keys & extra.keys() and self.start(own, now) is None:
+            return False
+        heads = [*self._heads_elsewhere(node, fences), *([] if own is None else [own])]
+        return all(self._delayed(head, node, extra, end=_end(holding), now=now) is None for head in heads)
 
-def _behind(name: str, why: str) -> Reason:
-    return Reason(Code.BEHIND_HEAD, f"would pass {name}: {why}", help="it starts after the head or in a gap before it")
+    def start(self, head: Line, now: float) -> Start | None:
+        """Return when the head of a queue fits at the latest, if nobody else starts; None when that depends on gangs
+        without a run-time limit.
+        """
+        of = (self.holdings.version, head.head.uid, now)
+        known = self._starts.get(head.lane.name)
+        if known is None or known[0] != of:
+            known = self._starts[head.lane.name] = (of, earliest_start(self.holdings, head, now))
+        return known[1]
+
+    def _may_not_pass(self, line: Line, decision: Decision, head: Line, fences: Fences, now: float) -> Reason | None:
+        """Return why ``line`` may not pass the head of its own queue."""
+        node, space = line.lane.node, line.sample.namespace
+        assert node is not None
+        fenced = space == head.sample.namespace and bool(fences.fences(space))
+        if decision.preempts:
+            return _behind(head, "would pass {}", "only the head may have others stopped")
+        if line.head.max_run_seconds is None:
+            return _behind(head, "would pass {}", "a gang without a run-time limit may not pass it")
+        start, end = self.start(head, now), now + line.head.max_run_seconds
+        if start is None:
+            if not fenced and not head.request.keys & decision.assignment.usage.keys():
+                return None
+            return _behind(head, "would pass {}", "whose start depends on gangs without a run-time limit")
+        beside = not fenced and self._fits_beside(head, start, node, decision.assignment.usage)
+        return None if end <= start.at_seconds or beside else _behind(head, "would pass {}", _in(start, now))
+
+    def _heads_elsewhere(self, node: Node, fences: Fences) -> Iterable[Line]:
+        """Yield the heads of the other Backfill queues of the tree that wait for quota and nothing else."""
+        for lane in self.lanes_of(node.root) if self.across_queues else ():
+            head = None if lane.node is node or lane.closed is not None else lane.head()
+            if head is not None and fences.shortfall(head.head, head.head.least_counts) is None:
+                yield head
+
+    def _delayed(
+        self,
+        head: Line,
+        node: Node,
+        amounts: AmountsByFlavor,
+        *,
+        end: float | None,
+        victims: Iterable[Holding] = (),
+        now: float,
+    ) -> Start | None:
+        """Return the start of ``head`` if ``amounts`` taken by queue ``node`` until ``end`` would move it later."""
+        asked = head.request.keys & {key for key, amount in amounts.items() if amount}
+        assert head.lane.node is not None
+        if not asked or (head.lane.node is not node and self._owns(node, head.lane.node, amounts, asked)):
+            return None
+        start = self.start(head, now)
+        if start is None or (end is not None and end <= start.at_seconds):
+            return None
+        gone = [v for v in victims if v.uid not in self.holdings.stopping and not _ended(v, start.at_seconds)]
+        return None if self._fits_beside(head, start, node, amounts, gone) else start
+
+    def _owns(self, node: Node, other: Node, amounts: AmountsByFlavor, keys: Iterable[FlavorResource]) -> bool:
+        """Return whether all that queue ``node`` would take of ``keys`` is owned by its side of the lowest cohort that
+        it shares with queue ``other``.
+        """
+        usage, above = self.holdings.outlook, set(map(id, other.path()))
+        side = node
+        while side.parent is not None and id(side.parent) not in above:
+            side = side.parent
+        usage.add(node, amounts)
+        owns = all(usage.of(side, key) <= side.subtree.get(key, 0) for key in keys)
+        usage.remove(node, amounts)
+        return owns
+
+    def _fits_beside(
+        self, head: Line, start: Start, node: Node, amounts: AmountsByFlavor, gone: Sequence[Holding] = ()
+    ) -> bool:
+        view = start.usage.copy() if gone else start.usage
+        for holding in gone:
+            _take_out(self.holdings, view, holding)
+        view.add(node, amounts)
+        fits = _fits(head, view)
+        view.remove(node, amounts)
+        return fits
 
 
 def earliest_start(holdings: Holdings, head: Line, now: float) -> Start | None:
     """Return when the head of a line fits at the latest, if nobody else starts, and usage at that time.
 
-    None when that depends on gangs without a run-time limit. Unix seconds.
+    None when that depends on gangs without a run-time limit. What the head itself holds back is not in its own way.
     """
-    queue, node = head.lane.queue, head.lane.node
-    if queue is None or node is None:
+    node = head.lane.node
+    if node is None:
         return None
-    ends = sorted(
-        ((end, holding.uid, holding) for holding in holdings.under(node.root) if (end := _end(holding)) is not None),
+    going = sorted(
+        (
+            (end, holding.uid, holding)
+            for holding in holdings.under(node.root)
+            if (end := _end(holding)) is not None and holding.uid not in holdings.stopping
+        ),
         key=lambda item: item[:2],
     )
-    going = [(end, holding) for end, _, holding in ends if holding.uid not in holdings.stopping]
-    low, high = 0, len(going)
-    if _fitting(head, queue, node, _after(holdings, going[:high])).mode is not Mode.FIT:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if _fitting(head, queue, node, _after(holdings, going[:middle])).mode is Mode.FIT:
-            high = middle
-        else:
-            low = middle + 1
-    at = max(now, going[low - 1][0]) if low else now
-    ended = [item for item in going if item[0] <= at]
-    return at, _after(holdings, ended)
+    own = holdings.promises.get(head_of(head.lane))
+    view = holdings.outlook.copy()
+    if own is not None:
+        view.remove(*own)
+    taken_out = 0
+    while not _fits(head, view):
+        if taken_out == len(going):
+            return None
+        _take_out(holdings, view, going[taken_out][2])
+        taken_out += 1
+    at = max(now, going[taken_out - 1][0]) if taken_out else now
+    for end, _, holding in going[taken_out:]:
+        if end > at:
+            break
+        _take_out(holdings, view, holding)
+    return Start(at, view)
+
+
+def _take_out(holdings: Holdings, view: Usage, holding: Holding) -> None:
+    queue = holdings.node_of(holding)
+    if queue is not None:
+        view.remove(queue, holding.amounts)
+
+
+def _ends_at(limit_seconds: int | None, since_seconds: float) -> float | None:
+    return None if limit_seconds is None else since_seconds + limit_seconds
 
 
 def _end(holding: Holding) -> float | None:
+    """Return when an admitted gang ends at the latest, Unix time; None when nothing limits it."""
     limit = None if holding.gang is None else holding.gang.max_run_seconds
-    return None if limit is None else holding.reservation.since_seconds + limit
+    return _ends_at(limit, holding.reservation.since_seconds)
 
 
-def _after(holdings: Holdings, ended: list[tuple[float, Holding]]) -> Usage:
-    view = holdings.outlook.copy()
-    for _, holding in ended:
-        queue = holdings.node_of(holding)
-        if queue is not None:
-            view.remove(queue, holding.amounts)
-    return view
+def _ended(holding: Holding, at_seconds: float) -> bool:
+    end = _end(holding)
+    return end is not None and end <= at_seconds
 
 
-def _fitting(head: Line, queue: Queue, node: Node, view: Usage) -> Assignment:
+def _fits(head: Line, view: Usage) -> bool:
+    """Return whether the smallest start of a head fits ``view``."""
+    return _fitting(head, view).mode is Mode.FIT
+
+
+def _fitting(head: Line, view: Usage) -> Assignment:
+    queue, node = head.lane.queue, head.lane.node
+    assert queue is not None
+    assert node is not None
+
     def judge(key: FlavorResource, amount: int) -> Verdict:
         fits = amount <= max(0, view.available(node, key))
         return Verdict(Mode.FIT if fits else Mode.NO_FIT, 0, None if fits else Code.WAITING_FOR_QUOTA)
 
     return assign(head.request, head.head.least_counts, queue.fungibility, judge)
+
+
+def _in(start: Start, now: float) -> str:
+    return f"which may start in {max(0, start.at_seconds - now):.0f} s, before this gang's limit has it end"
+
+
+def _behind(head: Line, what: str, why: str) -> Reason:
+    name = f"{head.head.namespace}/{head.head.name}"
+    return Reason(
+        Code.BEHIND_HEAD, f"{what.format(name)}: {why}", help="it starts after the head or in a gap before it"
+    )

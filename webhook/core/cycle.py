@@ -5,6 +5,8 @@ claim: its room is promised to it in the outlook until its victims are gone, and
 head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of others.
 """
 
+from dataclasses import replace
+
 from webhook.core.agenda import Agenda, ClassicalAgenda, FairAgenda
 from webhook.core.decision import Decision
 from webhook.core.flavors import Mode
@@ -16,9 +18,9 @@ from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
 from webhook.core.preemption import Candidate
-from webhook.core.queueing import Lane, Line
+from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import Node
-from webhook.core.state import Claim, State, head_of
+from webhook.core.state import Claim, State
 
 
 class Cycle:
@@ -94,7 +96,7 @@ class Cycle:
 
     def _act(self, line: Line, decision: Decision) -> None:
         del self._known[line]
-        if decision.fits or decision.preempts or line.lane.strict:
+        if decision.fits or decision.preempts or line.lane.strict or line.lane.backfills:
             self._changes += 1
         if decision.fits:
             self._end_hold(line)
@@ -119,6 +121,8 @@ class Cycle:
         reservation = admit(self._state, line, decision, now=self._now, epoch=self._epoch, gang=gang)
         self._count(reservation)
         self._clip_promise(line.lane)
+        if line.lane.backfills:
+            self._state.growing.update(dict.fromkeys(self._state.partial()))
         if line.lane.node is not None:
             self._enter_again(line.lane.node.root, everybody=False)
 
@@ -234,6 +238,9 @@ class Cycle:
         state.holdings.withdraw_promise(name)
         held: dict[FlavorResource, int] = {}
         reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
+        # Who has a start to be kept to is protected by that, and leaves the gap before it to others.
+        promised = lane.backfills and state.backfill.across_queues and state.backfill.start(line, self._now) is not None
+        reclaims = reclaims or promised
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not reclaims:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.holdings.outlook.own_unused(node, key))
@@ -252,6 +259,7 @@ def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: in
     """Reserve for ``gang``, which no longer waits, what was decided about it."""
     flavors, charges = decision.assignment.flavors, line.request.charges
     reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
+    reservation = replace(reservation, preemptible=state.policy.may_be_preempted(gang, line.lane.name))
     state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
     state.room.admitted_beside(line.lane, gang.priority)
     state.charge_usage(line.lane, gang, decision.assignment.usage)
@@ -278,7 +286,7 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     partial = state.partial() if state.growing else {}
     for uid in sorted(state.growing):
         holding = partial.get(uid)
-        larger = None if holding is None else grow(holding, state.holdings, state.fences)
+        larger = None if holding is None else grow(holding, state.holdings, state.fences, state.lets_grow)
         if larger is not None:
             state.holdings.put(larger)
             state.fences.put_reservation(larger.reservation, larger.reclaimed)
@@ -296,7 +304,7 @@ def drain(state: State) -> tuple[tuple[str, str], ...]:
     for uid in sorted(state.holdings.by_uid):
         holding = state.holdings.by_uid[uid]
         going = uid in state.draining or holding.reservation.stopping is not None
-        why = None if going else _drained_by(state, holding)
+        why = None if going or not holding.reservation.evictable else _drained_by(state, holding)
         if why is not None:
             state.draining[uid] = None
             state.holdings.stop(uid)

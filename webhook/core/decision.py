@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.fair_sharing import targets_of
@@ -15,7 +15,7 @@ from webhook.core.flavors import Assignment, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holdings
 from webhook.core.policy import FlavorResource, PreemptionPolicy, Queue
-from webhook.core.preemption import Candidate, Preemptor, mode_of, uses
+from webhook.core.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
@@ -55,8 +55,7 @@ class Decider:
     holdings: Holdings
     fences: Fences
     settings: EngineSettings
-    ranks: Callable[[Queue], Mapping[str, float] | None] = lambda queue: None
-    """Usage-decay rank of each holding of a queue that orders by it."""
+    ranks: Ranks = no_ranks
 
     def decide(self, gang: Gang, request: Request, queue: Queue | None, node: Node | None) -> Decision:
         """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only)."""
@@ -111,16 +110,18 @@ class Attempt:
         """Return the decision for the largest size below ``most`` that can start or preempt, or None.
 
         Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
-        bisection, as Kueue does.
+        bisection over all of them, the full size included, as Kueue does.
         """
         spare = {name: most[name] - least[name] for name in most}
         steps = sum(spare.values())
-        low, high, found = 1, steps, None
-        while low <= high:
-            middle = (low + high) // 2
-            decision = self.at({name: most[name] - spare[name] * middle // steps for name in most})
-            if decision.fits or decision.preempts:
-                found, high = decision, middle - 1
+        low, end, found = 0, steps + 1, None
+        while low < end:
+            middle = (low + end) // 2
+            decision = None
+            if 0 < middle <= steps:
+                decision = self.at({name: most[name] - spare[name] * middle // steps for name in most})
+            if decision is not None and (decision.fits or decision.preempts):
+                found, end = decision, middle
             else:
                 low = middle + 1
         return found
@@ -167,7 +168,7 @@ class Attempt:
             if preemptor.fits(amounts, borrowing=True):
                 self._searched[memo] = ((), awaits)
             else:
-                victims = tuple(targets_of(preemptor)(amounts, needs))
+                victims = tuple(targets_of(preemptor, lasting=self.snapshot is None)(amounts, needs))
                 self._searched[memo] = (victims, awaits if victims else ())
         return self._searched[memo]
 
@@ -191,7 +192,7 @@ class Attempt:
             usage=holdings.outlook if self.snapshot is None else self.snapshot,
             strategies=self.decider.settings.fair_sharing,
             spared=self.gone if self.snapshot is not None else holdings.stopping.keys(),
-            ranks=self.decider.ranks(self.queue),
+            ranks=self.decider.ranks,
         )
 
     def _awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
@@ -202,6 +203,8 @@ class Attempt:
             holding = holdings.by_uid[uid]
             node = holdings.node_of(holding)
             if node is None or node.root is not preemptor.node.root or not uses(holding, needs):
+                continue
+            if node is not preemptor.node and not node.reclaimable:
                 continue
             policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
             if preemptor.outranks(holding, policy):

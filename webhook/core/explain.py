@@ -3,7 +3,7 @@
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Block, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
-from webhook.core.holdings import Holdings
+from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource, Queue
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
@@ -17,16 +17,28 @@ def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> R
     """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
     if decision.fence is not None:
         return decision.fence
+    if decision.awaits and not decision.fits:
+        return _awaiting([holdings.by_uid[uid] for uid in decision.awaits], node)
     if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
-    block = min(blocks, key=lambda b: _SEVERITY.get(b.code, 0))
+    block = _deciding(blocks)
     return _of_blocks(blocks, node) or _short(block, node, holdings, decision.assignment.mode)
+
+
+def _deciding(blocks: tuple[Block, ...]) -> Block:
+    """Return the worst of what is in the way of the flavor that comes nearest; it is as good as its worst resource."""
+    worst: dict[str, Block] = {}
+    for block in blocks:
+        known = worst.setdefault(block.key.flavor, block)
+        if _SEVERITY.get(block.code, 0) > _SEVERITY.get(known.code, 0):
+            worst[block.key.flavor] = block
+    return min(worst.values(), key=lambda block: _SEVERITY.get(block.code, 0))
 
 
 def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
     """Return the reason when no flavor could ever do, or None when one has merely no room now."""
-    block = min(blocks, key=lambda b: _SEVERITY.get(b.code, 0))
+    block = _deciding(blocks)
     if block.code is Code.NO_MATCHING_FLAVOR:
         return Reason(
             Code.NO_MATCHING_FLAVOR,
@@ -130,7 +142,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     for known in (lane.closed, line.aside, line.request.refusal):
         if known is not None:
             return known
-    head = lane.strict_head()
+    # With one head a cycle a blocked head of a StrictFIFO queue is offered again and again instead of being parked.
+    head = lane.first() if lane.strict and state.settings.one_head_per_queue else lane.strict_head()
     ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
     if ahead is None and head is not None:
         ahead = head.head
@@ -139,21 +152,29 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
     decision = state.decide(line) if lane.node is not None else None
-    if line.elastic and (decision is None or not (decision.fits or decision.preempts)):
+    held_up = decision is not None and decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
+    if line.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
         decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
     if lane.node is None or decision is None:
         return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+    if line.outrun == uid and (decision.fits or decision.victims):
+        text = "no longer fitted after others of the same cycle; it has its turn again in the next one"
+        return Reason(Code.WAITING_FOR_QUOTA, text, node=str(lane.node))
     return explain(line.head, decision, lane.node, state.holdings)
 
 
 def _claiming(state: State, claim: Claim) -> Reason:
     going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
+    return _awaiting(going, claim.node)
+
+
+def _awaiting(going: list[Holding], node: Node) -> Reason:
     names = ", ".join(str(holding) for holding in going[:HOLDERS_SHOWN]) or "others"
     more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
     return Reason(
         Code.WAITING_FOR_PREEMPTED,
         f"{names}{more} being stopped to make room",
-        node=str(claim.node),
+        node=str(node),
         help="it starts when they are gone",
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from webhook.core.names import COUNTED
 from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.preemption import (
     Candidate,
@@ -40,7 +41,7 @@ def share(usage: Usage, node: Node) -> Share:
     borrowed: dict[str, int] = {}
     for key, owned in node.subtree.items():
         excess = usage.of(node, key) - owned
-        if excess > 0:
+        if excess > 0 and key.resource not in COUNTED:
             borrowed[key.resource] = borrowed.get(key.resource, 0) + excess
     if not borrowed:
         return NO_SHARE
@@ -50,8 +51,15 @@ def share(usage: Usage, node: Node) -> Share:
         default=Fraction(0),
     )
     if node.weight_millis == 0:
-        return (1, ratio) if ratio else NO_SHARE
+        return (1, ratio)
     return (0, ratio * 1000 / node.weight_millis)
+
+
+def borrows(usage: Usage, node: Node) -> bool:
+    """Return whether ``node`` uses more of anything than its subtree owns: its share is 0 if nobody lends of that."""
+    return node.parent is not None and any(
+        usage.of(node, key) > owned for key, owned in node.subtree.items() if key.resource not in COUNTED
+    )
 
 
 @dataclass(slots=True)
@@ -95,7 +103,7 @@ class _Search:
     def _heaviest(self, cohort: Node, path: set[int]) -> Node | None:
         queues, cohorts = [], []
         for child in cohort.children:
-            if id(child) not in path and share(self.usage, child) == NO_SHARE:
+            if id(child) not in path and not borrows(self.usage, child):
                 continue
             if child.is_queue:
                 if self.pending.get(child):
@@ -117,7 +125,7 @@ class _Search:
         if not queue.is_queue:
             return False
         for node in queue.path():
-            if id(node) not in path and share(self.usage, node) == NO_SHARE:
+            if id(node) not in path and not borrows(self.usage, node):
                 return False
             if node is top:
                 return True
@@ -134,8 +142,14 @@ class _Search:
         return mine[0], target
 
 
-def fair_targets(preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]) -> list[Candidate]:
-    """Return whom to stop so that ``amounts`` fit, by shares; empty when nothing helps."""
+def fair_targets(
+    preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource], *, lasting: bool
+) -> list[Candidate]:
+    """Return whom to stop so that ``amounts`` fit, by shares; empty when nothing helps.
+
+    With ``lasting``, also when one of them could take its room back by right. Kueue stops them all the same, and the
+    two stop each other for ever.
+    """
     pending: dict[Node, list[Candidate]] = {}
     own = own_candidates(preemptor, needs)
     if own:
@@ -143,7 +157,9 @@ def fair_targets(preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozense
     rule = preemptor.queue.preemption.reclaim_within_cohort
     if rule is not PreemptionPolicy.NEVER and preemptor.node.parent is not None:
         for node in preemptor.node.root.below():
-            if not node.is_queue or node is preemptor.node or within_own(preemptor.usage, node, needs):
+            if not node.is_queue or node is preemptor.node or not node.reclaimable:
+                continue
+            if within_own(preemptor.usage, node, needs):
                 continue
             found = [
                 Candidate(holding, node, Variant.FAIR_SHARING)
@@ -151,7 +167,7 @@ def fair_targets(preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozense
                 if uses(holding, needs) and preemptor.may_stop(holding, rule)
             ]
             if found:
-                pending[node] = sorted(found, key=preemptor.order)
+                pending[node] = preemptor.in_order(found)
     preemptor.usage.add(preemptor.node, amounts)
     search = _Search(preemptor, amounts, needs, pending)
     done, retry = _first_pass(search, preemptor.strategies[0])
@@ -159,13 +175,28 @@ def fair_targets(preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozense
         done = _second_pass(search, retry)
     preemptor.usage.remove(preemptor.node, amounts)
     kept = fill_back(preemptor, search.removed, amounts, borrowing=True) if done else search.removed
+    undone = lasting and any(_held_by_own(search, candidate) for candidate in kept)
     for candidate in kept:
         give_back(preemptor.usage, candidate)
-    return kept if done else []
+    return kept if done and not undone else []
+
+
+def _held_by_own(search: _Search, candidate: Candidate) -> bool:
+    """Return whether a gang stopped for its share would fit what its own side owns, with all the others gone."""
+    if candidate.variant is not Variant.FAIR_SHARING:
+        return False
+    side = search.sides(candidate.node)[1]
+    give_back(search.usage, candidate)
+    path = list(candidate.node.path())
+    held = any(within_own(search.usage, node, search.needs) for node in path[: path.index(side) + 1])
+    take(search.usage, candidate)
+    return held
 
 
 def _first_pass(search: _Search, strategy: str) -> tuple[bool, list[Candidate]]:
     """Take from the heaviest queues what ``strategy`` allows; return whether that sufficed, and whom it spared."""
+    # As it stands: what its own victims leave behind entitles the gang to nobody else's.
+    entitled = within_own(search.usage, search.preemptor.node, search.needs)
     retry: list[Candidate] = []
     while True:
         queue = search.next_queue()
@@ -176,7 +207,7 @@ def _first_pass(search: _Search, strategy: str) -> tuple[bool, list[Candidate]]:
             if search.remove(candidates.pop(0)):
                 return True, retry
             continue
-        if within_own(search.usage, search.preemptor.node, search.needs):
+        if entitled:
             taken = candidates.pop(0)
             if search.remove(_because(taken, Variant.HIERARCHICAL)):
                 return True, retry
@@ -221,11 +252,14 @@ def _because(candidate: Candidate, variant: Variant) -> Candidate:
     return Candidate(candidate.holding, candidate.node, variant, candidate.top)
 
 
-def targets_of(preemptor: Preemptor) -> Callable[[AmountsByFlavor, frozenset[FlavorResource]], list[Candidate]]:
-    """Return the search that the settings ask for."""
+def targets_of(
+    preemptor: Preemptor, *, lasting: bool
+) -> Callable[[AmountsByFlavor, frozenset[FlavorResource]], list[Candidate]]:
+    """Return the search that the settings ask for; ``lasting`` as in ``fair_targets``."""
 
     def search(amounts: AmountsByFlavor, needs: frozenset[FlavorResource]) -> list[Candidate]:
-        find = fair_targets if preemptor.strategies else classical_targets
-        return find(preemptor, amounts, needs)
+        if preemptor.strategies:
+            return fair_targets(preemptor, amounts, needs, lasting=lasting)
+        return classical_targets(preemptor, amounts, needs)
 
     return search

@@ -6,12 +6,17 @@
 status. ``reserved - materialised`` is the part of each reservation whose pods do not exist yet. The engine asks
 ``shortfall`` before it admits a gang; the webhook asks ``pod_shortfall`` before it lets a loose pod pass.
 
+A pod that waits behind our scheduling gate is stored, so it is used, and it is its gang's: such a gang asks the fence
+only for the pods that it does not have yet, and its reservation is materialised by them before they may run.
+
 Which pods and resources a ResourceQuota counts follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36: a
-pod that has ended is not counted, one that is being deleted is, scopes must all match, ``count/pods`` counts objects.
+pod that has ended is not counted, one that is being deleted is, scopes must all match, ``count/pods`` counts objects,
+and of cpu and memory that a quota bounds every container must state the amount.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from webhook.core import amounts
 from webhook.core.gang import Gang, PodPrice, Requirement
@@ -20,6 +25,9 @@ from webhook.core.pods import PodRecord
 from webhook.core.policy import requirement_holds
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Code, Holder, Reason
+
+_OBJECTS: Final = "count/pods"
+"""Counts stored pods, ended ones too; every other key only those that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,20 @@ class Fence:
         """Return what one pod costs this quota, by quota key; only keys that the quota limits."""
         return {key: amount for key in self.hard if (amount := _charge(key, price))}
 
+    def use_of(self, pod: PodRecord) -> dict[str, int]:
+        """Return what a stored pod uses, by quota key: of one that has ended only the object counts."""
+        if not self.matches(pod.price):
+            return {}
+        if pod.terminal:
+            return {_OBJECTS: MILLI} if _OBJECTS in self.hard else {}
+        return self.charge(pod.price)
+
+    def unstated(self, price: PodPrice) -> str | None:
+        """Return the first key that pods of this price must state and do not; the API server refuses them."""
+        if not price.unstated or not self.matches(price):
+            return None
+        return next((key for key in sorted(self.hard) if _stated_as(key) in price.unstated), None)
+
 
 def _scope_holds(scope: Requirement, price: PodPrice) -> bool:
     match scope.key:
@@ -65,8 +87,12 @@ def _scope_holds(scope: Requirement, price: PodPrice) -> bool:
     return False
 
 
+def _stated_as(key: str) -> str:
+    return f"requests.{key}" if key in ("cpu", "memory") else key
+
+
 def _charge(key: str, price: PodPrice) -> int:
-    if key in ("pods", "count/pods"):
+    if key in ("pods", _OBJECTS):
         return MILLI
     prefix, _, resource = key.partition(".")
     if prefix == "requests" and resource:
@@ -85,11 +111,11 @@ class _Namespace:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
     live: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(gang uid, pod set) to live pods."""
+    """(gang uid, pod set) to live pods, those behind our gate included."""
     members: dict[str, set[str]] = field(default_factory=dict)
     """Gang uid to uids of its known pods."""
     present: dict[str, int] = field(default_factory=dict)
-    """Gang uid to pods that have not ended, those being deleted included."""
+    """Gang uid to pods that were let go and have not ended, those being deleted included."""
     used: dict[str, dict[str, int]] = field(default_factory=dict)
     """Fence name to amounts of counted pods."""
     claimed: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -183,7 +209,7 @@ class Fences:
         return () if space is None else space.pods.values()
 
     def pods_of(self, namespace: str, gang: str) -> Iterable[PodRecord]:
-        """Return the known pods of one gang, ended ones included."""
+        """Return the known pods of one gang, ended ones and those behind our gate included."""
         space = self._namespaces.get(namespace)
         return () if space is None else [space.pods[uid] for uid in space.members.get(gang, ())]
 
@@ -193,18 +219,45 @@ class Fences:
         return space is not None and uid in space.pods
 
     def live_pods(self, namespace: str, gang: str, pod_set: str) -> int:
-        """Return how many pods of a gang's set are live."""
+        """Return how many pods of a gang's set are live, those behind our gate included."""
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.live.get((gang, pod_set), 0)
 
     def present(self, namespace: str, gang: str) -> int:
-        """Return how many pods of a gang have not ended, those being deleted included: while any is, quota is held."""
+        """Return how many pods of a gang were let go and have not ended: while there is one, quota is held.
+
+        Those being deleted count, those behind our scheduling gate do not.
+        """
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.present.get(gang, 0)
 
     def shortfall(self, gang: Gang, counts: Mapping[str, int]) -> Reason | None:
-        """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do."""
-        return self._first_shortfall(gang.namespace, [(s.price, counts.get(s.name, 0)) for s in gang.pod_sets])
+        """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do.
+
+        They come on top of what it has reserved. Those of them that exist behind our gate are used already.
+        """
+        space = self._namespaces.get(gang.namespace)
+        if space is None or not space.fences or gang.loose_pods:
+            return None
+        reservation = space.reservations.get(gang.uid)
+        before = {} if reservation is None else reservation.counts
+        new: dict[str, int] = {}
+        for pod_set in gang.pod_sets:
+            missing = before.get(pod_set.name, 0) - space.live.get((gang.uid, pod_set.name), 0)
+            new[pod_set.name] = max(0, missing + counts.get(pod_set.name, 0)) - max(0, missing)
+        pods = [(pod_set.price, new[pod_set.name]) for pod_set in gang.pod_sets]
+        return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods)
+
+    def _refusal(self, gang: Gang, new: Mapping[str, int]) -> Reason | None:
+        """Return why the API server would refuse ``new`` pods of ``gang`` however much is free, or None."""
+        for pod_set in gang.pod_sets:
+            for fence in self.fences(gang.namespace) if new[pod_set.name] > 0 else ():
+                key = fence.unstated(pod_set.price)
+                if key is not None:
+                    text = f"{fence.label} bounds {key}, and a container of pod set {pod_set.name} does not state it"
+                    tip = f"state {key} in every container, or let a LimitRange fill it in"
+                    return Reason(Code.FENCED, text, node=fence.label, resource=key, help=tip)
+        return None
 
     def growth_shortfall(self, reservation: Reservation, pod_set: str, extra: int) -> Reason | None:
         """Return why a reservation cannot grow by ``extra`` pods of one set, or None when it can."""
@@ -228,7 +281,12 @@ class Fences:
 
     def never_fits(self, gang: Gang) -> Reason | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
+        if gang.loose_pods:
+            return None
         least = gang.least_counts
+        refusal = self._refusal(gang, least)
+        if refusal is not None:
+            return refusal
         for fence in self.fences(gang.namespace):
             for key, asked in _demand(fence, [(s.price, least[s.name]) for s in gang.pod_sets]).items():
                 if asked > fence.hard[key]:
@@ -255,10 +313,13 @@ class Fences:
     def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
         held: dict[str, int] = {}
         for pod in space.pods.values():
-            if not pod.terminal and fence.matches(pod.price):
+            use = fence.use_of(pod).get(key, 0)
+            if use:
                 owner = space.reservations.get(pod.gang or "")
-                name = f"{owner.namespace}/{owner.name}" if owner else "loose pods"
-                held[name] = held.get(name, 0) + fence.charge(pod.price).get(key, 0)
+                name = "waiting pods" if pod.gated else "loose pods"
+                if owner is not None:
+                    name = f"{owner.namespace}/{owner.name}"
+                held[name] = held.get(name, 0) + use
         for uid, reservation in space.reservations.items():
             claim = _claim(fence, reservation, space.live, space.reclaimed.get(uid, {})).get(key, 0)
             name = f"{reservation.namespace}/{reservation.name}"
@@ -281,15 +342,12 @@ class Fences:
             space.live[key] = space.live.get(key, 0) + sign
             if not space.live[key]:
                 del space.live[key]
-        if pod.terminal:
-            return
-        if pod.gang is not None:
+        if pod.gang is not None and not pod.gated and not pod.terminal:
             _accumulate(space.present, {pod.gang: 1}, sign)
             if not space.present[pod.gang]:
                 del space.present[pod.gang]
         for name, fence in space.fences.items():
-            if fence.matches(pod.price):
-                _accumulate(space.used[name], fence.charge(pod.price), sign)
+            _accumulate(space.used[name], fence.use_of(pod), sign)
 
     def _claims(self, space: _Namespace, uid: str | None, sign: int) -> None:
         reservation = None if uid is None else space.reservations.get(uid)
@@ -300,9 +358,7 @@ class Fences:
             _accumulate(space.claimed[name], claim, sign)
 
     def _recount(self, space: _Namespace, fence: Fence) -> None:
-        used = amounts.total(
-            fence.charge(pod.price) for pod in space.pods.values() if not pod.terminal and fence.matches(pod.price)
-        )
+        used = amounts.total(map(fence.use_of, space.pods.values()))
         claimed = amounts.total(
             _claim(fence, reservation, space.live, space.reclaimed.get(uid, {}))
             for uid, reservation in space.reservations.items()
@@ -319,9 +375,10 @@ def _claim(
 ) -> dict[str, int]:
     """Return what a reservation still claims: reserved pods that neither exist nor have ended for good.
 
-    An adopted gang's pods carry no label and count as loose; a stopping gang's pods are going and none will come.
+    An adopted gang's pods carry no label and count as loose, like those of a kind whose pods cannot be told apart; a
+    stopping gang's pods are going and none will come.
     """
-    if reservation.adopted or reservation.stopping is not None:
+    if reservation.adopted or reservation.loose_pods or reservation.stopping is not None:
         return {}
     missing = [
         (s.price, max(0, s.count - live.get((reservation.uid, s.name), 0) - reclaimed.get(s.name, 0)))

@@ -9,13 +9,13 @@ Otherwise it is as good as its worst resource (``Mode``), and the queue's fungib
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from webhook.core import amounts
 from webhook.core.gang import Gang, PodSet, Requirement, Toleration
 from webhook.core.ledger import MAX_JOBS_REQUEST
-from webhook.core.names import MAX_JOBS
+from webhook.core.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 from webhook.core.policy import (
     Flavor,
     FlavorResource,
@@ -47,16 +47,20 @@ class Mode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One resource of one pod set."""
+    """One resource of one pod set, and of those that take the same flavor."""
 
     resource: str
     each: int
     """Per pod, or per gang when ``once``."""
+    pod_set: str
     once: bool = False
+    more: tuple["Want", ...] = ()
+    """What other pod sets ask of it that are to stand together with this one."""
 
-    def amount(self, pods: int) -> int:
-        """Return what ``pods`` pods ask."""
-        return self.each if self.once else self.each * pods
+    def amount(self, counts: Mapping[str, int]) -> int:
+        """Return what ``counts`` pods of each set ask."""
+        own = self.each if self.once else self.each * counts.get(self.pod_set, 0)
+        return own + sum(want.amount(counts) for want in self.more) if self.more else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One decision: the resources of one pod set that one resource group covers."""
+    """One decision: the resources that one resource group covers, of one pod set or of several that stand together."""
 
-    pod_set: str
     wants: tuple[Want, ...]
     options: tuple[Option, ...]
+    seats: tuple[str, ...]
+    """The pod set, or all those that stand together, whether or not they ask for any of these resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,17 @@ class Request:
         total: dict[FlavorResource, int] = {}
         for choice in self.choices:
             for key, want in zip(choice.options[0].keys, choice.wants, strict=True):
-                total[key] = total.get(key, 0) + want.amount(counts.get(choice.pod_set, 0))
+                total[key] = total.get(key, 0) + want.amount(counts)
         return total
+
+    def first_flavors(self, pod_set: str) -> dict[str, str]:
+        """Return the first flavor that each resource of a pod set could be taken from."""
+        return {
+            want.resource: choice.options[0].flavor
+            for choice in self.choices
+            for want in choice.wants
+            if choice.options and any(part.pod_set == pod_set for part in (want, *want.more))
+        }
 
     @property
     def has_alternatives(self) -> bool:
@@ -152,25 +166,70 @@ Judge = Callable[[FlavorResource, int], Verdict]
 
 def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], settings: EngineSettings) -> Request:
     """Return what ``gang`` asks of ``queue``, with the flavors each resource group offers to each pod set."""
-    choices: list[Choice] = []
+    choices: list[tuple[object, Choice]] = []
     charges: dict[str, Mapping[str, int]] = {}
     ignores_undeclared = queue.ignores_undeclared or settings.ignore_undeclared
     for position, pod_set in enumerate(gang.pod_sets):
         charge = charge_of(pod_set.price.requests, settings)
         if charge != pod_set.price.requests:
             charges[pod_set.name] = charge
-        wants = {name: Want(name, amount) for name, amount in charge.items()}
-        wants["pods"] = Want("pods", MILLI)
+        wants = {name: Want(name, amount, pod_set.name) for name, amount in charge.items()}
+        wants["pods"] = Want("pods", MILLI, pod_set.name)
         if position == 0:
-            wants[MAX_JOBS] = Want(MAX_JOBS, MAX_JOBS_REQUEST, once=True)
-        for group in queue.resource_groups:
+            wants[MAX_JOBS] = Want(MAX_JOBS, MAX_JOBS_REQUEST, pod_set.name, once=True)
+        if queue.spares_non_preemptible:
+            wants |= _by_preemptibility(gang, wants, pod_set.name if position == 0 else None)
+        for number, group in enumerate(queue.resource_groups):
             covered = tuple(wants.pop(name) for name in group.resources if name in wants)
             if covered:
-                choices.append(Choice(pod_set.name, covered, _options(group, covered, pod_set, flavors)))
-        undeclared = sorted(name for name in charge if name in wants and charge[name] and pod_set.count)
+                also = {want.resource: want.each for want in covered if want.resource.startswith(GUARANTEED)}
+                if also:
+                    charges[pod_set.name] = {**charges.get(pod_set.name, charge), **also}
+                place = (pod_set.together or position, number)
+                options = _options(group, covered, pod_set, flavors)
+                choices.append((place, Choice(covered, options, _seats(gang, pod_set))))
+        asked = (name for name in charge if charge[name] and pod_set.count and name not in pod_set.added)
+        undeclared = sorted(name for name in asked if name in wants)
         if undeclared and not ignores_undeclared:
             return Request(charges=charges or None, refusal=_undeclared(queue, pod_set, wants[undeclared[0]]))
-    return Request(tuple(choices), charges or None)
+    return Request(_joined(choices), charges or None)
+
+
+def _seats(gang: Gang, pod_set: PodSet) -> tuple[str, ...]:
+    if not pod_set.together:
+        return (pod_set.name,)
+    return tuple(each.name for each in gang.pod_sets if each.together == pod_set.together)
+
+
+def _joined(choices: list[tuple[object, Choice]]) -> tuple[Choice, ...]:
+    """Return the choices with those of one place made one, at the place of the first."""
+    found: dict[object, Choice] = {}
+    for place, choice in choices:
+        known = found.get(place)
+        if known is None:
+            found[place] = choice
+            continue
+        wants = {want.resource: want for want in known.wants}
+        for want in choice.wants:
+            first = wants.get(want.resource)
+            wants[want.resource] = want if first is None else replace(first, more=(*first.more, want))
+        options = tuple(
+            Option(
+                option.flavor,
+                tuple(FlavorResource(option.flavor, resource) for resource in wants),
+                option.misfit or other.misfit,
+            )
+            for option, other in zip(known.options, choice.options, strict=True)
+        )
+        found[place] = Choice(tuple(wants.values()), options, known.seats)
+    return tuple(found.values())
+
+
+def _by_preemptibility(gang: Gang, wants: Mapping[str, Want], first: str | None) -> dict[str, Want]:
+    """Return what a pod set asks further where gangs that may be preempted are told from those that may not."""
+    if not gang.preemptible:
+        return {GUARANTEED + name: replace(want, resource=GUARANTEED + name) for name, want in wants.items()}
+    return {PREEMPTIBLE_JOBS: Want(PREEMPTIBLE_JOBS, MAX_JOBS_REQUEST, first, once=True)} if first is not None else {}
 
 
 def charge_of(requests: amounts.Amounts, settings: EngineSettings) -> amounts.Amounts:
@@ -199,7 +258,7 @@ def _undeclared(queue: Queue, pod_set: PodSet, want: Want) -> Reason:
         message=f"pod set {pod_set.name}: no resource group of queue {queue.name} covers {want.resource}",
         node=f"queue {queue.name}",
         resource=want.resource,
-        asked=want.amount(pod_set.count),
+        asked=want.amount({pod_set.name: pod_set.count}),
         help=f"add {want.resource} to a resource group of the queue, or ask for none of it",
     )
 
@@ -269,7 +328,10 @@ def assign(
     unfinished: dict[int, int] = {}
     for index, choice in enumerate(request.choices):
         start = 0 if resume is None else resume.get(index, 0)
-        best = _scan(choice, counts.get(choice.pod_set, 0), usage, fungibility, judge, start=start)
+        if any(counts.get(name, 0) for name in choice.seats):
+            best = _scan(choice, counts, usage, fungibility, judge, start=start)
+        else:
+            best = _scan_idle(choice, counts, usage, fungibility, judge, start=start)
         blocks += best.blocks
         if 0 < best.next < len(choice.options):
             unfinished[index] = best.next
@@ -278,10 +340,10 @@ def assign(
                 Mode.NO_FIT, max(level, best.top_level), {}, {}, frozenset(), tuple(blocks), best.blocks, unfinished
             )
         mode, level = min(mode, best.mode), max(level, best.top_level)
-        flavors = chosen.setdefault(choice.pod_set, {})
         for key, want in zip(best.option.keys, choice.wants, strict=True):
-            flavors[want.resource] = key.flavor
-            usage[key] = usage.get(key, 0) + want.amount(counts.get(choice.pod_set, 0))
+            for part in (want, *want.more):
+                chosen.setdefault(part.pod_set, {})[want.resource] = key.flavor
+            usage[key] = usage.get(key, 0) + want.amount(counts)
         needs.update(best.needs)
         if best.mode is not Mode.FIT:
             decisive += best.blocks
@@ -294,8 +356,9 @@ class _Scanned:
 
     option: Option | None = None
     mode: Mode = Mode.NO_FIT
-    level: int = 0
-    """Of the worst resource: what fungibility compares."""
+    """The worst of all resources."""
+    standing: tuple[Mode, int] = (Mode.NO_FIT, 0)
+    """Mode and level of the resource that the queue's fungibility likes least: what flavors are compared by."""
     top_level: int = 0
     """The highest of all resources."""
     needs: tuple[FlavorResource, ...] = ()
@@ -304,9 +367,43 @@ class _Scanned:
     """Where the scan would go on; 0 when it reached the end."""
 
 
+def _scan_idle(
+    choice: Choice,
+    counts: Mapping[str, int],
+    assumed: Mapping[FlavorResource, int],
+    fungibility: Fungibility,
+    judge: Judge,
+    *,
+    start: int,
+) -> _Scanned:
+    """Scan for pod sets without pods: what could hold one pod of each comes first, wherever an earlier scan stopped."""
+    roomy = _with_room(choice, assumed, judge)
+    best = _scan(roomy, counts, assumed, fungibility, judge, start=start)
+    if best.option is None and start:
+        best = _scan(roomy, counts, assumed, fungibility, judge, start=0)
+        best.next = 0
+    return _scan(choice, counts, assumed, fungibility, judge, start=start) if best.option is None else best
+
+
+def _with_room(choice: Choice, assumed: Mapping[FlavorResource, int], judge: Judge) -> Choice:
+    """Return ``choice`` with the flavors ruled out that could at best not hold one pod of each of its pod sets."""
+
+    def holds_one(option: Option) -> bool:
+        asked = (sum(part.each for part in (want, *want.more)) for want in choice.wants)
+        pairs = zip(option.keys, asked, strict=True)
+        return all(judge(key, assumed.get(key, 0) + amount).code is not Code.EXCEEDS_MAX_QUOTA for key, amount in pairs)
+
+    def kept(option: Option) -> Option:
+        if option.misfit is not None or holds_one(option):
+            return option
+        return replace(option, misfit=f"flavor {option.flavor} could hold none of the pods")
+
+    return replace(choice, options=tuple(map(kept, choice.options)))
+
+
 def _scan(
     choice: Choice,
-    pods: int,
+    counts: Mapping[str, int],
     assumed: Mapping[FlavorResource, int],
     fungibility: Fungibility,
     judge: Judge,
@@ -320,7 +417,7 @@ def _scan(
         if option.misfit is not None:
             blocks.append(Block(Code.NO_MATCHING_FLAVOR, option.keys[0], 0, option.misfit))
             continue
-        found = _try_option(option, choice, pods, assumed, judge)
+        found = _try_option(option, choice, counts, assumed, fungibility=fungibility, judge=judge)
         blocks += found.blocks
         if found.option is None:
             continue
@@ -328,30 +425,36 @@ def _scan(
             best = found
             best.next = index + 1
             break
-        if best.option is None or _preferred(found, best, fungibility):
+        if best.option is None or _preferred(found.standing, best.standing, fungibility):
             best = found
     best.blocks = tuple(blocks)
     return best
 
 
 def _try_option(
-    option: Option, choice: Choice, pods: int, assumed: Mapping[FlavorResource, int], judge: Judge
+    option: Option,
+    choice: Choice,
+    counts: Mapping[str, int],
+    assumed: Mapping[FlavorResource, int],
+    *,
+    fungibility: Fungibility,
+    judge: Judge,
 ) -> _Scanned:
-    mode, level, top = Mode.FIT, 0, 0
+    standing, worst, top = (Mode.FIT, 0), Mode.FIT, 0
     needs: list[FlavorResource] = []
     blocks: list[Block] = []
     for key, want in zip(option.keys, choice.wants, strict=True):
-        amount = assumed.get(key, 0) + want.amount(pods)
+        amount = assumed.get(key, 0) + want.amount(counts)
         verdict = judge(key, amount)
         if verdict.mode is not Mode.FIT:
             needs.append(key)
             blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))
         if verdict.mode is Mode.NO_FIT:
             return _Scanned(blocks=tuple(blocks))
-        top = max(top, verdict.level)
-        if verdict.mode < mode or (verdict.mode is mode and verdict.level > level):
-            mode, level = verdict.mode, verdict.level
-    return _Scanned(option, mode, level, top, tuple(needs), tuple(blocks))
+        worst, top = min(worst, verdict.mode), max(top, verdict.level)
+        if _preferred(standing, (verdict.mode, verdict.level), fungibility):
+            standing = (verdict.mode, verdict.level)
+    return _Scanned(option, worst, standing, top, tuple(needs), tuple(blocks))
 
 
 def _stops(found: _Scanned, fungibility: Fungibility) -> bool:
@@ -360,13 +463,13 @@ def _stops(found: _Scanned, fungibility: Fungibility) -> bool:
         return False
     if found.mode < Mode.FIT and fungibility.when_can_preempt is SearchPolicy.TRY_NEXT_FLAVOR:
         return False
-    return not (found.level > 0 and fungibility.when_can_borrow is SearchPolicy.TRY_NEXT_FLAVOR)
+    return not (found.standing[1] > 0 and fungibility.when_can_borrow is SearchPolicy.TRY_NEXT_FLAVOR)
 
 
-def _preferred(found: _Scanned, best: _Scanned, fungibility: Fungibility) -> bool:
-    """Return whether ``found`` beats what was found earlier; ties keep the earlier."""
-    if Mode.NO_CANDIDATES in (found.mode, best.mode) and found.mode is not best.mode:
-        return best.mode is Mode.NO_CANDIDATES
+def _preferred(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibility) -> bool:
+    """Return whether mode and level ``one`` are better than ``other``."""
+    if Mode.NO_CANDIDATES in (one[0], other[0]) and one[0] is not other[0]:
+        return other[0] is Mode.NO_CANDIDATES
     if fungibility.preference is Preference.PREEMPTION_OVER_BORROWING:
-        return (-found.level, found.mode) > (-best.level, best.mode)
-    return (found.mode, -found.level) > (best.mode, -best.level)
+        return (-one[1], one[0]) > (-other[1], other[0])
+    return (one[0], -one[1]) > (other[0], -other[1])

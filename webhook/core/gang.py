@@ -42,6 +42,9 @@ class PodPrice:
     """No container asks or limits cpu or memory: scope BestEffort, else NotBestEffort."""
     priority_class: str = ""
     cross_namespace_affinity: bool = False
+    unstated: frozenset[str] = field(default=frozenset(), compare=False)
+    """Of ``requests.`` and ``limits.`` of cpu and memory, what some container leaves out: a ResourceQuota of it refuses
+    the pod. Known of pods that do not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class PodSet:
     node_affinity: tuple[tuple[Requirement, ...], ...] = ()
     """Required node affinity: a pod fits a node if any term (all of its requirements) matches."""
     tolerations: tuple[Toleration, ...] = ()
+    added: frozenset[str] = frozenset()
+    """Resources that no template asks, but what the kind's controller adds to its pods: counted where a queue or fence
+    counts them, and no reason to refuse the gang where none does."""
+    together: str = ""
+    """Pod sets of the gang with the same name here take the same flavors (Kueue's ``podset-group-name``)."""
 
     @property
     def floor(self) -> int:
@@ -87,6 +95,13 @@ class Gang:
     """Back-off: the gang is not considered before this time."""
     pod_group: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    evictable: bool = True
+    """Stopping it takes its pods away. A kind whose pods stay is never chosen as a victim."""
+    loose_pods: bool = False
+    """Its pods cannot be told from others: the fences meet them one by one, and nobody waits for them to be whole."""
+    preemptible: bool = True
+    """Its owner lets it be stopped for others. Where the queue honours this, a gang that is not may use guaranteed
+    quota only."""
 
     @property
     def pods(self) -> int:

@@ -4,7 +4,7 @@ Only a gang-wide quorum grows. A pod set that was admitted smaller by its own ``
 started with that size and stays there, as in Kueue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from webhook.core.fences import Fences
@@ -12,8 +12,11 @@ from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Reservation
 from webhook.core.policy import FlavorResource
 
+Allowed = Callable[[Holding, Mapping[FlavorResource, int]], bool]
+"""Whether an admitted gang may take so much more, though it fits."""
 
-def grow(holding: Holding, holdings: Holdings, fences: Fences) -> Holding | None:
+
+def grow(holding: Holding, holdings: Holdings, fences: Fences, allowed: Allowed) -> Holding | None:
     """Return ``holding`` with as many more pods as fit now, the first pod sets first; None when none does."""
     if holding.gang is None:
         return None
@@ -26,7 +29,9 @@ def grow(holding: Holding, holdings: Holdings, fences: Fences) -> Holding | None
         if extra:
             larger = _with_more(grown.reservation, name, extra)
             grown = replace(grown, reservation=larger, amounts=larger.usage(holding.reclaimed))
-    return None if grown is holding else grown
+    if grown is holding or not allowed(holding, _extra(grown.amounts, holding)):
+        return None
+    return grown
 
 
 def _largest(grown: Holding, name: str, most: int, *, old: Holding, holdings: Holdings, fences: Fences) -> int:
@@ -47,8 +52,12 @@ def _has_room(amounts: Mapping[FlavorResource, int], old: Holding, holdings: Hol
     node = holdings.node_of(old)
     if node is None:
         return old.reservation.queue is None
+    return holdings.fits(node, _extra(amounts, old))
+
+
+def _extra(amounts: Mapping[FlavorResource, int], old: Holding) -> dict[FlavorResource, int]:
     extra = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
-    return holdings.usage.fits(node, {key: amount for key, amount in extra.items() if amount > 0})
+    return {key: amount for key, amount in extra.items() if amount > 0}
 
 
 def _passes_fences(old: Holding, larger: Reservation, fences: Fences) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.gang import Gang, PodPrice
-from webhook.core.names import MAX_JOBS
+from webhook.core.names import COUNTED
 from webhook.core.policy import FlavorResource
 from webhook.core.quantity import MILLI
 
@@ -26,7 +26,7 @@ BYTES_MAX: Final = 1_048_576
 FULL_AT: Final = 0.85
 """Share of BYTES_MAX beyond which no new gang is admitted; releases always fit because they only shrink it."""
 MAX_JOBS_REQUEST: Final = 1000
-"""Each gang asks one of the pseudo-resource max-jobs, in thousandths."""
+"""Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""
 
 
 class LedgerCorrupt(ValueError):
@@ -64,6 +64,17 @@ class Reservation:
     """Why the gang is being stopped (its pods still count); None while it may run."""
     adopted: bool = False
     """The job was running before Tutti knew it: its pods carry no gang label."""
+    evictable: bool = True
+    """Stopping it takes its pods away."""
+    loose_pods: bool = False
+    """Its pods carry no gang label: the queue is charged, the fences are not."""
+    preemptible: bool = True
+    """Its owner lets it be stopped for others, or its queue does not ask."""
+
+    @property
+    def may_be_preempted(self) -> bool:
+        """It may be stopped to make room for another gang, and would go."""
+        return self.evictable and self.preemptible
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,7 +93,7 @@ class Reservation:
             per_pod = pod_set.price.requests if pod_set.charge is None else pod_set.charge
             for resource, flavor in pod_set.flavors.items():
                 key = FlavorResource(flavor, resource)
-                if resource == MAX_JOBS:
+                if resource in COUNTED:
                     usage[key] = MAX_JOBS_REQUEST
                 elif resource == "pods":
                     usage[key] = usage.get(key, 0) + MILLI * live
@@ -120,6 +131,9 @@ def reserve(  # noqa: PLR0917
         epoch=epoch,
         since_seconds=now_seconds,
         priority=gang.priority,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
+        preemptible=gang.preemptible,
     )
 
 
@@ -171,6 +185,9 @@ def encode_entry(reservation: Reservation) -> str:
         ("priority", reservation.priority),
         ("stopping", reservation.stopping),
         ("adopted", reservation.adopted),
+        ("notEvictable", not reservation.evictable),
+        ("loosePods", reservation.loose_pods),
+        ("notPreemptible", not reservation.preemptible),
     ):
         if value:
             record[key] = value
@@ -273,6 +290,9 @@ def decode_entry(uid: str, text: str) -> Reservation:
             priority=int(record.get("priority", 0)),
             stopping=record.get("stopping"),
             adopted=bool(record.get("adopted", False)),
+            evictable=not record.get("notEvictable", False),
+            loose_pods=bool(record.get("loosePods", False)),
+            preemptible=not record.get("notPreemptible", False),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerCorrupt(f"{uid}: {error!r}") from error

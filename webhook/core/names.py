@@ -12,7 +12,8 @@ QUEUE_LABELS: Final = ("tutti.dev/queue-name", "kueue.x-k8s.io/queue-name")
 """Labels by which a job's owner asks for a queue; the first one present wins."""
 
 GANG_LABEL: Final = "tutti.dev/gang"
-"""On pod templates and pods: ``pending`` from the mutation on, the job's uid from the first admission on."""
+"""On pod templates and pods: ``pending`` from the mutation on, the job's uid from the first admission on. On a plain
+pod of a PodGroup: the gang's uid from the start, for it follows from the group's name."""
 GANG_PENDING: Final = "pending"
 POD_SET_LABEL: Final = "tutti.dev/pod-set"
 """On pod templates and pods: the name of the pod set the pod belongs to."""
@@ -28,9 +29,12 @@ HOLD: Final = "tutti.dev/hold"
 VOIDED: Final = "tutti.dev/voided"
 """Annotation on a waiting job whose reservation was voided: written first, so that a late start of it conflicts."""
 OWN_ANNOTATIONS: Final = frozenset({ADMISSION, REQUEUE, HOLD, LEDGER_VERSION, VOIDED})
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+"""On what the API server shows of a static pod, which runs already."""
 
 GATED_NAMESPACE: Final = "tutti.dev/gated"
-"""Namespace label: every job of a known kind waits for Tutti, with or without a queue label."""
+"""Namespace label: every job of a known kind waits for Tutti, with or without a queue label; not where it says
+``false``."""
 FENCED_NAMESPACE: Final = "tutti.dev/fenced"
 """Namespace label: loose pods are checked against ResourceQuota minus reservations."""
 SCHEDULING_GATE: Final = "tutti.dev/admission"
@@ -42,11 +46,19 @@ POD_GROUP_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io/name",
 )
 """Labels by which a pod template joins a PodGroup, oldest generation first."""
+POD_GROUP_ANNOTATIONS: Final = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
+"""Volcano's: annotations by which a pod joins a PodGroup."""
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+POD_SET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+PREEMPTIBLE_LABELS: Final = (
+    "quota.scheduling.alibabacloud.com/preemptible",
+    "quota.scheduling.koordinator.sh/preemptible",
+)
+"""Labels of a job by which its owner, writing ``false``, rules out that it is stopped for others."""
 
 LEASE_ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
 LEDGER_NAME: Final = "tutti-ledger"
@@ -54,4 +66,10 @@ SYSTEM_NAMESPACE: Final = "tutti-system"
 
 MAX_JOBS: Final = "tutti.dev/max-jobs"
 """Pseudo-resource of which each gang asks 1."""
+GUARANTEED: Final = "guaranteed "
+"""Prefix of pseudo-resources: of ``guaranteed cpu`` a gang that may not be preempted asks what it asks of cpu."""
+PREEMPTIBLE_JOBS: Final = "preemptible jobs"
+"""Pseudo-resource of which each gang that may be preempted asks 1, where the queue tells them apart."""
+COUNTED: Final = frozenset({MAX_JOBS, GUARANTEED + MAX_JOBS, PREEMPTIBLE_JOBS})
+"""Pseudo-resources that count gangs. They cap; nobody owns or lends them."""
 MAX_JOBS_SPELLINGS: Final = ("kube-queue/max-jobs", "koord-queue/max-jobs")

@@ -7,11 +7,11 @@ looked at whenever anything it asks for is freed anywhere in its tree.
 
 from collections.abc import Mapping
 
-from webhook.core.decision import Decision
+from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Mode
 from webhook.core.parking import GateOrder, Need, Point
 from webhook.core.policy import FlavorResource, PreemptionPolicy, Strategy
-from webhook.core.queueing import Line
+from webhook.core.queueing import Line, head_of
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code
 from webhook.core.state import State
@@ -23,10 +23,19 @@ def park(state: State, line: Line, decision: Decision) -> None:
     node = line.lane.node
     fenced = decision.fence is not None or line.elastic
     points: list[Point] = [line.sample.namespace] if fenced else []
-    keys = dict.fromkeys(b.key for b in decision.assignment.blocks if b.code is Code.WAITING_FOR_QUOTA)
+    blocks = decision.assignment.blocks
+    if line.elastic and node is not None and not decision.fits:
+        # The whole gang may never fit where its smallest start only waits.
+        smallest = Attempt(state.decider, line.head, line.request, line.lane.queue, node).at(line.head.least_counts)
+        blocks += smallest.assignment.blocks
+    keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     line.hopeless = not keys and decision.fence is None
     if decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
+        points += [head_of(lane) for lane in state.room.backfilling.get(node.root, ())] if node is not None else []
+    elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
+        # It waits for a fence: nobody else has to wait for it.
+        state.room.wake(head_of(line.lane))
     if node is None or not keys:
         state.room.park(line, points)
         return

@@ -12,12 +12,14 @@ from webhook.core.agenda import tournament, tree_of
 from webhook.core.cycle import admit, grow_all, stop_all
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
+from webhook.core.ledger import reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import PreemptionPolicy
 from webhook.core.preemption import Candidate, give_back, take
-from webhook.core.queueing import Line
+from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import AmountsByFlavor, Usage
+from webhook.core.reasons import Code
 from webhook.core.state import State
 
 
@@ -27,6 +29,8 @@ class _Snapshot:
 
     state: State
     usage: Usage
+    now: float
+    epoch: int
     victims: dict[str, Candidate] = field(default_factory=dict)
     admitted: list[tuple[Line, Decision]] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
@@ -44,6 +48,14 @@ class _Snapshot:
             give_back(self.usage, victim)
         return fits
 
+    def admit(self, line: Line, decision: Decision) -> None:
+        """Note that the head starts; fences keep what it takes from later heads."""
+        flavors, charges = decision.assignment.flavors, line.request.charges
+        gang, queue = line.head, line.lane.name
+        reservation = reserve(gang, queue, decision.counts, flavors, self.epoch, self.now, charges)
+        self.state.fences.put_reservation(reservation)
+        self.admitted.append((line, decision))
+
     def charge(self, line: Line, amounts: AmountsByFlavor) -> None:
         """Add to the usage of the head's queue."""
         if line.lane.node is not None:
@@ -53,11 +65,15 @@ class _Snapshot:
 def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
     state.room.open_gates()
-    heads = [line for lane in state.room.lanes.values() if (line := lane.first()) is not None]
+    offers = [line for lane in state.room.lanes.values() if (line := offered(lane)) is not None]
+    heads = [line for line in offers if line.aside is None]
+    for line in offers:
+        if line.aside is not None:
+            state.room.park(line, ())
     usage = state.holdings.usage
-    offers = {line: _nominate(state, line, usage) for line in heads}
-    snapshot = _Snapshot(state, usage.copy())
-    for line, decision in _in_order(state, offers, snapshot):
+    nominated = {line: _nominate(state, line, usage) for line in heads}
+    snapshot = _Snapshot(state, usage.copy(), now, epoch)
+    for line, decision in _in_order(state, nominated, snapshot):
         _process(snapshot, line, decision)
     reservations = []
     for line, decision in snapshot.admitted:
@@ -66,6 +82,27 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
         reservations.append(admit(state, line, decision, now=now, epoch=epoch, gang=gang))
     state.room.awake = {}
     return Plan(tuple(reservations), grow_all(state), tuple(snapshot.preempted))
+
+
+def offered(lane: Lane) -> Line | None:
+    """Return the line whose turn it is.
+
+    One that its queue does not select takes a turn too, once: Kueue looks at the namespace of a head only. In a
+    BestEffortFIFO queue the one for which others were stopped goes first, so that nobody takes the room meanwhile.
+    """
+    if lane.closed is not None:
+        return None
+    awake = [line for line in lane.lines.values() if not line.parked]
+    lines = [line for line in awake if line.aside is not None and line.aside.code is Code.MISCONFIGURED]
+    if not lane.strict:
+        lines += [line for line in awake if line.aside is None and line.sticky]
+    first = lane.first()
+    return min(lines if first is None else [*lines, first], key=_turn, default=None)
+
+
+def _turn(line: Line) -> tuple[float, bool, int, float, str]:
+    rank, priority, created, uid = line.order_key
+    return rank, line.lane.strict or not line.sticky, priority, created, uid
 
 
 def _nominate(
@@ -87,15 +124,14 @@ def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -
         return
     while offers:
         tree = min(tree_of(line.lane) for line in offers)
-        lines = {line.lane: line for line in offers if tree_of(line.lane) == tree}
-        winner = lines[tournament([(lane, offers[line]) for lane, line in lines.items()], snapshot.usage)]
+        winner = tournament([item for item in offers.items() if tree_of(item[0].lane) == tree], snapshot.usage)
         yield winner, offers.pop(winner)
 
 
 def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
     """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
     decision, deferred = nominated, False
-    line.resume = nominated.assignment.resume or None
+    line.resume, line.outrun, line.sticky = nominated.assignment.resume or None, None, False
     if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
         _step_aside(snapshot, line, nominated)
         return
@@ -103,17 +139,24 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         decision = _nominate_again(snapshot, line, nominated)
         deferred = decision.fits
     if deferred:
+        line.sticky = True
         snapshot.charge(line, decision.assignment.usage)
     elif not decision.fits and not decision.victims:
         _reserve(snapshot, line, decision)
         _step_aside(snapshot, line, decision)
+    elif decision.fits and snapshot.state.fences.shortfall(line.head, decision.counts) is not None:
+        # An earlier head took the room at a fence. It has its turn again in the next cycle, and then its reason.
+        return
     elif not _overlaps(snapshot, decision) and snapshot.fits(line, decision):
         snapshot.charge(line, decision.assignment.usage)
         if decision.fits:
-            snapshot.admitted.append((line, decision))
+            snapshot.admit(line, decision)
         else:
+            line.sticky = True
             snapshot.victims.update((victim.holding.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, line, decision.victims)
+    else:
+        line.outrun = line.head.uid
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
@@ -133,7 +176,8 @@ def _nominate_again(snapshot: _Snapshot, line: Line, nominated: Decision) -> Dec
 
 def _pinned(request: Request, flavors: Mapping[str, Mapping[str, str]]) -> Request:
     def chosen(choice: Choice, option: Option) -> bool:
-        return flavors.get(choice.pod_set, {}).get(choice.wants[0].resource) == option.flavor
+        want = choice.wants[0]
+        return flavors.get(want.pod_set, {}).get(want.resource) == option.flavor
 
     return replace(
         request,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from webhook.core.gang import Requirement, Toleration
+from webhook.core.gang import Gang, Requirement, Toleration
+from webhook.core.names import GUARANTEED, PREEMPTIBLE_JOBS
 
 
 class FlavorResource(NamedTuple):
@@ -17,6 +18,11 @@ class FlavorResource(NamedTuple):
 
     flavor: str
     resource: str
+
+    @property
+    def is_internal(self) -> bool:
+        """It only tells gangs that may be preempted from those that may not: nothing to show as quota."""
+        return self.resource.startswith((GUARANTEED, PREEMPTIBLE_JOBS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,11 @@ class Queue:
     """Why the queue admits nothing (missing flavor, cohort cycle), as a sentence; None when it is active."""
     usage_based_ordering: bool = False
     """Kueue's admissionScope UsageBasedAdmissionFairSharing."""
+    reclaimable: bool = True
+    """Other queues may take back what it borrows (Volcano)."""
+    spares_non_preemptible: bool = False
+    """A gang whose owner rules preemption out is never stopped for others here, and may use guaranteed quota only
+    (ElasticQuotaTree)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +231,8 @@ class Diagnostic:
     """The object compiles all the same."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.value}: {self.message}; {self.fix}"
+        place = f"{self.path}: {self.value}" if self.value else self.path
+        return f"{place}: {self.message}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +251,11 @@ class Policy:
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     """WorkloadPriorityClass name to its value."""
     diagnostics: tuple[Diagnostic, ...] = ()
+
+    def may_be_preempted(self, gang: Gang, queue: str | None) -> bool:
+        """Return whether the owner of ``gang`` lets it be stopped for others in ``queue``, or that does not ask."""
+        found = self.queues.get(queue or "")
+        return gang.preemptible or found is None or not found.spares_non_preemptible
 
     def queue_of(self, namespace: str, label: str | None) -> str | None:
         """Return the name of the queue that a job of ``namespace`` with queue label ``label`` waits in, if known.

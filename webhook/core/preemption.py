@@ -7,7 +7,7 @@ at their cost. Whole gangs only; candidates are removed in a fixed order until t
 order where it still fits without: minimal, and never from a queue that is within its own quota by then.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -44,6 +44,14 @@ class Candidate:
     """The lowest cohort above both its queue and the preemptor's; None in the preemptor's own queue."""
 
 
+Ranks = Callable[[str], Mapping[str, float] | None]
+"""Queue to the usage-decay rank of its holdings by uid; None where it does not go by usage."""
+
+
+def no_ranks(queue: str) -> None:
+    """No queue goes by usage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preemptor:
     """A gang that needs room, and the view of usage in which it looks for it."""
@@ -58,12 +66,12 @@ class Preemptor:
     """Fair-sharing strategies; empty: classical."""
     spared: Container[str] = ()
     """Uids of gangs that the view does not charge: they cannot be taken out of it."""
-    ranks: Mapping[str, float] | None = None
-    """Usage-decay rank by uid of the queue's holdings, where the queue orders by it."""
+    ranks: Ranks = no_ranks
 
     def may_stop(self, holding: Holding, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` lets this gang stop that one."""
-        return holding.uid not in self.spared and self.outranks(holding, policy)
+        known = holding.reservation
+        return holding.uid not in self.spared and known.may_be_preempted and self.outranks(holding, policy)
 
     def outranks(self, holding: Holding, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` puts this gang before that one."""
@@ -84,22 +92,35 @@ class Preemptor:
         return self.usage.fits(self.node, amounts)
 
     def order(self, candidate: Candidate) -> tuple[object, ...]:
-        """Sort key of candidates: the ones already going, other queues', heavy users', low priority, latest start."""
-        holding = candidate.holding
-        rank = 0.0 if self.ranks is None else -self.ranks.get(holding.uid, 0.0)
+        """Sort key of candidates: the ones already going, other queues', low priority, latest start."""
+        holding, known = candidate.holding, candidate.holding.reservation
         return (
-            holding.uid not in self.holdings.stopping,
+            known.uid not in self.holdings.stopping,
             candidate.node is self.node,
-            rank,
             holding.priority,
-            -holding.reservation.since_seconds,
-            holding.uid,
+            -known.since_seconds,
+            known.uid,
         )
+
+    def in_order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Return ``candidates`` in order; where their queue goes by usage, its heavy users' come before its others."""
+        ordered = sorted(candidates, key=self.order)
+        for node in dict.fromkeys(candidate.node for candidate in ordered):
+            ranks = self.ranks(node.name)
+            if ranks is None:
+                continue
+            # Usage is compared within a queue only: its candidates change places among themselves.
+            places = [place for place, candidate in enumerate(ordered) if candidate.node is node]
+            by_usage = [(-ranks.get(ordered[place].holding.uid, 0.0), ordered[place]) for place in places]
+            by_usage.sort(key=lambda pair: (pair[1].holding.uid not in self.holdings.stopping, pair[0]))
+            for place, (_, candidate) in zip(places, by_usage, strict=True):
+                ordered[place] = candidate
+        return ordered
 
 
 def uses(holding: Holding, keys: Iterable[FlavorResource]) -> bool:
     """Return whether a gang holds any of ``keys``."""
-    return any(holding.amounts.get(key, 0) for key in keys)
+    return any(map(holding.amounts.get, keys))
 
 
 def within_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
@@ -117,20 +138,25 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
         for holding in preemptor.holdings.of_queue(preemptor.node.name).values()
         if uses(holding, needs) and preemptor.may_stop(holding, policy)
     ]
-    return sorted(found, key=preemptor.order)
+    return preemptor.in_order(found)
 
 
 def _reclaim_candidates(
-    preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
+    preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource], own: bool
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the candidates of other queues: those with hierarchical advantage, and the others, each in order."""
+    """Return the candidates of other queues: those with hierarchical advantage, and the others, each in order.
+
+    ``own``: there are candidates in the preemptor's queue.
+    """
     with_advantage: list[Candidate] = []
     without: list[Candidate] = []
     if preemptor.queue.preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return with_advantage, without
     advantage, rest = _fits_own(preemptor.usage, preemptor.node, amounts)
     # A queue that may not borrow and uses all it owns can take nothing back: only hierarchical advantage counts then.
-    takes_back = not (_may_not_borrow(preemptor) and not _below_own(preemptor, needs))
+    # Nor can one that the gang takes beyond what it owns, unless a gang of its own goes.
+    within_own_quota = _below_own(preemptor, needs) and (advantage or own)
+    takes_back = within_own_quota or not _may_not_borrow(preemptor)
     below: Node = preemptor.node
     for cohort in list(preemptor.node.path())[1:]:
         reach = _borrowing_queues(preemptor.usage, cohort, below, needs) if advantage or takes_back else ()
@@ -139,7 +165,7 @@ def _reclaim_candidates(
             (with_advantage if advantage else without).extend(found)
         fits, rest = _fits_own(preemptor.usage, cohort, rest)
         advantage, below = advantage or fits, cohort
-    return sorted(with_advantage, key=preemptor.order), sorted(without, key=preemptor.order)
+    return preemptor.in_order(with_advantage), preemptor.in_order(without)
 
 
 def _fits_own(usage: Usage, node: Node, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
@@ -154,7 +180,8 @@ def _borrowing_queues(usage: Usage, cohort: Node, but: Node, needs: frozenset[Fl
         if child is but or within_own(usage, child, needs):
             continue
         if child.is_queue:
-            yield child
+            if child.reclaimable:
+                yield child
         else:
             yield from _borrowing_queues(usage, child, but, needs)
 
@@ -186,7 +213,7 @@ def classical_targets(
 ) -> list[Candidate]:
     """Return whom to stop so that ``amounts`` fit, given that ``needs`` do not fit now; empty when nothing helps."""
     own = own_candidates(preemptor, needs)
-    hierarchical, reclaim = _reclaim_candidates(preemptor, amounts, needs)
+    hierarchical, reclaim = _reclaim_candidates(preemptor, amounts, needs, bool(own))
     stopping = preemptor.holdings.stopping
     groups = (hierarchical, reclaim, own)
     ordered = [c for group in groups for c in group if c.holding.uid in stopping]

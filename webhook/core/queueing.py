@@ -26,21 +26,23 @@ OrderKey = tuple[float, int, float, str]
 def line_key(gang: Gang) -> LineKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
-    return (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, sets)
+    own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
+    return (*own, sets)
 
 
 def _pod_set_key(pod_set: PodSet) -> LineKey:
     placement: LineKey = ()
     if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
         placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
-    return (pod_set.name, pod_set.count, pod_set.min_count, _price_key(pod_set.price), placement)
+    seats = (placement, pod_set.together, tuple(sorted(pod_set.added)))
+    return (pod_set.name, pod_set.count, pod_set.min_count, _price_key(pod_set.price), seats)
 
 
 def _price_key(price: PodPrice) -> LineKey:
     requests = tuple(sorted(price.requests.items()))
     limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
     flags = (price.has_deadline, price.best_effort, price.priority_class, price.cross_namespace_affinity)
-    return (requests, limits, flags)
+    return (requests, limits, flags, price.unstated)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,13 +68,21 @@ class Line:
     """Under this policy it can never start: there is nothing to keep for it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
+    sticky: bool = False
+    """In the last of Kueue's cycles others were stopped for its head: it goes first in the next one."""
     resume: Mapping[int, int] | None = None
     """Flavors that the last of Kueue's cycles tried; the next one goes on after them."""
+    outrun: str | None = None
+    """Uid of the head that the last of Kueue's cycles nominated and then had no room for: others took or kept it."""
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
     stamp: int = 0
     """Changes with every entry in the lane's order, so that stale entries are recognised."""
+    standing: int = 0
+    """Number of its entry among those that may be the head of a Backfill queue; 0: it has none."""
+    stood_at: OrderKey | None = None
+    """Its place when that entry was made."""
 
     def put(self, gang: Gang) -> None:
         """Add one gang that is not yet in the line."""
@@ -116,6 +126,8 @@ class Lane:
     stamp: int = 0
     """Changes with every entry in a cycle's agenda, so that stale entries are recognised."""
     _heap: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
+    _standing: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
+    """Of a Backfill queue: its lines in order, parked or not; entries that are not a line's ``standing`` are stale."""
     _offered: int = 0
 
     @property
@@ -129,9 +141,17 @@ class Lane:
         return self.queue is not None and self.queue.strategy is Strategy.BACKFILL
 
     def head(self) -> Line | None:
-        """Return the first line in queue order that could ever start, parked or not."""
-        lines = (line for line in self.lines.values() if line.aside is None and not line.hopeless)
-        return min(lines, key=_order_key, default=None)
+        """Return the first line of a Backfill queue that could ever start, parked or not."""
+        while self._standing:
+            _, number, line = self._standing[0]
+            if line.standing != number:
+                heappop(self._standing)
+            elif line.aside is not None or line.hopeless or not line.order:
+                heappop(self._standing)
+                line.standing = 0
+            else:
+                return line
+        return None
 
     def offer(self, line: Line) -> None:
         """Put a line (back) into the order, after its head changed or it woke up."""
@@ -139,6 +159,14 @@ class Lane:
         line.stamp = self._offered
         line.rank = self.ranks.get((line.sample.namespace, line.sample.queue or ""), 0.0)
         heappush(self._heap, (line.order_key, line.stamp, line))
+        if self.backfills:
+            self._stand(line)
+
+    def _stand(self, line: Line) -> None:
+        """Note the place of a line, if that is new: all that could make it the head goes through ``offer``."""
+        if line.standing == 0 or line.stood_at != line.order_key:
+            line.standing, line.stood_at = self._offered, line.order_key
+            heappush(self._standing, (line.order_key, line.standing, line))
 
     def rerank(self, local: tuple[str, str], rank: float) -> None:
         """Give the gangs of one local queue another place in the order."""
@@ -178,13 +206,21 @@ class Lane:
     def copy(self, lines: dict[Line, Line]) -> "Lane":
         """Return an independent lane; ``lines`` collects which line became which."""
         twin = replace(
-            self, lines={}, resting=dict(self.resting), claiming=dict(self.claiming), ranks=dict(self.ranks), _heap=[]
+            self,
+            lines={},
+            resting=dict(self.resting),
+            claiming=dict(self.claiming),
+            ranks=dict(self.ranks),
+            _heap=[],
+            _standing=[],
         )
         for key, line in self.lines.items():
             copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
             twin.lines[key] = lines[line] = copied
         twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
         heapify(twin._heap)
+        twin._standing = [(key, number, lines[line]) for key, number, line in self._standing if line in lines]
+        heapify(twin._standing)
         return twin
 
     def ahead_of(self, gang: Gang) -> int:
@@ -219,5 +255,6 @@ class Lane:
             )
 
 
-def _order_key(line: Line) -> OrderKey:
-    return line.order_key
+def head_of(lane: Lane) -> str:
+    """Return the name under which the head of a queue holds quota back, and at which those wait that it holds up."""
+    return f"head of {lane.name}"

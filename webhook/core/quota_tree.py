@@ -19,6 +19,7 @@ taken.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from webhook.core.names import COUNTED
 from webhook.core.policy import Cohort, FlavorResource, Policy, Queue, Quota, ResourceGroup
 
 AmountsByFlavor = Mapping[FlavorResource, int]
@@ -34,6 +35,8 @@ class Node:
     index: int
     quotas: dict[FlavorResource, Quota]
     weight_millis: int
+    reclaimable: bool = True
+    """What a queue borrows may be taken back by reclaiming."""
     parent: "Node | None" = None
     children: list["Node"] = field(default_factory=list)
     height: int = 0
@@ -131,7 +134,8 @@ class QuotaTree:
         weight = 1000 if source is None else source.weight_millis
         is_queue = isinstance(source, Queue)
         index = self.indexes.setdefault((is_queue, name), len(self.indexes))
-        node = Node(name, is_queue, index, dict(_quotas(groups)), weight)
+        reclaimable = not isinstance(source, Queue) or source.reclaimable
+        node = Node(name, is_queue, index, dict(_quotas(groups)), weight, reclaimable)
         self.nodes.append(node)
         return node
 
@@ -156,6 +160,7 @@ def _same(left: Node, right: Node) -> bool:
     """Return whether two subtrees say the same. Children are in one order: by kind and name."""
     return (
         (left.name, left.is_queue, left.weight_millis) == (right.name, right.is_queue, right.weight_millis)
+        and left.reclaimable is right.reclaimable
         and left.quotas == right.quotas
         and len(left.children) == len(right.children)
         and all(_same(a, b) for a, b in zip(left.children, right.children, strict=True))
@@ -275,7 +280,7 @@ class Usage:
         """Return how high in the tree ``queue`` must borrow to take ``amount`` (0: not at all), and whether quota
         above that height could still be reclaimed for it.
         """
-        if not self.borrowing_with(queue, key, amount) or queue.parent is None:
+        if key.resource in COUNTED or not self.borrowing_with(queue, key, amount) or queue.parent is None:
             return 0, queue.parent is not None
         rest = amount - self.local_available(queue, key)
         node, top = queue.parent, queue.parent

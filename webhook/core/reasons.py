@@ -27,6 +27,8 @@ class Code(StrEnum):
     BACKING_OFF = "BackingOff"
     QUEUE_NOT_FOUND = "QueueNotFound"
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    WAITING_FOR_PODS = "WaitingForPods"
     LEDGER_FULL = "LedgerFull"
     NAMESPACE_NOT_FENCED = "NamespaceNotFenced"
     UNREADABLE = "Unreadable"

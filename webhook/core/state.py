@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core import backfill
+from webhook.core.backfill import Backfill
 from webhook.core.decay import DecayedUsage, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode, Request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
-from webhook.core.policy import FlavorResource, Policy, Queue
-from webhook.core.queueing import Lane, Line
+from webhook.core.policy import FlavorResource, Policy
+from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.settings import EngineSettings
 from webhook.core.waiting_room import WaitingRoom
@@ -61,12 +61,15 @@ class State:
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
+    backfill: Backfill = field(init=False)
+    """The heads of Backfill queues."""
     _decider: Decider | None = None
-    _start: tuple[object, backfill.Start | None] | None = None
-    """The earliest start computed last, and for what."""
 
     def __post_init__(self) -> None:
         self.room.room_at = self.holdings.headroom
+        self.backfill = Backfill(
+            self.holdings, lambda root: self.room.backfilling.get(root, ()), not self.settings.fair_sharing
+        )
 
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
@@ -109,6 +112,7 @@ class State:
         gang = self.room.withdraw(uid)
         if ticket is not None and ticket.lane is not None and (ticket.lane.strict or ticket.lane.backfills):
             self.let_head_go(ticket.lane)
+            self.growing.update(dict.fromkeys(self.partial()))
         return gang
 
     def drop_claim(self, uid: str) -> None:
@@ -146,13 +150,14 @@ class State:
         assert self.decayed is not None
         lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
         self.room.awake[lane] = None
+        self.room.wake(head_of(lane))
 
-    def _ranks(self, queue: Queue) -> Mapping[str, float] | None:
+    def _ranks(self, queue: str) -> Mapping[str, float] | None:
         """Return the usage-decay rank of each holding of a queue that goes by it."""
-        if self.decayed is None or not queue.usage_based_ordering:
+        if self.decayed is None or not self.policy.queues[queue].usage_based_ordering:
             return None
         ranks = {}
-        for uid, holding in self.holdings.of_queue(queue.name).items():
+        for uid, holding in self.holdings.of_queue(queue).items():
             name = local_name(holding)
             if name is not None:
                 ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
@@ -171,24 +176,18 @@ class State:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
             level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
             decision = replace(decision, assignment=replace(decision.assignment, level=level))
-        if lane.backfills and (decision.fits or decision.preempts):
-            decision = self._unless_it_delays_the_head(line, decision)
+        if decision.fits or decision.preempts:
+            why = self.backfill.refusal(line, decision, self.fences, self.now)
+            if why is not None:
+                decision = replace(decision, fence=why, victims=(), awaits=())
         if promised is not None:
             holdings.promise(head_of(lane), *promised)
             holdings.version = version
         return decision
 
-    def _unless_it_delays_the_head(self, line: Line, decision: Decision) -> Decision:
-        head = line.lane.head()
-        if head is None or head is line or head.order_key > line.order_key:
-            return decision
-        space = line.sample.namespace
-        fenced = space == head.sample.namespace and bool(self.fences.fences(space))
-        at = (self.holdings.version, head.head.uid, self.now)
-        if self._start is None or self._start[0] != at:
-            self._start = (at, backfill.earliest_start(self.holdings, head, self.now))
-        why = backfill.refusal(line, decision, head, self._start[1], now=self.now, fenced=fenced)
-        return decision if why is None else replace(decision, fence=why, victims=(), awaits=())
+    def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
+        """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue."""
+        return self.backfill.lets_grow(holding, extra, self.fences, self.now)
 
     def let_head_go(self, lane: Lane) -> None:
         """End what the head of a StrictFIFO or Backfill queue holds back."""
@@ -220,7 +219,16 @@ class State:
         self.room.wake(holding.reservation.namespace)
         if node is not None:
             self.wake(node, holding.amounts)
+            if self.settings.one_head_per_queue:
+                self._scan_anew(node.root)
         self.stirred = True
+
+    def _scan_anew(self, root: Node) -> None:
+        """Forget which flavors were tried: with room becoming free, the ones tried may do now."""
+        for lane in self.room.lanes.values():
+            if lane.node is not None and lane.node.root is root:
+                for line in lane.lines.values():
+                    line.resume = None
 
     def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
         """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
@@ -265,8 +273,3 @@ class State:
             if holding.gang is not None and uid not in self.holdings.stopping
             if holding.reservation.counts != holding.gang.counts
         }
-
-
-def head_of(lane: Lane) -> str:
-    """Return the name under which the head of a queue holds quota back."""
-    return f"head of {lane.name}"

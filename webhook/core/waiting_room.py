@@ -12,7 +12,7 @@ from webhook.core.flavors import compile_request
 from webhook.core.gang import Gang
 from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
 from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
-from webhook.core.queueing import Lane, Line, line_key
+from webhook.core.queueing import Lane, Line, head_of, line_key
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
@@ -42,6 +42,8 @@ class WaitingRoom:
         """Lanes that may have a line to decide about."""
         self.room_at: Callable[[Node, FlavorResource], int] = lambda node, key: 0
         """How much a node lets through now beyond its private quota."""
+        self.backfilling: dict[Node, list[Lane]] = {}
+        """Root of a tree to its Backfill queues."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -62,6 +64,7 @@ class WaitingRoom:
         for name, queue in policy.queues.items():
             if name not in self.lanes:
                 self.lanes[name] = Lane(name, queue, tree.queues[name], closed=_closed(queue))
+        self._index_backfilling()
         for uid, ticket in list(self.tickets.items()):
             if self._lane_of(ticket.gang) is not ticket.lane:
                 self._move(uid, ticket)
@@ -71,6 +74,14 @@ class WaitingRoom:
                 if aside != line.aside:
                     line.aside = aside
                     self.wake_line(line)
+                    self.wake(head_of(lane))
+
+    def _index_backfilling(self) -> None:
+        self.backfilling = {}
+        for name in sorted(name for name in self.lanes if name is not None):
+            lane = self.lanes[name]
+            if lane.backfills and lane.node is not None:
+                self.backfilling.setdefault(lane.node.root, []).append(lane)
 
     def _close(self, lane: Lane) -> None:
         """Give up a lane whose queue changed; its gangs are moved afterwards."""
@@ -79,6 +90,7 @@ class WaitingRoom:
         for line in lane.lines.values():
             self._parking.forget(line)
             self.pass_on(line)
+        self.wake(head_of(lane))
 
     def _move(self, uid: str, ticket: Ticket) -> None:
         """Let a gang wait where the present policy puts it; a rest goes on."""
@@ -197,7 +209,7 @@ class WaitingRoom:
         The level counts only while nobody stands behind the line: else it is to be looked at soon, so that it does not
         keep others waiting if it turns out to be blocked.
         """
-        line.parked = False
+        line.parked = line.hopeless = False
         self._parking.forget(line)
         before = line.lane.first()
         line.lane.offer(line)
@@ -265,6 +277,7 @@ class WaitingRoom:
         lines: dict[Line, Line] = {}
         twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
         twin.awake = {twin.lanes[lane.name]: None for lane in self.awake}
+        twin._index_backfilling()
         twin.tickets = {
             uid: Ticket(t.gang, t.lane and twin.lanes[t.lane.name], t.line and lines[t.line])
             for uid, t in self.tickets.items()
@@ -296,13 +309,14 @@ class WaitingRoom:
         self.tickets[gang.uid] = Ticket(gang, lane, line)
         if line.order[0][1] == gang.uid:
             self.wake_line(line)
+            if lane.backfills and lane.head() is line:
+                # Those that an earlier head held up may go before this one does.
+                self.wake(head_of(lane))
 
     def _leave(self, line: Line, uid: str) -> None:
         was_head = line.order[0][1] == uid
         if was_head and line.lane.backfills and line.lane.head() is line:
-            for other in line.lane.lines.values():
-                if other.parked and other is not line:
-                    self.wake_line(other)
+            self.wake(head_of(line.lane))
         line.drop(uid)
         if not line.order:
             self._parking.forget(line)

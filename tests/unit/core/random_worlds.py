@@ -16,28 +16,38 @@ from webhook.core.policy import (
     PreemptionPolicy,
     Queue,
     SearchPolicy,
+    StopPolicy,
     Strategy,
 )
 from webhook.core.quantity import MILLI
 from webhook.core.quota_tree import Usage
 
 NEVER = PreemptionPolicy.NEVER
-limits = st.none() | st.integers(0, 4)
-cells = st.tuples(st.integers(0, 8), limits, limits)
+# Sampled rather than drawn as integers: small numbers only would leave most worlds empty.
+limits = st.sampled_from([None, None, 0, 1, 2, 4])
+cells = st.tuples(st.sampled_from([0, 2, 4, 5, 8, 10]), limits, limits)
 
 
 @st.composite
 def preemptions(draw: st.DrawFn) -> Preemption:
-    reclaim = draw(st.sampled_from([NEVER, PreemptionPolicy.LOWER_PRIORITY, PreemptionPolicy.ANY]))
+    anyone, lower = PreemptionPolicy.ANY, PreemptionPolicy.LOWER_PRIORITY
+    reclaim = draw(st.sampled_from([anyone, anyone, lower, NEVER]))
     borrow = NEVER if reclaim is NEVER else draw(st.sampled_from([NEVER, PreemptionPolicy.LOWER_PRIORITY]))
     within = draw(st.sampled_from([p for p in PreemptionPolicy if p is not PreemptionPolicy.ANY]))
     return Preemption(within, reclaim, borrow, draw(st.none() | st.integers(0, 2)))
 
 
 @st.composite
-def nodes(draw: st.DrawFn, *, preempting: bool = True, strategies: tuple[Strategy, ...] = tuple(Strategy)[:2]) -> Any:
+def nodes(
+    draw: st.DrawFn,
+    *,
+    preempting: bool = True,
+    strategies: tuple[Strategy, ...] = tuple(Strategy)[:2],
+    draining: bool = False,
+) -> Any:
     """A root cohort, up to two below it, up to five queues anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
+    stops = [*[StopPolicy.NONE] * 6, *(StopPolicy if draining else ())]
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
 
     def quotas() -> Any:
@@ -48,7 +58,7 @@ def nodes(draw: st.DrawFn, *, preempting: bool = True, strategies: tuple[Strateg
         for i, name in enumerate(lower)
     ]
     found.append(cohort("root"))
-    for i in range(draw(st.integers(1, 5))):
+    for i in range(draw(st.sampled_from([1, 2, 3, 4, 5]))):
         found.append(
             queue(
                 f"q{i}",
@@ -61,6 +71,8 @@ def nodes(draw: st.DrawFn, *, preempting: bool = True, strategies: tuple[Strateg
                     draw(st.sampled_from(list(SearchPolicy))), draw(st.sampled_from(list(SearchPolicy)))
                 ),
                 weight_millis=draw(st.sampled_from([0, 500, 1000, 2000])),
+                stop_policy=draw(st.sampled_from(stops)),
+                reclaimable=draw(st.sampled_from([True, True, True, False])),
             )
         )
     return found
@@ -68,18 +80,19 @@ def nodes(draw: st.DrawFn, *, preempting: bool = True, strategies: tuple[Strateg
 
 @st.composite
 def gangs(draw: st.DrawFn, uid: str, queues: list[str]) -> Gang:
-    pods = draw(st.integers(1, 5))
+    pods = draw(st.sampled_from([1, 1, 2, 2, 3, 5]))
     return gang(
         uid,
         draw(st.sampled_from(queues)),
-        draw(st.integers(0, 3)),
+        draw(st.sampled_from([1, 1, 1, 2, 3, 0])),
         pods=pods,
-        priority=draw(st.integers(0, 3)),
-        created=float(draw(st.integers(0, 5))),
+        priority=draw(st.sampled_from([0, 1, 2, 3])),
+        created=float(draw(st.sampled_from(range(6)))),
         min_count=draw(st.sampled_from([None, None, 1])),
         quorum=draw(st.sampled_from([None, None, max(1, pods - 1)])),
         not_before_seconds=float(draw(st.sampled_from([0, 0, 0, 3]))),
         max_run_seconds=draw(st.none() | st.integers(1, 9)),
+        evictable=draw(st.sampled_from([True, True, True, False])),
     )
 
 

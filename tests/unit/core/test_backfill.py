@@ -1,10 +1,9 @@
 """Backfill: small gangs use the gaps before a large head, and never delay it."""
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from typing import Any
 
-from tests.unit.core.worlds import World, gang, queue
-from webhook.core.backfill import earliest_start
+from tests.unit.core.worlds import World, cohort, gang, queue
+from webhook.core.engine import EngineSettings
 from webhook.core.fences import Fence
 from webhook.core.policy import Strategy
 from webhook.core.reasons import Code
@@ -74,31 +73,73 @@ def test_the_gap_behind_a_fence_is_not_used_up_in_front_of_the_head() -> None:
     assert world.cycle() == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_the_earliest_start_of_the_head_never_moves_later(data: st.DataObject) -> None:
-    world = World(queue("a", 8, strategy=BACKFILL))
-    ends: dict[str, float] = {}
-    promised: tuple[str, float] | None = None
-    for number in range(data.draw(st.integers(4, 25))):
-        limit = data.draw(st.none() | st.integers(1, 20)) if number > 3 else 10
-        world.submit(gang(f"g{number:02}", "a", data.draw(st.integers(1, 8)), created=number, max_run_seconds=limit))
-        for reservation in world.plan().admitted:
-            known = world.engine._state.holdings.by_uid[reservation.uid].gang
-            assert known is not None
-            if known.max_run_seconds is not None:
-                ends[reservation.uid] = world.now + known.max_run_seconds
-        lane = world.engine._state.room.lanes["a"]
-        head = lane.head()
-        if head is not None:
-            state = world.engine._state
-            state.holdings.withdraw_promise("head of a")
-            start = earliest_start(state.holdings, head, world.now)
-            if promised is not None and promised[0] == head.head.uid:
-                assert start is not None
-                assert start[0] <= promised[1]
-            promised = None if start is None else (head.head.uid, start[0])
-        world.now += data.draw(st.integers(0, 4))
-        for uid in sorted(uid for uid, end in ends.items() if end <= world.now):
-            del ends[uid]
-            world.end(uid)
+def shared(**others: Any) -> World:
+    """Queue a owns 2 of 8 cpu and borrows; 6 are in use until second 100 and a's head wants 7."""
+    world = World(
+        queue("a", 2, cohort="c", strategy=BACKFILL),
+        queue("b", 0, cohort="c", **others),
+        cohort("c", None, 6),
+    )
+    world.submit(gang("runs", "b", 6, max_run_seconds=100)).cycle()
+    return world.submit(gang("head", "a", 7, priority=1))
+
+
+def test_nobody_of_another_queue_takes_what_the_head_is_to_borrow() -> None:
+    world = shared().submit(
+        gang("short", "b", 1, max_run_seconds=100, created=1), gang("long", "b", 2, max_run_seconds=101)
+    )
+    assert world.cycle() == ["short"]
+    assert world.cycle() == []
+    world.end("short").submit(gang("endless", "b", 2, created=2))
+    assert world.cycle() == []
+    for name in ("long", "endless"):
+        assert world.engine.reason(name).code is Code.BEHIND_HEAD
+        assert "would delay team/head, head of queue a" in world.why(name)
+    assert world.end("runs").cycle() == ["head"]
+    assert world.end("head").cycle() == ["long", "endless"]
+
+
+def test_one_that_fits_beside_the_borrowing_head_may_start_for_ever() -> None:
+    world = shared()
+    world.engine.withdraw("head")
+    world.submit(gang("smaller", "a", 5, priority=1), gang("beside", "b", 1), gang("more", "b", 3))
+    assert world.cycle() == ["beside"]
+
+
+def test_who_takes_what_its_own_side_owns_does_not_wait_for_a_borrower() -> None:
+    world = World(
+        queue("a", 2, cohort="c", strategy=BACKFILL), queue("b", 4, cohort="c"), queue("d", 2, cohort="c")
+    ).submit(gang("runs", "d", 4, max_run_seconds=100))
+    world.cycle()
+    assert world.submit(gang("head", "a", 6, priority=1), gang("owner", "b", 4)).cycle() == ["owner"]
+
+
+def test_who_goes_before_the_head_does_not_wait_for_it() -> None:
+    assert shared().submit(gang("urgent", "b", 2, priority=2)).cycle() == ["urgent"]
+
+
+def test_a_head_that_a_fence_holds_up_holds_up_no_other_queue() -> None:
+    world = shared()
+    world.fences.put_fence(Fence("team", "hard", {"pods": 1000}))
+    world.engine.wake_namespace("team")
+    assert world.submit(gang("long", "b", 2, namespace="other")).cycle() == ["long"]
+
+
+def test_a_gang_that_grows_does_not_delay_the_head_either() -> None:
+    world = World(queue("a", 6, strategy=BACKFILL))
+    world.submit(gang("runs", "a", 1, max_run_seconds=100), gang("grows", "a", 1, pods=5, quorum=3, created=1))
+    other = gang("goes", "a", 2)
+    world.submit(other)
+    assert world.cycle() == ["goes", "runs", "grows"]
+    world.submit(gang("head", "a", 3, priority=1))
+    assert world.cycle() == []
+    assert world.end("goes").plan().grown == ()
+
+
+def test_under_fair_sharing_shares_decide_between_queues() -> None:
+    rules = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare",))
+    nodes = (queue("a", 2, cohort="c", strategy=BACKFILL), queue("b", 2, cohort="c"), cohort("c", None, 4))
+    world = World(*nodes, settings=rules).submit(gang("runs", "b", 6, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("head", "a", 7, priority=1), gang("long", "b", 2, max_run_seconds=101))
+    assert world.cycle() == ["long"]

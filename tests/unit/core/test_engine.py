@@ -115,6 +115,12 @@ def test_gangs_that_need_not_borrow_go_before_those_that_must() -> None:
     assert world.cycle() == ["owner"]
 
 
+def test_a_gang_that_can_only_be_smaller_now_and_need_not_borrow_any_more_goes_before_those_that_must() -> None:
+    world = World(queue("a", 2, cohort="c"), queue("b", 1, cohort="c"), queue("d", 0, cohort="c"))
+    world.submit(gang("shrinks", "a", pods=3, min_count=1), gang("owner", "b", created=1), gang("y", "d", priority=1))
+    assert [(r.uid, r.counts["main"]) for r in world.plan().admitted] == [("owner", 1), ("shrinks", 2)]
+
+
 def test_a_freed_queue_wakes_what_waits_in_the_cohort() -> None:
     world = World(queue("a", 2, cohort="c"), queue("b", 2, cohort="c"))
     world.submit(gang("all", "a", 4))
@@ -152,6 +158,14 @@ def test_a_resource_that_no_group_covers_blocks_unless_the_queue_ignores_it() ->
     assert world.cycle() == []
     assert world.engine.reason("g").code is Code.NO_MATCHING_FLAVOR
     assert World(queue("a", 4, ignores_undeclared=True)).submit(ask).cycle() == ["g"]
+
+
+def test_what_only_a_controller_adds_counts_where_it_is_covered_and_blocks_nobody_elsewhere() -> None:
+    asks = gang("g", "a", 1, pods=2, also={"memory": 1}, placement={"added": frozenset({"memory"})})
+    assert World(queue("a", 4)).submit(asks).cycle() == ["g"]
+    world = World(queue("a", 4, group(any={"memory": 1}))).submit(asks)
+    assert world.cycle() == []
+    assert "2 memory" in world.why("g")
 
 
 def test_pods_and_max_jobs_are_counted_where_the_queue_limits_them() -> None:
@@ -356,3 +370,13 @@ def test_gangs_follow_their_local_queue_to_another_queue() -> None:
     world.set_policy(queue("a", 0), queue("b", 1), local_queues=lq("b"))
     assert world.cycle() == ["g"]
     assert world.engine.queue_of("g") == "b"
+
+
+def test_a_gang_whose_quorum_fits_is_woken_though_all_of_it_never_will() -> None:
+    world = World(queue("a", 4)).submit(gang("runs", "a", 4, namespace="other"))
+    world.cycle()
+    world.submit(gang("large", "a", 1, pods=6, quorum=3))
+    assert world.cycle() == []
+    world.engine.release("runs")
+    assert world.cycle() == ["large"]
+    assert world.used("a") == 4

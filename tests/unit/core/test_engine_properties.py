@@ -6,10 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.core.random_worlds import Run, assert_sound
-from tests.unit.core.worlds import World
+from tests.unit.core.random_worlds import Run, assert_sound, limits
+from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.engine import Engine, EngineSettings, Plan
-from webhook.core.policy import Strategy
+from webhook.core.gang import Gang
+from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 BOTH = pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
@@ -185,7 +186,62 @@ def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: s
         rebuilt.set_policy(run.world.policy, {"team": {"kubernetes.io/metadata.name": "team"}}, run.world.now)
         for holding in state.holdings.by_uid.values():
             rebuilt.restore(holding.reservation, holding.gang)
-        for gang in run.world.engine.waiting():
-            rebuilt.submit(gang, run.world.now)
+        for waiting in run.world.engine.waiting():
+            rebuilt.submit(waiting, run.world.now)
         other = rebuilt.cycle(run.world.now, _copied(run.world), 1)
         assert decided(other) == decided(run.cycle())
+
+
+@BOTH
+@settings(few, max_examples=250)
+@given(st.data())
+def test_sharing_incentive_within_one_gang(rules: EngineSettings, data: st.DataObject) -> None:
+    """No queue is worse off than with its quota to itself, but for one gang: what waits does not fit what its queue
+    owns and does not use, wherever the queue may take its own back and everybody can be stopped.
+    """
+    names = ["q0", "q1", "q2", "q3"][: data.draw(st.sampled_from([2, 3, 4]))]
+    lower = data.draw(st.sampled_from([None, "low"]))
+    back = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
+    leaves = [
+        queue(
+            name,
+            (data.draw(st.sampled_from([4, 2, 6, 0])), data.draw(limits), data.draw(limits)),
+            cohort=data.draw(st.sampled_from(["all", lower or "all"])),
+            preemption=back,
+        )
+        for name in names
+    ]
+    world = World(*leaves, cohort("all"), *([cohort(lower, "all")] if lower else []), settings=rules)
+    known = {}
+    for number in range(data.draw(st.sampled_from([12, 4, 8]))):
+        known[f"g{number}"] = gang(
+            f"g{number}",
+            data.draw(st.sampled_from(names)),
+            data.draw(st.sampled_from([1, 1, 1, 2, 3])),
+            created=number,
+        )
+        world.submit(known[f"g{number}"])
+        if data.draw(st.sampled_from([False, True])):
+            settle(world, known)
+    settle(world, known)
+    for name in names:
+        # One that is as large as what its queue owns: many small ones may have to make room for it.
+        owned = world.policy.queues[name].resource_groups[0].flavors[0].quotas["cpu"].nominal // 1000
+        known[f"all-of-{name}"] = gang(f"all-of-{name}", name, owned, created=99)
+        world.submit(known[f"all-of-{name}"])
+        settle(world, known)
+    for waiting in world.engine.waiting():
+        assert waiting.queue is not None
+        owned = world.policy.queues[waiting.queue].resource_groups[0].flavors[0].quotas["cpu"].nominal / 1000
+        assert world.used(waiting.queue) + waiting.requests()["cpu"] / 1000 > owned
+
+
+def settle(world: World, known: dict[str, Gang]) -> None:
+    """Run cycles until nothing changes; what is stopped goes at once and waits again."""
+    for _ in range(60):
+        plan = world.plan()
+        if not plan:
+            return
+        for preempted in plan.preempted:
+            world.end(preempted.uid).submit(known[preempted.uid])
+    pytest.fail("it never comes to rest")

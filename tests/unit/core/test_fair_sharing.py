@@ -112,6 +112,18 @@ def test_admission_goes_to_the_smallest_share_first() -> None:
     assert admitted[6:] == ["a3", "b3", "a4", "b4"]
 
 
+def test_of_equal_shares_priority_then_time_then_uid_decide() -> None:
+    world = World(*(third(name) for name in "abcd"), settings=FAIR)
+    world.submit(gang("2", "a"), gang("1", "b"), gang("3", "c", created=-1), gang("4", "d", priority=1))
+    assert world.cycle() == ["4", "3", "1", "2"]
+
+
+@pytest.mark.parametrize("names", ["bc", "cb"])
+def test_of_two_that_borrow_alike_the_one_with_the_newest_gang_gives(names: str) -> None:
+    world = world_of(*map(third, "abc"), running={name: [1, 1, 1, 1] for name in names})
+    assert set(preempted(world.submit(gang("mine", "a", 2)))) == {f"{names[1]}4"}
+
+
 def test_the_newest_of_the_lowest_priority_is_the_one_to_go() -> None:
     world = World(third("a"), third("b"), third("c"), settings=FAIR)
     for i, priority in enumerate((0, 5, 0, 5, 0, 5)):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from webhook.core.fences import Fence, Fences
 from webhook.core.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.ledger import Reservation, reserve
-from webhook.core.pods import PodRecord
+from webhook.core.pods import PodRecord, WaitingPod
 
 GPU = "requests.nvidia.com/gpu"
 ONE_GPU = PodPrice({"nvidia.com/gpu": 1000, "cpu": 1000}, {"nvidia.com/gpu": 1000})
@@ -42,12 +42,55 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     assert (reason.node, reason.resource, reason.asked, reason.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
 
 
+def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: Fences) -> None:
+    """A claim for them would never be materialised, and keep out the very pods that it is for."""
+    loose = replace(gang(4), loose_pods=True)
+    fences.put_reservation(reserve(loose, "research", {"main": 4}, {}, epoch=1, now_seconds=0))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.shortfall(replace(gang(9), loose_pods=True), {"main": 9}) is None
+    assert fences.never_fits(replace(gang(9), loose_pods=True)) is None
+
+
 def test_reserved_pods_count_before_they_exist(fences: Fences) -> None:
     """A loose pod cannot eat what was admitted, and is told by whom it is held."""
     fences.put_reservation(reservation(4))
     reason = fences.pod_shortfall("ns", ONE_GPU)
     assert reason is not None
     assert [(holder.gang, holder.amount) for holder in reason.holders] == [("ns/train", 4000)]
+
+
+def gated(number: int) -> PodRecord:
+    """Return a pod of the gang that waits behind our gate."""
+    return pod(number, waiting=WaitingPod(PodSet("main", 1, ONE_GPU), {}, False, None, None, 0))
+
+
+def test_a_waiting_pod_takes_room_from_everybody_but_its_own_gang(fences: Fences) -> None:
+    """It is stored, so the ResourceQuota counts it; its gang asks only for what is not there yet."""
+    for number in range(3):
+        fences.put_pod(gated(number))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.shortfall(replace(gang(2), uid="another"), {"main": 2}) is not None
+    assert fences.shortfall(gang(4), {"main": 4}) is None
+    reason = fences.shortfall(gang(5), {"main": 5})
+    assert reason is not None
+    assert (reason.asked, reason.used, reason.limit) == (2000, 3000, 4000)
+    assert [holder.gang for holder in reason.holders] == ["waiting pods"]
+
+
+def test_a_reservation_is_materialised_by_pods_that_wait(fences: Fences) -> None:
+    """Neither its admission nor letting them go changes what is taken: nothing is counted twice."""
+    for number in range(3):
+        fences.put_pod(gated(number))
+    fences.put_reservation(reservation(3))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.present("ns", "uid") == 0
+    for number in range(3):
+        fences.put_pod(pod(number))
+    assert fences.present("ns", "uid") == 3
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    fences.put_pod(gated(3))
+    assert fences.shortfall(gang(4), {"main": 1}) is None, "the gang grows by a pod that waits: it is there already"
+    assert fences.shortfall(gang(5), {"main": 2}) is not None
 
 
 def test_a_reserved_pod_is_not_counted_twice_once_it_exists(fences: Fences) -> None:

@@ -4,10 +4,11 @@ import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.engine import EngineSettings
-from webhook.core.flavors import charge_of, misfit
+from webhook.core.flavors import Choice, Mode, Option, Request, Verdict, Want, assign, charge_of, misfit
 from webhook.core.gang import PodPrice, PodSet, Requirement, Toleration
 from webhook.core.policy import (
     Flavor,
+    FlavorResource,
     Fungibility,
     Preemption,
     PreemptionPolicy,
@@ -137,6 +138,21 @@ def test_pod_sets_share_a_flavor_only_while_it_lasts() -> None:
     sets = tuple(PodSet(name, 2, PodPrice({"cpu": 1000})) for name in ("driver", "worker"))
     plan = world.submit(gang("g", "a", pod_sets=sets)).plan()
     assert [dict(s.flavors) for s in plan.admitted[0].pod_sets] == [{"cpu": "one"}, {"cpu": "two"}]
+
+
+@pytest.mark.parametrize(("first", "second", "taken"), [(2, 0, "first"), (2, 2, "second"), (0, 0, "second")])
+def test_a_pod_set_of_no_pods_goes_back_to_a_flavor_with_room(first: int, second: int, taken: str) -> None:
+    owned = {"first": first, "second": second}
+
+    def judge(key: FlavorResource, amount: int) -> Verdict:
+        fits = amount <= owned[key.flavor]
+        return Verdict(Mode.FIT, 0) if fits else Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
+
+    options = tuple(Option(flavor, (FlavorResource(flavor, "cpu"),)) for flavor in owned)
+    request = Request((Choice((Want("cpu", 1, "main"),), options, ("main",)),))
+    found = assign(request, {"main": 0}, Fungibility(), judge, {0: 1})
+    assert found.flavors == {"main": {"cpu": taken}}
+    assert not found.resume
 
 
 def test_charges_are_transformed_and_excluded_as_configured() -> None:

@@ -1,9 +1,12 @@
 """Who is stopped for whom: Kueue's policies, whole gangs, minimal sets, and claims that nobody else may take."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, queue
-from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
+from webhook.core.engine import EngineSettings
+from webhook.core.policy import Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.reasons import Code
 
 LOWER = PreemptionPolicy.LOWER_PRIORITY
@@ -11,6 +14,7 @@ NEWER = PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY
 ANY = PreemptionPolicy.ANY
 WITHIN = Preemption(within_queue=LOWER)
 RECLAIM = Preemption(reclaim_within_cohort=ANY)
+FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 
 
 def stopped(world: World) -> dict[str, tuple[str, str]]:
@@ -84,6 +88,13 @@ def test_a_queue_within_its_own_quota_is_never_reclaimed_from() -> None:
     world = World(queue("owner", 4, cohort="c", preemption=RECLAIM), queue("other", 4, cohort="c"))
     world.submit(gang("theirs", "other", 4), gang("first", "owner", 4)).cycle()
     assert stopped(world.submit(gang("more", "owner", 2, priority=99, created=1))) == {}
+
+
+def test_a_queue_is_not_reclaimed_from_once_it_is_within_its_own_quota() -> None:
+    rules = Preemption(reclaim_within_cohort=LOWER, borrow_within_cohort=LOWER)
+    world = World(queue("a", 2, cohort="c", preemption=rules), queue("b", 4, cohort="c"))
+    world.submit(gang("b1", "b", 1), gang("b2", "b", 2), gang("b3", "b", 2)).cycle()
+    assert stopped(world.submit(gang("big", "a", 4, priority=5))) == {}, "b1 going leaves b what it owns"
 
 
 def test_reclaiming_by_lower_priority_spares_equals() -> None:
@@ -187,6 +198,19 @@ def test_a_strict_head_that_finds_nobody_to_stop_keeps_its_own_quota_but_no_more
     assert world.engine.reason("greedy").code is Code.WAITING_FOR_QUOTA
 
 
+def test_a_blocked_strict_head_holds_back_its_own_queue_and_its_own_nominal_quota_never_idle_quota_of_others() -> None:
+    world = World(
+        queue("s", 4, cohort="c", strategy=Strategy.STRICT_FIFO, preemption=Preemption(reclaim_within_cohort=LOWER)),
+        queue("b", 2, cohort="c"),
+        queue("idle", 6, cohort="c"),
+    )
+    world.submit(gang("runs", "s", 2), gang("head", "s", 11, created=1), gang("behind", "s", 1, created=2))
+    assert world.cycle() == ["runs"]
+    assert world.engine.reason("behind").code is Code.BEHIND_HEAD
+    world.submit(*(gang(f"b{number}", "b", 2, created=number) for number in range(6)))
+    assert world.cycle() == ["b0", "b1", "b2", "b3", "b4"], "all that is idle"
+
+
 def test_partial_admission_shrinks_only_when_stopping_others_does_not_help() -> None:
     world = World(queue("a", 4, preemption=WITHIN)).submit(gang("low", "a", 2))
     world.cycle()
@@ -209,3 +233,122 @@ def test_a_policy_change_elsewhere_leaves_a_claim_alone_and_one_at_hand_decides_
     assert world.engine.reason("high").code is Code.WAITING_FOR_PREEMPTED
     world.set_policy(queue("a", 8, preemption=WITHIN), queue("z", 2))
     assert world.cycle() == ["high"]
+
+
+STAYS: dict[str, Any] = {"evictable": False}
+"""A kind whose pods stay when it is stopped."""
+
+
+def test_a_gang_whose_pods_would_stay_is_never_chosen() -> None:
+    world = World(queue("a", 4, preemption=WITHIN)).submit(gang("stays", "a", 2, **STAYS), gang("goes", "a", 2))
+    world.cycle()
+    assert stopped(world.submit(gang("high", "a", 2, priority=1))) == {"goes": ("high", "InClusterQueue")}
+    assert stopped(world.submit(gang("higher", "a", 2, priority=2))) == {}
+    assert world.engine.reason("higher").code is Code.WAITING_FOR_QUOTA
+
+
+@pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
+def test_nor_is_it_reclaimed_from_so_that_nobody_claims_what_will_not_be_free(rules: EngineSettings) -> None:
+    world = World(queue("a", 4, cohort="c", preemption=RECLAIM), queue("b", 0, cohort="c"), settings=rules)
+    world.submit(gang("stays", "b", 3, **STAYS), gang("goes", "b", 1)).cycle()
+    assert stopped(world.submit(gang("mine", "a", 4))) == {}
+    assert world.cycle() == []
+    assert set(stopped(world.submit(gang("small", "a", 1, created=1)))) == {"goes"}
+
+
+def test_a_queue_that_drains_keeps_what_cannot_be_stopped_and_promises_its_room_to_nobody() -> None:
+    world = World(queue("a", 4), queue("b", 4, cohort="c"))
+    world.submit(gang("stays", "a", 4, **STAYS), gang("goes", "b", 4)).cycle()
+    drains: dict[str, Any] = {"stop_policy": StopPolicy.HOLD_AND_DRAIN}
+    world.set_policy(queue("a", 4, **drains), queue("b", 4, cohort="c", **drains))
+    assert world.plan().stopped == (("goes", "queue b drains"),)
+
+
+@pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
+def test_nothing_is_taken_back_from_a_queue_that_is_not_reclaimable(rules: EngineSettings) -> None:
+    own = Preemption(within_queue=LOWER)
+    world = World(
+        queue("a", 4, cohort="c", preemption=RECLAIM),
+        queue("b", 2, cohort="c", preemption=own, reclaimable=False),
+        settings=rules,
+    )
+    world.submit(gang("guest", "b", 6)).cycle()
+    assert stopped(world.submit(gang("mine", "a", 4))) == {}
+    assert set(stopped(world.submit(gang("better", "b", 2, priority=1)))) == {"guest"}
+
+
+def test_an_answer_from_before_a_head_held_back_its_own_is_not_used_again_in_the_cycle() -> None:
+    world = World(queue("s", 4, cohort="c", strategy=Strategy.STRICT_FIFO), queue("b", 0, cohort="c"))
+    world.submit(gang("runs", "b", 2)).cycle()
+    assert world.submit(gang("eager", "b", 2, priority=1), gang("head", "s", 4)).cycle() == []
+    assert world.end("runs").cycle() == ["head"]
+
+
+def test_an_answer_from_before_room_was_claimed_is_not_used_again_in_the_cycle() -> None:
+    world = World(queue("s", 4, cohort="c", preemption=RECLAIM), queue("b", 0, cohort="c"))
+    world.submit(gang("runs", "b", 2)).cycle()
+    world.submit(gang("eager", "b", 2, priority=1), gang("owner", "s", 4))
+    assert stopped(world) == {"runs": ("owner", "InCohortReclamation")}
+    assert world.end("runs").cycle() == ["owner"]
+
+
+def test_what_a_head_held_back_and_did_not_need_is_free_once_it_starts() -> None:
+    world = World(queue("s", 5, cohort="c", strategy=Strategy.STRICT_FIFO), queue("b", 0, cohort="c"))
+    world.submit(gang("runs", "s", 2)).cycle()
+    assert world.submit(gang("head", "s", 4), gang("other", "b", 1)).cycle() == []
+    assert world.end("runs").cycle() == ["head", "other"]
+
+
+def test_nobody_grows_into_room_that_is_claimed() -> None:
+    world = World(queue("a", 4, preemption=WITHIN)).submit(gang("first", "a", 2), gang("second", "a", 1))
+    world.cycle()
+    assert world.submit(gang("grows", "a", 1, pods=3, quorum=1, evictable=False)).cycle() == ["grows"]
+    world.submit(gang("urgent", "a", 3, priority=1))
+    assert set(stopped(world)) == {"first", "second"}
+    assert not world.end("first").plan(), "2 are free, and promised"
+    assert world.end("second").cycle() == ["urgent"]
+
+
+def test_what_is_free_goes_to_the_more_urgent_of_two_claims_whoever_came_first() -> None:
+    world = World(queue("a", 4, preemption=WITHIN)).submit(gang("low1", "a", 2), gang("low2", "a", 2))
+    world.cycle()
+    (first,) = stopped(world.submit(gang("high", "a", 2, priority=1)))
+    (second,) = stopped(world.submit(gang("higher", "a", 2, priority=2)))
+    assert world.end(first).cycle() == ["higher"]
+    assert world.end(second).cycle() == ["high"]
+
+
+def test_those_that_may_grow_do_so_one_after_the_other_in_whatever_order_they_came() -> None:
+    world = World()
+    for cpu, name in enumerate(("g4", "g1", "g5", "g0", "g3", "g2"), start=1):
+        world.set_policy(queue("a", cpu))
+        assert world.submit(gang(name, "a", 1, pods=2, quorum=1)).cycle() == [name]
+    world.set_policy(queue("a", 9))
+    assert [(grown.uid, grown.counts) for grown in world.plan().grown] == [(f"g{i}", {"main": 2}) for i in range(3)]
+
+
+@pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
+def test_as_many_are_stopped_as_an_owner_needs(rules: EngineSettings) -> None:
+    world = World(queue("a", 5, cohort="c", preemption=RECLAIM), queue("b", 0, cohort="c"), settings=rules)
+    world.submit(*(gang(f"b{number}", "b", 1) for number in range(5))).cycle()
+    assert len(stopped(world.submit(gang("owner", "a", 5)))) == 5
+
+
+def test_who_starts_first_and_is_in_an_owners_way_is_admitted_and_stopped_in_one_plan() -> None:
+    world = World(queue("a", 2, cohort="c", preemption=RECLAIM), queue("b", 2, cohort="c"))
+    plan = world.submit(gang("borrows", "b", 3), gang("large", "a", 4), gang("owner", "a", 2, created=1)).plan()
+    assert [reservation.uid for reservation in plan.admitted] == ["borrows"], "while the head of the other queue waits"
+    assert [(p.uid, p.by) for p in plan.preempted] == [("borrows", "owner")]
+    assert not world.plan(), "its quota is free when it is released, not before"
+    assert world.used("c") == 3
+    assert world.end("borrows").cycle() == ["owner"]
+
+
+def test_room_made_in_its_own_queue_lets_a_gang_go_before_those_that_borrow() -> None:
+    world = World(
+        queue("a", 2, cohort="c", preemption=RECLAIM), queue("b", 2, cohort="c"), queue("d", 0, cohort="c")
+    ).submit(gang("runs", "b", 3))
+    world.cycle()
+    plan = world.submit(gang("borrows", "d", priority=2), gang("own", "b", priority=1), gang("owner", "a", 2)).plan()
+    assert [(p.uid, p.by) for p in plan.preempted] == [("runs", "owner")]
+    assert [reservation.uid for reservation in plan.admitted] == ["own"]

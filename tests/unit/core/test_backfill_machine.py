@@ -1,0 +1,206 @@
+"""Backfill as a state machine: queues of a tree, run-time limits that are enforced, and what was promised to each head.
+
+After each cycle the earliest start of a head is no later than it was, unless somebody intervened who may: a gang of
+another queue that goes before it, or one that takes what its own side of the tree owns, or a new policy.
+"""
+
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.unit.core.random_worlds import nodes
+from tests.unit.core.worlds import World, gang, queue
+from webhook.core.backfill import earliest_start
+from webhook.core.engine import Plan
+from webhook.core.gang import Gang
+from webhook.core.policy import FlavorResource, Strategy
+from webhook.core.queueing import Line
+from webhook.core.quota_tree import Node, Usage
+
+BACKFILL = Strategy.BACKFILL
+MOSTLY_BACKFILL = (BACKFILL, BACKFILL, BACKFILL, Strategy.BEST_EFFORT_FIFO, Strategy.STRICT_FIFO)
+
+
+class BackfillMachine(RuleBasedStateMachine):
+    """A world in which nobody is stopped but at the run-time limit."""
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        alone = [queue("q0", 8, strategy=BACKFILL)]
+        self.world = World(*data.draw(st.just(alone) | nodes(preempting=False, strategies=MOSTLY_BACKFILL)))
+        self.running: dict[str, Gang] = {}
+        self.ends: dict[str, float] = {}
+        self.known: dict[str, Gang] = {}
+        self.promised: dict[str, tuple[str, float]] = {}
+        """Queue to its head and when that was to start at the latest."""
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), number=st.sampled_from([2, 4, 6]))
+    def submit(self, data: st.DataObject, number: int) -> None:
+        for _ in range(number):
+            name = f"g{len(self.known):02}"
+            pods = data.draw(st.sampled_from([1, 2, 3, 4, 6]))
+            drawn = gang(
+                name,
+                data.draw(st.sampled_from(sorted(self.world.policy.queues))),
+                1,
+                pods=pods,
+                created=self.world.now,
+                priority=data.draw(st.sampled_from([0, 0, 0, 0, 0, 1])),
+                quorum=data.draw(st.sampled_from([None, None, max(1, pods // 2)])),
+                max_run_seconds=data.draw(st.sampled_from([2, 5, 9, 20, 6, None])),
+            )
+            self.known[name] = drawn
+            self.world.submit(drawn)
+        self._cycle()
+
+    @rule(seconds=st.sampled_from([1, 1, 2, 4]))
+    def time_passes(self, seconds: int) -> None:
+        """Who has reached the limit ends, exactly then: that is what enforcing it means."""
+        until = self.world.now + seconds
+        # Those that start on the way may reach their limit on the way too.
+        while (end := min(self.ends.values(), default=until + 1)) <= until:
+            self.world.now = end
+            for uid in sorted(uid for uid, at in self.ends.items() if at == end):
+                self._end(uid)
+            self._cycle()
+        self.world.now = until
+        self._cycle()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def one_ends_early(self, data: st.DataObject) -> None:
+        self._end(data.draw(st.sampled_from(sorted(self.running))))
+        self._cycle()
+
+    @rule(data=st.data())
+    def one_goes_away(self, data: st.DataObject) -> None:
+        waiting = sorted(waiting.uid for waiting in self.world.engine.waiting())
+        if waiting:
+            self.world.engine.withdraw(data.draw(st.sampled_from(waiting)))
+            self._cycle()
+
+    def _end(self, uid: str) -> None:
+        del self.running[uid]
+        self.ends.pop(uid, None)
+        self.world.end(uid)
+
+    # -- a cycle and the properties ----------------------------------------------------------------------------------
+
+    def _cycle(self) -> None:
+        steps, holdings = self._single_steps(), self.world.engine._state.holdings
+        self.before = holdings.usage.copy()
+        self.held = {uid: dict(holding.amounts) for uid, holding in holdings.by_uid.items()}
+        self.kept_back = {head: dict(amounts) for head, (_, amounts) in holdings.promises.items()}
+        plan = self.world.plan()
+        note(f"{self.world.now}: {[r.uid for r in plan.admitted]} grown {[r.uid for r in plan.grown]}")
+        assert [r.uid for r in plan.admitted] == steps, "one cycle decides what repeated single admissions would"
+        for reservation in plan.admitted:
+            admitted = self.running[reservation.uid] = self.known[reservation.uid]
+            if admitted.max_run_seconds is not None:
+                self.ends[admitted.uid] = self.world.now + admitted.max_run_seconds
+        self._without_a_limit_nobody_passes(plan)
+        self._no_earliest_start_moves_later(plan)
+        assert not self.world.engine.copy().cycle(self.world.now, self.world.fences, 1), "fixed point"
+
+    def _single_steps(self) -> list[str]:
+        twin, admitted = self.world.engine.copy(), []
+        while plan := twin.cycle(self.world.now, type(self.world.fences)(), 1, most=1):
+            admitted += [reservation.uid for reservation in plan.admitted]
+        return admitted
+
+    def _without_a_limit_nobody_passes(self, plan: Plan) -> None:
+        for reservation in plan.admitted:
+            one, queue = self.known[reservation.uid], self.world.policy.queues[reservation.queue or ""]
+            if queue.strategy is BACKFILL and one.max_run_seconds is None:
+                for other in self.world.engine.waiting(queue.name):
+                    assert _place(one) < _place(other) or self.world.engine.potential(other) is not None
+
+    def _no_earliest_start_moves_later(self, plan: Plan) -> None:
+        state, now = self.world.engine._state, self.world.now
+        kept: dict[str, tuple[str, float]] = {}
+        for name, lane in state.room.lanes.items():
+            head = lane.head() if lane.backfills and lane.closed is None else None
+            if name is None or head is None:
+                continue
+            start = earliest_start(state.holdings, head, now)
+            before = self.promised.get(name)
+            if before is not None and before[0] == head.head.uid and not self._intervened(plan, head):
+                assert start is not None, f"the start of {head.head.uid} is not bounded any more"
+                assert start.at_seconds <= before[1], f"{head.head.uid} starts later than it was promised"
+            if start is not None and not self._another_head_goes_first(head):
+                kept[name] = (head.head.uid, start.at_seconds)
+        self.promised = kept
+
+    def _another_head_goes_first(self, head: Line) -> bool:
+        """Return whether the head of another Backfill queue of the tree is promised its start before this one."""
+        assert head.lane.node is not None
+        lanes = self.world.engine._state.room.backfilling[head.lane.node.root]
+        others = [other for lane in lanes if lane is not head.lane and (other := lane.head()) is not None]
+        return any(_place(other.head) < _place(head.head) for other in others)
+
+    def _intervened(self, plan: Plan, head: Line) -> bool:
+        """Return whether the plan lets somebody go before ``head`` who may, or holds back what its queue owns."""
+        for name, (node, amounts) in self.world.engine._state.holdings.promises.items():
+            before = self.kept_back.get(name, {})
+            if node is not head.lane.node and any(
+                amounts.get(key, 0) > before.get(key, 0) for key in head.request.keys
+            ):
+                return True
+        usage = self.before.copy()
+        held = dict(self.held)
+        for reservation in (*plan.admitted, *plan.grown):
+            other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
+            charged = held.get(reservation.uid, {})
+            extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
+            usage.add(node, extra)
+            held[reservation.uid] = reservation.usage()
+            if _place(other) < _place(head.head):
+                return True
+            if reservation.queue != head.lane.name and _side_owns(
+                usage, node, head, {k for k, a in extra.items() if a}
+            ):
+                return True
+        return False
+
+    def teardown(self) -> None:
+        """Nobody starves: once nobody new comes, time alone starts every gang whose way is bounded."""
+        if not hasattr(self, "world"):
+            return
+        for uid in [uid for uid in self.running if uid not in self.ends]:
+            self._end(uid)
+        for _ in range(len(self.known) + 1):
+            self._cycle()
+            for uid in [uid for uid in self.running if uid not in self.ends]:
+                self._end(uid)
+            if self.ends:
+                self.world.now = min(self.ends.values())
+                for uid in sorted(uid for uid, at in self.ends.items() if at <= self.world.now):
+                    self._end(uid)
+        self._cycle()
+        for left in self.world.engine.waiting():
+            queue = self.world.policy.queues[left.queue or ""]
+            strict = queue.strategy is Strategy.STRICT_FIFO
+            assert strict or self.world.engine.potential(left) is not None, f"{left.uid} starves"
+
+
+def _side_owns(usage: Usage, node: Node, head: Line, keys: set[FlavorResource]) -> bool:
+    """Return whether the side of queue ``node``, below the cohort that it shares with the head, owns all it uses."""
+    assert head.lane.node is not None
+    shared, side = set(map(id, head.lane.node.path())), node
+    if side.root is not head.lane.node.root:
+        return False
+    while side.parent is not None and id(side.parent) not in shared:
+        side = side.parent
+    return all(usage.of(side, key) <= side.subtree.get(key, 0) for key in keys & head.request.keys)
+
+
+def _place(one: Gang) -> tuple[int, float, str]:
+    return (-one.priority, one.created_seconds, one.uid)
+
+
+TestBackfill = BackfillMachine.TestCase
+TestBackfill.settings = settings(
+    max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
