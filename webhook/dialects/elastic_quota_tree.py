@@ -5,6 +5,10 @@ by its full path (``root/team-a``), an inner node a cohort; ``limit_tree`` holds
 leaf are governed by it. An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's
 code, which takes any limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
+A job labelled as not preemptible is held to the minimums instead: all such jobs together use at most ``min`` of each
+resource that a node lists there, so that they never borrow, and they are never stopped for others. The tree's label
+``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
+
 All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
 are sums over all capacity, so two flavors in one tree cannot be told apart.
 """
@@ -81,8 +85,6 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
             f"only the tree {NAMESPACE}/{NAME} is honoured", f"name it {NAME} in the namespace {NAMESPACE}"
         )
         return fragment
-    if place["metadata"]["labels"][_MAX_PREEMPTIBLE].present:
-        place["metadata"]["labels"][_MAX_PREEMPTIBLE].warn("has no effect in Tutti", "limit max-jobs at the root")
     place["spec"].only(("root",))
     if not isinstance(place["spec"]["root"].value, Mapping):
         place["spec"]["root"].error("the tree has no root", "write spec.root with min, max and children")
@@ -92,6 +94,8 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
     for node in root.walk():
         _check_limits(node)
     _check_root(root)
+    most_preemptible = place["metadata"]["labels"][_MAX_PREEMPTIBLE]
+    _tell_apart(root, most_preemptible.amount() if most_preemptible.present else None)
     _define(root, _flavor(root), fragment)
     return fragment
 
@@ -219,6 +223,16 @@ def _check_root(root: _Node) -> None:
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
 
+def _tell_apart(root: _Node, most_preemptible: int | None) -> None:
+    """Limit what may not be preempted to the minimums, and the number of gangs that may."""
+    for node in root.walk():
+        limits = node.limits
+        guaranteed = {names.GUARANTEED + name: amount for name, amount in limits.minimum.items()}
+        limits.minimum, limits.maximum = {**limits.minimum, **guaranteed}, {**limits.maximum, **guaranteed}
+    if most_preemptible is not None:
+        root.limits.maximum = {**root.limits.maximum, names.PREEMPTIBLE_JOBS: most_preemptible}
+
+
 def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
     broken = fragment.broken
     tree = None if broken else compile_tree(root.limits, flavor)
@@ -235,6 +249,7 @@ def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
                 namespace_selector=LabelSelector(),
                 preemption=reclaim,
                 ignores_undeclared=True,
+                spares_non_preemptible=True,
                 inactive=broken,
             )
         )

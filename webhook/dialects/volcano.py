@@ -5,7 +5,8 @@ that is never lent. A queue with children is a cohort and takes no gangs; one wi
 which need not exist. Without a capability the root is unlimited: Volcano would use the cluster's total there, which is
 not written in any object. The weight is the fair-sharing weight. A queue that states neither capability nor deserved
 for a resource, on its whole path, is not limited in it. An inner queue that states no deserved amount deserves what
-its children do together.
+its children do together. ``reclaimable: false`` keeps what the queue borrows from being taken back, and the dequeue
+strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core import amounts
-from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy
+from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy, Strategy
 from webhook.dialects.fragment import Fragment, Source, opened
 from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
 from webhook.dialects.place import Place
@@ -37,6 +38,8 @@ class _Queue:
     parent: str
     weight_millis: int
     stop: StopPolicy
+    reclaimable: bool
+    strategy: Strategy
     children: list["_Queue"] = field(default_factory=list)
 
     @property
@@ -58,7 +61,7 @@ def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
     root = queues.get(ROOT) or _read({"metadata": {"name": ROOT}})
     for queue in queues.values():
         parent = queues.get(queue.parent, root if queue.parent == ROOT else None)
-        if parent is not None and parent is not queue:
+        if parent is not None and parent is not queue and queue is not root:
             parent.children.append(queue)
     in_tree = _grow(root)
     weights = {cohort_name(queue.name): queue.weight_millis for queue in queues.values()}
@@ -80,7 +83,10 @@ def _read(obj: Mapping[str, object]) -> _Queue:
     fragment, place = opened(obj)
     spec = place["spec"]
     parent = spec["parent"].subdomain() or ROOT
-    if fragment.source.name == parent != ROOT:
+    if fragment.source.name == ROOT:
+        if spec["parent"].text():
+            spec["parent"].error("the root has no parent", "remove it")
+    elif fragment.source.name == parent:
         spec["parent"].error("a queue cannot be its own parent", "name another queue")
     weight = spec["weight"].integer(least=1, most=65535)
     queue = _Queue(
@@ -92,10 +98,10 @@ def _read(obj: Mapping[str, object]) -> _Queue:
         parent=parent,
         weight_millis=1000 * (weight or 1),
         stop=_stop(place["status"]["state"]),
+        reclaimable=spec["reclaimable"].boolean(True),
+        strategy=_strategy(spec["dequeueStrategy"]),
     )
     _check_limits(queue)
-    if not spec["reclaimable"].boolean(True):
-        spec["reclaimable"].warn("what the queue borrows may be reclaimed all the same", "lower its capability")
     return queue
 
 
@@ -106,6 +112,13 @@ def _amounts(place: Place) -> dict[str, int]:
 def _stop(place: Place) -> StopPolicy:
     """Return whether the queue admits; a closed queue keeps what runs."""
     return StopPolicy.HOLD if place.value in ("Closed", "Closing") else StopPolicy.NONE
+
+
+def _strategy(place: Place) -> Strategy:
+    """Return the strategy: ``fifo`` lets nobody pass the head, ``traverse`` (the default) does."""
+    if place.present and place.value not in ("fifo", "traverse"):
+        place.error("is no dequeue strategy", "write fifo or traverse")
+    return Strategy.STRICT_FIFO if place.value == "fifo" else Strategy.BEST_EFFORT_FIFO
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
@@ -132,6 +145,12 @@ def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping
             if amount > limits.get(resource, amount):
                 spec[name][resource].error("its children deserve more together", f"raise {name} or lower theirs")
                 kept = False
+    guaranteed = amounts.total(child.guarantee for child in queue.children if child.fragment.broken is None)
+    for resource, amount in sorted(guaranteed.items()):
+        if amount > queue.guarantee.get(resource, amount):
+            place = spec["guarantee"]["resource"][resource]
+            place.error("its children are guaranteed more together", "raise guarantee or lower theirs")
+            kept = False
     for child in queue.children:
         for resource, amount in sorted(child.capability.items()):
             if amount > ceiling.get(resource, amount):
@@ -170,7 +189,9 @@ def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
             dialect=DIALECT,
             cohort=None if inactive else compiled.parents[queue.name],
             resource_groups=() if inactive else compiled.groups[queue.name],
+            strategy=queue.strategy,
             stop_policy=queue.stop,
+            reclaimable=queue.reclaimable,
             namespace_selector=LabelSelector(),
             preemption=Preemption(PreemptionPolicy.LOWER_PRIORITY, PreemptionPolicy.ANY),
             weight_millis=queue.weight_millis,

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.policy import Diagnostic, ResourceGroup
+from webhook.core.policy import Diagnostic, FlavorResource, ResourceGroup
 
 CASES = Path(__file__).parent / "cases"
 
@@ -33,12 +33,13 @@ def changed(obj: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def quotas(groups: tuple[ResourceGroup, ...]) -> dict[str, list[float | None]]:
-    """Return resource to [nominal, borrowing limit, lending limit] in whole units."""
+    """Return resource to [nominal, borrowing limit, lending limit] in whole units, pseudo-resources left out."""
     return {
         resource: [None if n is None else n / 1000 for n in (q.nominal, q.borrowing_limit, q.lending_limit)]
         for group in groups
         for flavor in group.flavors
         for resource, q in flavor.quotas.items()
+        if not FlavorResource(flavor.flavor, resource).is_internal
     }
 
 
