@@ -10,7 +10,23 @@ from typing import Any
 
 import orjson
 
-from webhook.jobs.record import Admission, Requeue
+from webhook.core.ledger import Reservation
+from webhook.jobs.record import Admission, JobRecord, Requeue
+
+
+def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, int]) -> Admission:
+    """Return what is written on a job that starts by ``reservation`` in the ledger of ``version`` (epoch, seq)."""
+    return Admission(
+        uid=reservation.uid,
+        epoch=version[0],
+        seq=version[1],
+        queue=reservation.queue,
+        counts=reservation.counts,
+        flavors={s.name: s.flavors for s in reservation.pod_sets},
+        since_seconds=reservation.since_seconds,
+        attempts=job.attempts,
+        ran_seconds=job.ran_seconds,
+    )
 
 
 def encode_admission(admission: Admission) -> str:
@@ -31,6 +47,7 @@ def encode_requeue(requeue: Requeue, uid: str) -> str:
         ("attempts", requeue.attempts),
         ("notBefore", round(requeue.not_before_seconds, 3)),
         ("message", requeue.message),
+        ("ran", round(requeue.ran_seconds, 3)),
         ("undo", None if requeue.undo is None else _admission_fields(requeue.undo)),
     ):
         if value:
@@ -51,6 +68,7 @@ def decode_requeue(text: object, uid: str) -> Requeue | None:
             attempts=int(record.get("attempts", 0)),
             not_before_seconds=float(record.get("notBefore", 0)),
             message=str(record.get("message", "")),
+            ran_seconds=float(record.get("ran", 0)),
             undo=_admission(undo, uid) if isinstance(undo, dict) else None,
         )
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -87,6 +105,8 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("flavors", {name: dict(flavors) for name, flavors in admission.flavors.items() if flavors}),
         ("injected", {name: dict(change) for name, change in admission.injected.items() if change}),
         ("originalCounts", dict(admission.original_counts)),
+        ("attempts", admission.attempts),
+        ("ran", round(admission.ran_seconds, 3)),
     ):
         if value:
             fields[key] = value
@@ -109,6 +129,8 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             since_seconds=float(record.get("since", 0)),
             injected={str(name): _injected(change) for name, change in record.get("injected", {}).items()},
             original_counts=_counts(record.get("originalCounts", {})),
+            attempts=int(record.get("attempts", 0)),
+            ran_seconds=float(record.get("ran", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

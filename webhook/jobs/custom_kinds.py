@@ -22,10 +22,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from webhook.core import quantity
 from webhook.core.policy import Diagnostic
 from webhook.errors import PolicyError
 from webhook.jobs import paths
-from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
+from webhook.jobs.kinds import AddedContainer, Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
 from webhook.jobs.paths import Path
 
 
@@ -125,6 +126,32 @@ class _PodSetForm(_Strict):
         )
 
 
+def _amounts(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    for name, amount in value.items():
+        try:
+            quantity.parse(amount)
+        except quantity.QuantityError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return {name: str(amount) for name, amount in value.items()}
+
+
+Amounts = Annotated[dict[str, str], BeforeValidator(_amounts)]
+
+
+class _AddedForm(_Strict):
+    requests: Amounts = {}
+    limits: Amounts = {}
+    pod_sets: Texts = ()
+    but: Texts = ()
+    beside: str = ""
+
+    def build(self) -> AddedContainer:
+        sets, but = (tuple(name.lower() for name in names) for names in (self.pod_sets, self.but))
+        return AddedContainer(self.requests, self.limits, sets, but, self.beside.lower())
+
+
 class _KindForm(_Strict):
     extends: str | None = None
     group: str | None = None
@@ -135,6 +162,7 @@ class _KindForm(_Strict):
     suspend: Plain | None = None
     scheduling_gated: bool = False
     pod_sets: tuple[_PodSetForm, ...] = ()
+    added: tuple[_AddedForm, ...] = Field((), alias="addedContainers")
     priority_class: Plains = ()
     queue: Plain | None = None
     quorum: Plain | None = None
@@ -157,15 +185,18 @@ class _KindForm(_Strict):
             value = getattr(self, name)
             if isinstance(value, _SignalForm | _TallyForm):
                 value = value.build()
-            elif name in ("pod_sets", "succeeded", "failed", "active", "ordered_start"):
+            elif name in ("pod_sets", "added", "succeeded", "failed", "active", "ordered_start"):
                 value = tuple(item.build() for item in value)
             elif name in ("controller_users", "child_kinds"):
                 value = frozenset(value)
             stated[name] = value
         if self.managed_by is not None:
-            stated |= {"managed_by": self.managed_by.path, "manager": self.managed_by.controller}
+            stated |= {"managed_by": self.managed_by.path, "managers": (self.managed_by.controller,)}
         if self.priority_class:
             stated["priority_classes"] = self.priority_class
+        if self.scheduling_gated:
+            # A gate that was lifted cannot be put back.
+            stated["evictable"] = False
         return stated
 
 

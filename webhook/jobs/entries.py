@@ -3,7 +3,7 @@
 from typing import Final
 
 from webhook.core import names
-from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
+from webhook.jobs.kinds import AddedContainer, Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
 from webhook.jobs.paths import parse
 
 
@@ -27,7 +27,7 @@ JOB: Final = JobKind(
     suspend=parse("spec.suspend"),
     deadline_seconds=parse("spec.activeDeadlineSeconds"),
     managed_by=parse("spec.managedBy"),
-    manager="kubernetes.io/job-controller",
+    managers=("kubernetes.io/job-controller",),
     succeeded=(Signal(condition="Complete"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.active")),),
@@ -56,7 +56,7 @@ JOBSET: Final = JobKind(
     ),
     suspend=parse("spec.suspend"),
     managed_by=parse("spec.managedBy"),
-    manager="jobset.sigs.k8s.io/jobset-controller",
+    managers=("jobset.sigs.k8s.io/jobset-controller",),
     succeeded=(Signal(condition="Completed"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.replicatedJobsStatus.*.active")),),
@@ -89,15 +89,18 @@ def _kubeflow(
     order: tuple[str, ...],
     *,
     version: str = "v1",
-    manager: str = "kubeflow.org/training-operator",
+    other_versions: tuple[str, ...] = (),
+    managers: tuple[str, ...] = ("kubeflow.org/training-operator",),
     users: frozenset[str] = _TRAINING_OPERATORS,
     children: frozenset[str] = frozenset(),
+    added: tuple[AddedContainer, ...] = (),
 ) -> JobKind:
     return JobKind(
         group="kubeflow.org",
         version=version,
         kind=kind,
         plural=plural,
+        other_versions=other_versions,
         pod_sets=(
             PodSetSource(
                 layout=Layout.MAP,
@@ -111,8 +114,10 @@ def _kubeflow(
         priority_classes=(parse("spec.runPolicy.schedulingPolicy.priorityClass"),),
         quorum=parse("spec.runPolicy.schedulingPolicy.minAvailable"),
         deadline_seconds=parse("spec.runPolicy.activeDeadlineSeconds"),
+        # The default, None, lets the pods of a job that failed at its deadline run on.
+        deadline_if=Signal(path=parse("spec.runPolicy.cleanPodPolicy"), values=("All", "Running")),
         managed_by=parse("spec.runPolicy.managedBy"),
-        manager=manager,
+        managers=managers,
         succeeded=(Signal(condition="Succeeded"),),
         failed=(Signal(condition="Failed"),),
         active=(Signal(path=parse("status.replicaStatuses.*.active")),),
@@ -121,28 +126,50 @@ def _kubeflow(
         template_change=TemplateChange.ALWAYS,
         controller_users=users,
         child_kinds=children,
+        added=added,
     )
 
 
-PYTORCHJOB: Final = _kubeflow("PyTorchJob", "pytorchjobs", "pytorchReplicaSpecs", ("Master", "Worker"))
+PYTORCHJOB: Final = _kubeflow(
+    "PyTorchJob",
+    "pytorchjobs",
+    "pytorchReplicaSpecs",
+    ("Master", "Worker"),
+    # Waits until the master's name can be looked up.
+    added=(
+        AddedContainer(
+            {"cpu": "50m", "memory": "10Mi"}, {"cpu": "100m", "memory": "20Mi"}, pod_sets=("worker",), beside="master"
+        ),
+    ),
+)
 TFJOB: Final = _kubeflow("TFJob", "tfjobs", "tfReplicaSpecs", ("Chief", "Master", "PS", "Worker", "Evaluator"))
 XGBOOSTJOB: Final = _kubeflow("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs", ("Master", "Worker"))
 PADDLEJOB: Final = _kubeflow("PaddleJob", "paddlejobs", "paddleReplicaSpecs", ("Master", "Worker"))
 JAXJOB: Final = _kubeflow("JAXJob", "jaxjobs", "jaxReplicaSpecs", ("Worker",))
+_KUBECTL_DELIVERY: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+"""What the training operator has bring kubectl into its launcher; the MPI operator needs none."""
 MPIJOB: Final = _kubeflow(
     "MPIJob",
     "mpijobs",
     "mpiReplicaSpecs",
     ("Launcher", "Worker"),
     version="v2beta1",
-    manager="kubeflow.org/mpi-operator",
+    # The training operator's own MPIJob is v1, the MPI operator's v2beta1: one name, so that a cluster serves only one.
+    other_versions=("v1",),
+    managers=("kubeflow.org/mpi-operator", "kubeflow.org/training-operator"),
     users=_TRAINING_OPERATORS | {_account("mpi-operator", "mpi-operator")},
     children=frozenset({"Job.batch"}),
+    added=(AddedContainer(_KUBECTL_DELIVERY, _KUBECTL_DELIVERY, pod_sets=("launcher",), version="v1"),),
 )
 
 _RAY_OPERATORS: Final = frozenset(
     {_account(namespace, "kuberay-operator") for namespace in ("default", "kuberay-system", "ray-system")}
 )
+
+
+_WAIT_FOR_RAY: Final = {"cpu": "200m", "memory": "256Mi"}
+_RAY_ADDED: Final = (AddedContainer(_WAIT_FOR_RAY, _WAIT_FOR_RAY, but=("head", "submitter")),)
+"""Each worker waits until the head answers."""
 
 
 def _ray_groups(prefix: str) -> tuple[PodSetSource, ...]:
@@ -166,9 +193,10 @@ RAYCLUSTER: Final = JobKind(
     plural="rayclusters",
     pod_sets=_ray_groups("spec"),
     reader="ray-cluster",
+    added=_RAY_ADDED,
     suspend=parse("spec.suspend"),
     managed_by=parse("spec.managedBy"),
-    manager="ray.io/kuberay-operator",
+    managers=("ray.io/kuberay-operator",),
     active=(
         Signal(path=parse("status.state"), values=("ready",)),
         Signal(path=parse("status.availableWorkerReplicas")),
@@ -190,10 +218,11 @@ RAYJOB: Final = JobKind(
         PodSetSource(template=parse("spec.submitterPodTemplate"), name="submitter", optional=True),
     ),
     reader="ray-job",
+    added=_RAY_ADDED,
     suspend=parse("spec.suspend"),
     deadline_seconds=parse("spec.activeDeadlineSeconds"),
     managed_by=parse("spec.managedBy"),
-    manager="ray.io/kuberay-operator",
+    managers=("ray.io/kuberay-operator",),
     succeeded=(Signal(path=parse("status.jobStatus"), values=("SUCCEEDED",), only_if=_RAY_COMPLETE),),
     failed=(
         Signal(path=parse("status.jobDeploymentStatus"), values=("Failed",)),
@@ -269,7 +298,7 @@ TRAINJOB: Final = JobKind(
     suspend=parse("spec.suspend"),
     deadline_seconds=parse("spec.activeDeadlineSeconds"),
     managed_by=parse("spec.managedBy"),
-    manager="trainer.kubeflow.org/trainjob-controller",
+    managers=("trainer.kubeflow.org/trainjob-controller",),
     succeeded=(Signal(condition="Complete"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.jobsStatus.*.active")),),
@@ -316,6 +345,7 @@ VOLCANO_JOB: Final = JobKind(
     template_change=TemplateChange.NEVER,
     controller_users=frozenset({_account("volcano-system", "volcano-controllers")}),
     ordered_start=(Signal(path=parse("spec.tasks.*.dependsOn.name")),),
+    evictable=False,
     scheduling_gated=True,
 )
 
@@ -332,7 +362,7 @@ APPWRAPPER: Final = JobKind(
     reader="app-wrapper",
     suspend=parse("spec.suspend"),
     managed_by=parse("spec.managedBy"),
-    manager="workload.codeflare.dev/appwrapper-controller",
+    managers=("workload.codeflare.dev/appwrapper-controller",),
     succeeded=(Signal(path=parse("status.phase"), values=("Succeeded",)),),
     failed=(Signal(path=parse("status.phase"), values=("Failed",)),),
     active=(Signal(condition="QuotaReserved"), Signal(condition="ResourcesDeployed")),

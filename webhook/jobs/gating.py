@@ -112,7 +112,7 @@ def gated_by(
 def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     """Return whether the object names a controller other than the kind's ordinary one."""
     manager = None if kind.managed_by is None else paths.find(obj, kind.managed_by)
-    return bool(manager) and manager != kind.manager
+    return bool(manager) and manager not in kind.managers
 
 
 def pod_group_of(labels: Mapping[str, Any]) -> str | None:

@@ -5,7 +5,8 @@ pods exist, run and end. Kueue's integrations (one Go package a kind) are the mo
 a kind is a value, so that an operator can add one for their own CRD in configuration.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from webhook.jobs.paths import Path
@@ -85,6 +86,22 @@ class Tally:
     wanted: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AddedContainer:
+    """An init container that the kind's controller adds to pods: no template shows it, and yet it is priced."""
+
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    pod_sets: tuple[str, ...] = ()
+    """The pod sets that get it; all when empty."""
+    but: tuple[str, ...] = ()
+    """Pod sets that do not."""
+    beside: str = ""
+    """Only where the object has this pod set too."""
+    version: str = ""
+    """Only in objects of this API version."""
+
+
 class TemplateChange(StrEnum):
     """When the API server, or the kind's own webhook, accepts a change of pod templates."""
 
@@ -104,9 +121,13 @@ class JobKind:
     version: str
     kind: str
     plural: str
+    other_versions: tuple[str, ...] = ()
+    """Further versions whose objects read alike; the cluster says which of all it serves."""
     pod_sets: tuple[PodSetSource, ...] = ()
     reader: str | None = None
     """Name of a built-in reader that completes or checks what ``pod_sets`` found, where paths cannot say it all."""
+    added: tuple[AddedContainer, ...] = ()
+    """What its controller adds to pods behind what the templates show."""
     suspend: Path | None = None
     """The boolean that holds it; None for kinds held by scheduling gates."""
     aliases: tuple[str, ...] = ()
@@ -119,9 +140,11 @@ class JobKind:
     """Pods that must be able to run together, where the kind has a field for it."""
     deadline_seconds: Path | None = None
     """A run-time limit that the kind's controller enforces."""
+    deadline_if: Signal | None = None
+    """It takes the pods away at that limit only where this holds; None: always."""
     managed_by: Path | None = None
-    manager: str = ""
-    """The value of ``managed_by`` that means the kind's ordinary controller."""
+    managers: tuple[str, ...] = ()
+    """Values of ``managed_by`` that mean the kind's ordinary controller."""
     succeeded: tuple[Signal, ...] = ()
     failed: tuple[Signal, ...] = ()
     active: tuple[Signal, ...] = ()
@@ -141,7 +164,7 @@ class JobKind:
     """Held by a scheduling gate on its pods instead of a suspend field; its templates are never patched at a start."""
     loose_pods: bool = False
     """Its pods cannot be told apart in advance: they carry no gang label and count as loose; the gang holds quota of
-    its queue, and no quorum is asked of it."""
+    its queue, none of the fences, and is never found incomplete."""
     prepared_start: bool = False
     """Its own webhook takes template changes only while it stays suspended: a start is two patches."""
 
@@ -149,6 +172,15 @@ class JobKind:
     def key(self) -> str:
         """``Kind.group``, the registry key."""
         return f"{self.kind}.{self.group}"
+
+    @property
+    def every_version(self) -> tuple["JobKind", ...]:
+        """The kind in each of its versions, the preferred one first."""
+        return (self, *(self.at(version) for version in self.other_versions if version != self.version))
+
+    def at(self, version: str) -> "JobKind":
+        """Return this kind in one version, such as a record's."""
+        return self if version in ("", self.version) else replace(self, version=version)
 
     @property
     def api_version(self) -> str:

@@ -128,11 +128,17 @@ def stripped(
     return changed if isinstance(changed, dict) else obj
 
 
-def gate_pod(pod: Mapping[str, Any]) -> Patch:
-    """Return the patch that holds a plain pod of a PodGroup at creation: our scheduling gate and the pending label."""
+def gate_pod(pod: Mapping[str, Any], gang: str) -> Patch:
+    """Return the patch that holds a plain pod of a PodGroup at creation: our scheduling gate and its gang's uid.
+
+    A pod that names its node already could not be gated; it is labelled all the same, and refused for it.
+    """
     changed: Any = _without_own_annotations(pod, ("metadata",))
-    changed = _put(changed, ("metadata", "labels", names.GANG_LABEL), names.GANG_PENDING)
+    changed = _put(changed, ("metadata", "labels", names.GANG_LABEL), gang)
+    changed = editing.drop(changed, ("metadata", "labels", names.POD_SET_LABEL))
     gates = paths.find(pod, ("spec", "schedulingGates"))
+    if paths.find(pod, ("spec", "nodeName")):
+        return editing.diff(pod, changed)
     if not isinstance(gates, list):
         changed = _put(changed, ("spec", "schedulingGates"), [GATE])
     elif GATE not in gates:

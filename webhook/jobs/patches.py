@@ -1,4 +1,4 @@
-"""The reconciler's patches, made from a ``JobRecord``: start, stop, restore, void, adopt; and lifting a pod's gate.
+"""The reconciler's patches of jobs, made from a ``JobRecord``: start, stop, restore, void, adopt, grow.
 
 Each carries the uid and the resourceVersion of the record: an object that moved on answers 409 (or 422 when it is
 another object of the same name) and nothing is applied.
@@ -11,7 +11,6 @@ was injected. A stop cannot take it back where the API server freezes pod templa
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from webhook.core import names
 from webhook.core.gang import Toleration
@@ -20,12 +19,12 @@ from webhook.core.policy import Flavor
 from webhook.jobs import annotations, paths
 from webhook.jobs.editing import Operation, Patch
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.marking import GATE, gate_pod, mark, strip
+from webhook.jobs.marking import mark, strip
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 from webhook.jobs.registry import KINDS
 from webhook.jobs.template_patches import schedule, stamp, wanted_of
 
-__all__ = ["adopt", "gate_pod", "grow", "lift", "mark", "restore", "start", "stop", "strip", "void"]
+__all__ = ["adopt", "grow", "mark", "restore", "start", "stop", "strip", "void"]
 
 
 def start(
@@ -59,17 +58,8 @@ def start(
         if gained:
             injected[template.pod_set] = gained
         changes += _set_count(record, template, reservation, undo, originals)
-    admission = Admission(
-        uid=record.uid,
-        epoch=version[0],
-        seq=version[1],
-        queue=reservation.queue,
-        counts=reservation.counts,
-        flavors={s.name: s.flavors for s in reservation.pod_sets},
-        since_seconds=reservation.since_seconds,
-        injected=injected,
-        original_counts=originals,
-    )
+    admission = annotations.admission_of(reservation, record, version)
+    admission = replace(admission, injected=injected, original_counts=originals)
     if kind.prepared_start:
         waiting = record.requeue or Requeue("Preparing", record.created_seconds)
         text = annotations.encode_requeue(replace(waiting, undo=admission), record.uid)
@@ -119,15 +109,7 @@ def void(record: JobRecord, epoch: int) -> Patch:
 
 def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int]) -> Patch:
     """Return the patch that writes the admission on a job that runs already; its templates stay as they are."""
-    admission = Admission(
-        uid=record.uid,
-        epoch=version[0],
-        seq=version[1],
-        queue=reservation.queue,
-        counts=reservation.counts,
-        flavors={s.name: s.flavors for s in reservation.pod_sets},
-        since_seconds=reservation.since_seconds,
-    )
+    admission = annotations.admission_of(reservation, record, version)
     marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
     return [*_preconditions(record), *marks]
 
@@ -141,40 +123,6 @@ def grow(record: JobRecord, reservation: Reservation) -> Patch:
         return []
     grown = replace(record.admission, counts=reservation.counts)
     return [*_preconditions(record), *_annotate(record, {names.ADMISSION: annotations.encode_admission(grown)}, ())]
-
-
-def lift(
-    pod: Mapping[str, Any],
-    reservation: Reservation,
-    pod_set: str,
-    version: tuple[int, int],
-    flavors: Mapping[str, Flavor],
-) -> Patch:
-    """Return the patch that lets one gated pod be scheduled as part of an admitted gang; empty when it has no gate."""
-    gates = paths.find(pod, ("spec", "schedulingGates"))
-    if not isinstance(gates, list) or GATE not in gates:
-        return []
-    metadata = paths.find_mapping(pod, ("metadata",))
-    spec = paths.find_mapping(pod, ("spec",))
-    labels, selector, tolerations = metadata.get("labels"), spec.get("nodeSelector"), spec.get("tolerations")
-    template = Template(
-        pod_set=pod_set,
-        path="",
-        has_metadata=True,
-        labels=labels if isinstance(labels, dict) else None,
-        has_annotations=isinstance(metadata.get("annotations"), dict),
-        node_selector=selector if isinstance(selector, dict) else None,
-        tolerations=len(tolerations) if isinstance(tolerations, list) else None,
-    )
-    scheduling, _ = schedule(template, (), wanted_of(reservation, pod_set, flavors), None)
-    place = f"/spec/schedulingGates/{gates.index(GATE)}"
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": metadata.get("uid")},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion")},
-        *stamp(template, reservation.uid, version),
-        *scheduling,
-        {"op": "remove", "path": place},
-    ]
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------

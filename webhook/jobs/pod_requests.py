@@ -90,6 +90,18 @@ def price(
         best_effort=best_effort,
         priority_class=pod_spec.get("priorityClassName") or default_priority_class,
         cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
+        unstated=_unstated([*containers, *(demand for demand, _ in inits)], pod_level),
+    )
+
+
+def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return what a ResourceQuota would have every container state, unless the pod as a whole does."""
+    whole = _requirements(pod_level, "spec.resources") if pod_level else (_NOTHING, _NOTHING)
+    return frozenset(
+        f"{kind}.{name}"
+        for side, kind in enumerate(("requests", "limits"))
+        for name in ("cpu", "memory")
+        if name not in whole[side] and any(name not in demand[side] for demand in containers)
     )
 
 

@@ -52,6 +52,8 @@ class PodSetSite:
     """The pod template itself, where the two paths below are its ``metadata`` and ``spec``."""
     metadata_path: Place | None = None
     spec_path: Place | None = None
+    added: tuple[Mapping[str, Any], ...] = ()
+    """Init containers that the kind's controller adds behind the template's own."""
     min_count: int | None = None
     count_path: Place | None = None
     count_written: int | None = None
@@ -61,6 +63,12 @@ class PodSetSite:
     def path(self) -> str:
         """JSON pointer of the template, or of the place that takes labels where there is no template."""
         return paths.pointer(*(self.template_path or self.metadata_path or ()))
+
+    @property
+    def whole_spec(self) -> Mapping[str, Any]:
+        """The pod spec with what the kind's controller adds; ``spec`` must be one that can be priced."""
+        containers = [*(self.spec.get("initContainers") or ()), *self.added]
+        return {**self.spec, "initContainers": containers} if self.added else self.spec
 
     @property
     def labels(self) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
 """Find the pod sets of a job object of any kind: by paths, then by the kind's built-in reader where it has one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from webhook.jobs.context import NO_CONTEXT, ReadContext
-from webhook.jobs.kinds import JobKind
+from webhook.jobs.kinds import AddedContainer, JobKind
 from webhook.jobs.pod_set_sites import Place, PodSetSite, UnreadableJob, from_source
 from webhook.jobs.readers import READERS
 
@@ -16,4 +17,19 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
     sites: list[PodSetSite] = []
     for source in kind.pod_sets:
         sites.extend(from_source(source, obj))
-    return sites if kind.reader is None else READERS[kind.reader](obj, context, sites)
+    if kind.reader is not None:
+        sites = READERS[kind.reader](obj, context, sites)
+    names = {site.name for site in sites}
+    for added in kind.added:
+        if added.version in ("", kind.version) and (not added.beside or added.beside in names):
+            sites = [_with_added(site, added) if _gets(site.name, added) else site for site in sites]
+    return sites
+
+
+def _gets(name: str, added: AddedContainer) -> bool:
+    return name not in added.but and (not added.pod_sets or name in added.pod_sets)
+
+
+def _with_added(site: PodSetSite, added: AddedContainer) -> PodSetSite:
+    resources = {"requests": dict(added.requests), "limits": dict(added.limits)}
+    return replace(site, added=(*site.added, {"name": "added-by-controller", "resources": resources}))

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.core import names
 from webhook.jobs import paths, spark, train_job
 from webhook.jobs.context import ReadContext
 from webhook.jobs.pod_set_sites import Place, PodSetSite, Scaffold, UnreadableJob, read_count
 
 MIN_RESOURCES: Final = ("kube-queue/min-resources", "koord-queue/min-resources")
 """Annotations by which the owner of a Workflow says what it needs as a whole; spellings of two releases."""
+SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM)
+"""Every annotation that the size of a gang is read from."""
 
 Reader = Callable[[Mapping[str, Any], ReadContext, list[PodSetSite]], list[PodSetSite]]
 """Completes or checks the pod sets found by paths. Raises UnreadableJob."""

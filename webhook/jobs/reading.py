@@ -5,14 +5,15 @@ cluster's default class, 0. An object stopped by Tutti whose templates still car
 as its owner wrote it, so that a stale node selector decides nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import ceil
 from typing import Any, Final
 
 from webhook.core import names
-from webhook.core.gang import Gang, PodSet, Requirement, Toleration
-from webhook.jobs import annotations, editing, paths, status
+from webhook.core.gang import Gang, PodPrice, PodSet, Requirement, Toleration
+from webhook.jobs import annotations, editing, limit_ranges, paths, status
 from webhook.jobs.annotations import original_count
 from webhook.jobs.context import ReadContext
 from webhook.jobs.gating import managed_by_other, owner_of, pod_group_of, queue_label
@@ -22,6 +23,7 @@ from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 
 _EMPTY: Final[dict[str, Any]] = {}
+_MOST_DIGITS: Final = 11
 BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -42,7 +44,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
     try:
         sites = find_pod_sets(kind, obj, context)
         asked = _as_written(kind, obj, sites, context, requeue)
-        gang = _gang(kind, obj, metadata, asked, context, admitted=admission is not None, requeue=requeue)
+        gang = _gang(kind, obj, metadata, asked, context, admission=admission, requeue=requeue)
     except (UnreadableJob, PriceError) as error:
         problem = str(error)
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
@@ -50,11 +52,12 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
     finished = status.finished(kind, obj)
     return JobRecord(
         kind=kind.key,
+        version=kind.version,
         namespace=_text(metadata.get("namespace")),
         name=_text(metadata.get("name")),
         uid=uid,
         resource_version=_integer(metadata.get("resourceVersion")),
-        created_seconds=_seconds(metadata.get("creationTimestamp")),
+        created_seconds=seconds(metadata.get("creationTimestamp")),
         gang=gang,
         problem=problem,
         queue_label=queue_label(obj, kind),
@@ -75,8 +78,11 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
         generation=_integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
+        out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
+        missing_class=_missing_class(kind, obj, sites, context),
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
-        finished_seconds=0.0 if finished is None else _seconds(status.finished_at(kind, obj)),
+        finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
+        run_limit_seconds=_run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
     )
 
 
@@ -102,17 +108,17 @@ def _gang(
     sites: Sequence[PodSetSite],
     context: ReadContext,
     *,
-    admitted: bool,
+    admission: Admission | None,
     requeue: Requeue | None,
 ) -> Gang:
-    namespace = _text(metadata.get("namespace"))
+    namespace, admitted = _text(metadata.get("namespace")), admission is not None
     if len({site.name for site in sites}) < len(sites):
         raise UnreadableJob(f"{', '.join(site.name for site in sites)}: two pod sets have one name; rename one")
     undo = None if requeue is None else requeue.undo
-    pod_sets = tuple(_pod_set(site, namespace, context, undo, admitted) for site in sites)
+    pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in sites)
     labels = paths.find_mapping(metadata, ("labels",))
     pods = sum(pod_set.count for pod_set in pod_sets)
-    created = _seconds(metadata.get("creationTimestamp"))
+    created = seconds(metadata.get("creationTimestamp"))
     return Gang(
         uid=_text(metadata.get("uid")),
         kind=kind.key,
@@ -120,23 +126,30 @@ def _gang(
         name=_text(metadata.get("name")),
         queue=queue_label(obj, kind),
         pod_sets=pod_sets,
-        priority=_priority(kind, obj, labels, sites, context, admitted=admitted),
+        priority=_priority(kind, obj, sites, context),
         created_seconds=created if requeue is None else requeue.place_seconds,
         quorum=_quorum(kind, obj, sites, pods, admitted),
-        max_run_seconds=_max_run_seconds(kind, obj, labels),
+        max_run_seconds=_max_run_seconds(kind, obj, labels, admission or requeue),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
         pod_group=_pod_group(sites),
         labels=labels,
+        evictable=kind.evictable,
+        loose_pods=kind.loose_pods,
+        preemptible=not any(labels.get(name) == "false" for name in names.PREEMPTIBLE_LABELS),
     )
 
 
-def _pod_set(site: PodSetSite, namespace: str, context: ReadContext, undo: Admission | None, admitted: bool) -> PodSet:
-    spec: Mapping[str, Any] = site.spec
-    if namespace in context.limit_ranges:
-        spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
-    overhead = context.runtime_overheads.get(spec.get("runtimeClassName") or "")
+def pod_set_of(
+    site: PodSetSite, namespace: str, context: ReadContext, undo: Admission | None = None, *, admitted: bool = False
+) -> PodSet:
+    """Return a pod set as it is priced and placed in ``namespace``. Raises UnreadableJob.
+
+    ``undo`` is the start whose changes are still in the template; ``admitted`` pod sets may be at their fewest pods.
+    """
     try:
-        cost = price(spec, overhead, default_priority_class=context.default_priority_class)
+        cost = own = _price(site.spec, namespace, context)
+        if site.added:
+            cost = _price(site.whole_spec, namespace, context)
     except PriceError as error:
         raise UnreadableJob(f"pod set {site.name}: {error}") from None
     scheduling = _scheduling(site)
@@ -144,12 +157,21 @@ def _pod_set(site: PodSetSite, namespace: str, context: ReadContext, undo: Admis
         name=site.name,
         count=site.count,
         price=cost,
+        added=frozenset(cost.requests.keys() - own.requests.keys()),
         min_count=_min_count(site, admitted),
         node_selector=_node_selector(scheduling.get("nodeSelector")),
-        node_affinity=_node_affinity(spec.get("affinity")),
+        node_affinity=_node_affinity(site.spec.get("affinity")),
         tolerations=_tolerations(scheduling.get("tolerations")),
+        together=str(paths.find(site.metadata or {}, ("annotations", names.POD_SET_GROUP)) or ""),
     )
     return pod_set if undo is None else _undone(pod_set, undo)
+
+
+def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:
+    if namespace in context.limit_ranges:
+        spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
+    overhead = context.runtime_overheads.get(spec.get("runtimeClassName") or "")
+    return price(spec, overhead, default_priority_class=context.default_priority_class)
 
 
 def _scheduling(site: PodSetSite) -> Mapping[str, Any]:
@@ -189,35 +211,46 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     raise UnreadableJob(f"pod set {site.name}: {least}: {message}; write at most {site.count}")
 
 
-def _priority(
-    kind: JobKind,
-    obj: Mapping[str, Any],
-    labels: Mapping[str, Any],
-    sites: Sequence[PodSetSite],
-    context: ReadContext,
-    *,
-    admitted: bool,
-) -> int:
+def _priority(kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext) -> int:
+    """Return the value of the first class named that exists."""
+    values = (value for value, _ in _named_classes(kind, obj, sites, context) if value is not None)
+    return next(values, context.default_priority)
+
+
+def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
+    """Return which LimitRange keeps pods of ``gang`` from being created, and in which pod set."""
+    ranges = context.limit_ranges.get(gang.namespace)
+    for site, pod_set in zip(sites, gang.pod_sets, strict=True) if ranges else ():
+        found = limit_ranges.violation(site.whole_spec, pod_set.price.requests, ranges or ())
+        if found is not None:
+            return f"pod set {site.name}: {found}"
+    return ""
+
+
+def _missing_class(kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext) -> str:
+    """Return the class that decides the priority, where it does not exist (yet)."""
+    value, called = next(_named_classes(kind, obj, sites, context), (0, ""))
+    return called if value is None else ""
+
+
+def _named_classes(
+    kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
+) -> Iterator[tuple[int | None, str]]:
+    """Yield each class that the object names, with its value where there is such a class; the first one counts."""
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
     named = [(labels.get(names.PRIORITY_CLASS_LABEL), context.workload_priority_classes, "WorkloadPriorityClass")]
     named += [(paths.find(obj, path), context.priority_classes, "PriorityClass") for path in kind.priority_classes]
     named += [(site.spec.get("priorityClassName"), context.priority_classes, "PriorityClass") for site in sites]
     for name, values, family in named:
-        if not isinstance(name, str) or not name:
-            continue
-        value = values.get(name, BUILT_IN_PRIORITIES.get(name))
-        if value is not None:
-            return value
-        # A class that went away must not make a running gang unreadable; it only falls through to the next source.
-        if not admitted:
-            raise UnreadableJob(f"{family} {name!r} does not exist; create it or name another")
-    return context.default_priority
+        if isinstance(name, str) and name:
+            yield values.get(name, BUILT_IN_PRIORITIES.get(name)), f"{family} {name!r}"
 
 
 def _quorum(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pods: int, admitted: bool
 ) -> int | None:
     if kind.loose_pods:
-        return 0
+        return None
     number, where = None if kind.quorum is None else paths.find(obj, kind.quorum), paths.render(kind.quorum or ())
     for site in sites:
         text = site.pod_labels.get(names.MIN_AVAILABLE_LABEL)
@@ -242,13 +275,30 @@ def _pod_group(sites: Sequence[PodSetSite]) -> str | None:
     return next(iter(groups), None)
 
 
-def _max_run_seconds(kind: JobKind, obj: Mapping[str, Any], labels: Mapping[str, Any]) -> int | None:
-    limits = []
+def _run_limit_seconds(kind: JobKind, labels: Mapping[str, Any]) -> int | None:
+    """Return the limit that Tutti enforces by stopping the gang; None for a kind whose pods would stay."""
     text = labels.get(names.MAX_EXECUTION_LABEL)
-    if isinstance(text, str) and text.isdecimal() and 0 < len(text) < 12 and int(text) > 0:
-        limits.append(int(text))
+    if not kind.evictable or not isinstance(text, str) or not text.isdecimal() or len(text) > _MOST_DIGITS:
+        return None
+    return int(text) or None
+
+
+def _max_run_seconds(
+    kind: JobKind, obj: Mapping[str, Any], labels: Mapping[str, Any], noted: Admission | Requeue | None
+) -> int | None:
+    """Return how long one start of it can last: what its limit has left, or its controller's own, which starts anew."""
+    limits = []
+    limit, text = _run_limit_seconds(kind, labels), labels.get(names.MAX_EXECUTION_LABEL)
+    if limit is None and text is not None and kind.evictable and not isinstance(noted, Admission):
+        raise UnreadableJob(
+            f"label {names.MAX_EXECUTION_LABEL}: {text!r:.60}: is no run time; write seconds, a whole number from 1"
+        )
+    if limit is not None:
+        ran = 0.0 if noted is None else noted.ran_seconds
+        limits.append(max(1, ceil(limit - ran)))
     deadline = None if kind.deadline_seconds is None else paths.find(obj, kind.deadline_seconds)
-    if type(deadline) is int and deadline > 0:
+    takes_pods = kind.deadline_if is None or status.holds(kind.deadline_if, obj)
+    if type(deadline) is int and deadline > 0 and takes_pods:
         limits.append(deadline)
     return min(limits, default=None)
 
@@ -271,6 +321,7 @@ def _template(site: PodSetSite) -> Template:
         metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
         spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
         missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
+        node=str(site.spec.get("nodeName") or ""),
     )
 
 
@@ -328,7 +379,8 @@ def _integer(value: object) -> int:
     return value if type(value) is int else 0
 
 
-def _seconds(value: object) -> float:
+def seconds(value: object) -> float:
+    """Return a timestamp of an object as Unix time; 0 when it is absent or unreadable."""
     if not isinstance(value, str):
         return 0.0
     try:

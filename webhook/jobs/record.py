@@ -35,6 +35,10 @@ class Admission:
     """Pod set to what its template gained: ``nodeSelector`` keys and ``tolerations`` count, to be taken back later."""
     original_counts: Mapping[str, int] = field(default_factory=dict)
     """Pod set to the count its owner wrote, where partial admission lowered it."""
+    attempts: int = 0
+    """How often in a row it had not become whole in time before this start."""
+    ran_seconds: float = 0.0
+    """How long it had run in earlier starts, which its run-time limit counts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,14 @@ class Requeue:
     """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
 
     reason: str
-    """Why it was stopped: Preempted, StartTimeout, QueueStopped, Held, ..."""
+    """Why it was stopped: Preempted, StartTimeout, QueueStopped, Held, MaximumExecutionTimeExceeded, ..."""
     place_seconds: float
     """Unix time that orders it in its queue."""
     attempts: int = 0
     not_before_seconds: float = 0.0
     message: str = ""
+    ran_seconds: float = 0.0
+    """How long it has run in all its starts, which its run-time limit counts."""
     undo: Admission | None = None
     """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
     patch ``restore`` takes it back and clears this."""
@@ -77,6 +83,8 @@ class Template:
     """JSON pointer of the map that holds node selector and tolerations, where it is not ``path``/spec."""
     missing: tuple[tuple[str, object], ...] = ()
     """(JSON pointer, value) of lists and maps on the way to the two paths that a patch must add first."""
+    node: str = ""
+    """The node that the template names for its pods, past any scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +124,34 @@ class JobRecord:
     """Pods of each set that have ended and will not be replaced."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
+    version: str = ""
+    """The API version that it was read in, where a kind has several."""
     suspend_gap: str | None = None
     """JSON pointer of the first missing map on the way to the suspend field; None when none is missing."""
+    out_of_bounds: str = ""
+    """Which rule of its namespace's LimitRanges its pods would break; they could not be created."""
+    missing_class: str = ""
+    """The priority class that it names and that does not exist (yet): it waits until it does."""
     ordered_start: bool = False
     """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
+    waiting_pods: int = 0
+    """Of a gang of plain pods: how many wait behind our scheduling gate."""
     finished_seconds: float = 0.0
     """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
+    run_limit_seconds: int | None = None
+    """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
+
+    @property
+    def attempts(self) -> int:
+        """How often in a row it had not become whole in time, before its start if it has started."""
+        noted = self.admission or self.requeue
+        return 0 if noted is None else noted.attempts
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long it ran in earlier starts."""
+        noted = self.admission or self.requeue
+        return 0.0 if noted is None else noted.ran_seconds
 
     @property
     def key(self) -> str:

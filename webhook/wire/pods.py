@@ -23,6 +23,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = "0"
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 

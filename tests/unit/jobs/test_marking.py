@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
 from webhook.core import names
 from webhook.jobs import patches, paths
-from webhook.jobs.marking import marked
+from webhook.jobs.marking import gate_pod, marked
 from webhook.jobs.registry import KINDS
 
 JSON = st.recursive(
@@ -167,7 +167,20 @@ def test_mark_never_raises_and_always_applies(odd):
 
 def test_a_plain_pod_is_gated_once():
     pod = {"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "other"}]}}
-    held = jsonpatch.apply_patch(pod, patches.gate_pod(pod))
+    held = jsonpatch.apply_patch(pod, gate_pod(pod, "gang-1"))
     assert held["spec"]["schedulingGates"] == [{"name": "other"}, {"name": names.SCHEDULING_GATE}]
-    assert held["metadata"]["labels"] == {names.GANG_LABEL: names.GANG_PENDING}
-    assert patches.gate_pod(held) == []
+    assert held["metadata"]["labels"] == {names.GANG_LABEL: "gang-1"}
+    assert gate_pod(held, "gang-1") == []
+
+
+def test_a_plain_pod_brings_nothing_of_ours_along():
+    own = {"labels": {names.GANG_LABEL: "forged", names.POD_SET_LABEL: "main"}, "annotations": {names.REQUEUE: "{}"}}
+    held = jsonpatch.apply_patch({"metadata": own, "spec": {}}, gate_pod({"metadata": own, "spec": {}}, "gang-1"))
+    assert held["metadata"] == {"labels": {names.GANG_LABEL: "gang-1"}, "annotations": {}}
+
+
+def test_a_pod_that_names_its_node_is_labelled_and_not_gated():
+    pod = {"metadata": {}, "spec": {"nodeName": "node-7"}}
+    held = jsonpatch.apply_patch(pod, gate_pod(pod, "gang-1"))
+    assert "schedulingGates" not in held["spec"]
+    assert held["metadata"]["labels"] == {names.GANG_LABEL: "gang-1"}

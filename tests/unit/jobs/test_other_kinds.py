@@ -127,7 +127,8 @@ def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
     obj = special("workflow")
     record = record_of(obj)
     assert record.gang.requests() == {"cpu": 4 * MILLI, "nvidia.com/gpu": 2 * MILLI}
-    assert record.gang.quorum == 0
+    assert record.gang.loose_pods
+    assert record.gang.least_counts == {"main": 1}, "it is charged as a whole, whatever it starts with"
     assert record.templates == ()
     assert not kind_of(obj).evictable
     held = apply(obj, patches.mark(kind_of(obj), obj))
@@ -212,6 +213,7 @@ def test_a_volcano_job_is_held_by_gates_on_its_templates():
     assert record.suspended
     assert counts(record) == {"ps": 1, "worker": 4}
     assert record.gang.quorum == 3
+    assert not record.gang.evictable, "a gate that was lifted cannot be put back"
     started = apply(held, patches.start(record, reservation_of(record), (1, 1), FLAVORS))
     assert started["spec"] == held["spec"]
     assert not record_of(started).suspended

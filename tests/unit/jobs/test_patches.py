@@ -1,4 +1,4 @@
-"""What the reconciler writes: start, stop, restore, void, adopt; and lifting the gate of one pod."""
+"""What the reconciler writes: start, stop, restore, void, adopt."""
 
 from dataclasses import replace
 
@@ -214,16 +214,3 @@ def test_an_annotation_of_another_job_is_not_believed():
     for odd in ("", "{", "[]", '{"uid":"mine"}', '{"uid":"mine","reason":1,"place":"x"}', None, 5):
         assert annotations.decode_requeue(odd, "mine") is None
         assert annotations.decode_admission(odd, "mine") is None
-
-
-def test_lifting_a_pods_gate_stamps_it_and_injects_the_flavor():
-    record = record_of(held("job"))
-    reservation = reservation_of(record, flavors={"main": {"nvidia.com/gpu": "spot"}})
-    pod = {"metadata": {"name": "p", "uid": "u", "resourceVersion": "5"}, "spec": {"containers": []}}
-    gated = apply(pod, patches.gate_pod(pod))
-    lifted = apply(gated, patches.lift(gated, reservation, "main", (3, 4), FLAVORS))
-    assert lifted["spec"]["schedulingGates"] == []
-    assert lifted["spec"]["nodeSelector"]["pool/kind"] == "spot"
-    assert lifted["metadata"]["labels"] == {names.GANG_LABEL: record.uid, names.POD_SET_LABEL: "main"}
-    assert lifted["metadata"]["annotations"] == {names.LEDGER_VERSION: "3.4"}
-    assert patches.lift(lifted, reservation, "main", (3, 4), FLAVORS) == []

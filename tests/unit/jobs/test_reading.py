@@ -15,6 +15,7 @@ from webhook.jobs.reading import read
 from webhook.jobs.record import JobRecord, Owner
 from webhook.jobs.registry import KINDS
 
+MIB = 2**20 * MILLI
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 3) | st.floats(allow_nan=False) | st.text("ab/", max_size=3),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "spec", "labels"]), inner),
@@ -107,8 +108,17 @@ def test_priority_comes_from_label_then_kind_then_pods_then_default():
     assert record_of(obj, context).gang.priority == 6
     obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "work"
     assert record_of(obj, context).gang.priority == 7
+    assert not record_of(obj, context).missing_class
+
+
+def test_a_priority_class_that_does_not_exist_is_told_and_leaves_the_gang_readable():
+    obj = load("pytorchjob")
+    obj["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "kind"}}
     obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "gone"
-    assert "WorkloadPriorityClass 'gone' does not exist" in record_of(obj, context).problem
+    record = record_of(obj, ReadContext({"kind": 6}))
+    assert record.missing_class == "WorkloadPriorityClass 'gone'"
+    assert record.gang.priority == 6
+    assert not record_of(obj, ReadContext({"kind": 6}, "", {"gone": 1})).missing_class
 
 
 def test_the_default_priority_class_is_what_quota_scopes_see():
@@ -125,6 +135,47 @@ def test_limit_ranges_and_runtime_overhead_are_part_of_the_price():
     driver, workers = record_of(obj, context).gang.pod_sets
     assert driver.price.requests["cpu"] == 1000
     assert workers.price.requests["cpu"] == 3500
+
+
+def test_what_the_kinds_controller_adds_to_pods_is_part_of_the_price():
+    obj = load("pytorchjob")
+    master, worker = record_of(obj).gang.pod_sets
+    assert worker.price.requests["memory"] == 10 * MIB
+    assert worker.price.limits["memory"] == 20 * MIB
+    assert worker.price.requests["cpu"] == MILLI // 20
+    assert worker.added == {"cpu", "memory"}
+    assert "memory" not in master.price.requests
+    assert not master.added
+    del obj["spec"]["pytorchReplicaSpecs"]["Master"]
+    assert "memory" not in record_of(obj).gang.pod_sets[0].price.requests, "no worker waits where there is no master"
+
+
+def test_what_asks_more_than_an_added_container_costs_what_it_asks():
+    obj = load("pytorchjob")
+    container = obj["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"] = {"memory": "1Gi"}
+    worker = record_of(obj).gang.pod_sets[1]
+    assert worker.price.requests["memory"] == 1024 * MIB
+    assert worker.added == {"cpu"}
+
+
+def test_an_added_container_that_a_limit_range_refuses_is_told_before_anything_starts():
+    limits = [{"type": "Container", "min": {"memory": "64Mi"}, "defaultRequest": {"memory": "1Gi"}}]
+    context = ReadContext(limit_ranges={"research": [{"spec": {"limits": limits}}]})
+    assert record_of(load("pytorchjob"), context).out_of_bounds.startswith("pod set worker: container added")
+    limits[0]["min"] = {"memory": "10Mi"}
+    assert not record_of(load("pytorchjob"), context).out_of_bounds
+
+
+def test_ray_workers_wait_for_their_head_and_a_launcher_fetches_kubectl_where_the_training_operator_runs_it():
+    head, *workers = record_of(load("raycluster")).gang.pod_sets
+    assert all(worker.price.requests["memory"] >= 256 * MIB for worker in workers)
+    assert head.name == "head"
+    mpi = load("mpijob")
+    kind = kind_of(mpi)
+    added = {v: read(replace(kind, version=v), mpi, CONTEXT).gang.pod_sets[0].price.requests for v in ("v1", "v2beta1")}
+    assert added["v1"]["ephemeral-storage"] == 5120 * MIB
+    assert "ephemeral-storage" not in added["v2beta1"]
 
 
 def test_a_run_time_limit_is_the_label_or_the_kinds_own_deadline():

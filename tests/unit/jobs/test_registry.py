@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.jobs.objects_of_kinds import CONTEXT, apply
 from webhook.core import names
+from webhook.core.quantity import MILLI
 from webhook.errors import PolicyError
 from webhook.jobs import patches
 from webhook.jobs.reading import read
@@ -78,6 +79,21 @@ def test_a_shipped_kind_can_be_corrected():
     assert kinds["Job.batch"].pod_sets == KINDS["Job.batch"].pod_sets
 
 
+def test_a_kind_held_by_gates_is_never_stopped():
+    held = {key: value for key, value in SWEEP.items() if key != "suspend"} | {"schedulingGated": True}
+    assert not load_custom(held).evictable
+    assert load_custom(SWEEP).evictable
+
+
+def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_corrected_for_a_shipped_one():
+    added = [{"requests": {"memory": "64Mi", "cpu": 2}, "podSets": "Searcher", "beside": "head"}]
+    pod_sets = read(load_custom({**SWEEP, "addedContainers": added}), sweep(), CONTEXT).gang.pod_sets
+    assert [s.price.requests.get("memory", 0) for s in pod_sets] == [0, 64 * 2**20 * MILLI]
+    assert [s.price.requests["cpu"] for s in pod_sets] == [1 * MILLI, 2 * MILLI]
+    kinds = with_custom([{"extends": "PyTorchJob.kubeflow.org", "addedContainers": []}])
+    assert kinds["PyTorchJob.kubeflow.org"].added == ()
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [
@@ -95,6 +111,8 @@ def test_a_shipped_kind_can_be_corrected():
         ({"sucseeded": []}, "sucseeded"),
         ({"templateChange": "sometimes"}, "templateChange"),
         ({"extends": "Nothing.here"}, "extends"),
+        ({"addedContainers": [{"requests": {"cpu": "much"}}]}, "addedContainers.0.requests"),
+        ({"addedContainers": [{"memory": "10Mi"}]}, "addedContainers.0.memory"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_its_place(change, place):

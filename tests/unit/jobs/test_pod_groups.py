@@ -1,0 +1,202 @@
+"""Plain pods that joined a PodGroup, read as one gang, and the patches that let them go or send them back."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.jobs.objects_of_kinds import apply, flavor
+from webhook.core import names
+from webhook.core.gang import Toleration
+from webhook.core.ledger import Reservation, reserve
+from webhook.core.pods import PodRecord
+from webhook.jobs import annotations, pod_groups, pod_patches, pod_record
+from webhook.jobs.context import NO_CONTEXT, ReadContext
+from webhook.jobs.marking import gate_pod
+from webhook.jobs.record import JobRecord, Requeue
+
+UID = pod_groups.gang_uid("ns", "ring")
+LABEL = "scheduling.x-k8s.io/pod-group"
+FLAVORS = {"spot": flavor("spot", {"pool/kind": "spot"}, Toleration(key="spot", operator="Exists"))}
+
+
+def pod(number: int = 0, *, gpu: int = 1, version: int = 5, **spec: Any) -> dict[str, Any]:
+    """Return a plain pod of the group as it is stored: gated."""
+    resources = {"requests": {"nvidia.com/gpu": str(gpu)}, "limits": {"nvidia.com/gpu": str(gpu)}}
+    written = {
+        "metadata": {
+            "name": f"ring-{number}",
+            "namespace": "ns",
+            "uid": f"pod-{number}",
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {LABEL: "ring", "tutti.dev/queue-name": "research"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": resources}], "priority": 7, **spec},
+        "status": {"phase": "Pending"},
+    }
+    return apply(written, gate_pod(written, UID))
+
+
+def decoded(obj: dict[str, Any]) -> PodRecord:
+    return pod_record.decode(orjson.dumps(obj))
+
+
+def gang_of(*pods: dict[str, Any], context: ReadContext = NO_CONTEXT) -> JobRecord:
+    record = pod_groups.read("ns", "ring", [decoded(obj) for obj in pods], context)
+    assert record is not None
+    return record
+
+
+def reservation(record: JobRecord, flavors: dict[str, str] | None = None) -> Reservation:
+    assert record.gang is not None
+    taken = {s.name: flavors or {} for s in record.gang.pod_sets}
+    return reserve(record.gang, "research", record.gang.counts, taken, epoch=3, now_seconds=100.0)
+
+
+def lifted(obj: dict[str, Any], record: JobRecord) -> dict[str, Any]:
+    patch = pod_patches.lift(decoded(obj), record, reservation(record), (3, 4), {})
+    return apply(obj, patch)
+
+
+def test_a_waiting_pod_tells_whose_it_is_and_what_it_asks() -> None:
+    waiting = decoded(pod())
+    assert (waiting.gang, waiting.group, waiting.gated, waiting.live) == (UID, "ring", True, True)
+    assert waiting.waiting is not None
+    assert waiting.waiting.asks.price == waiting.price
+    assert waiting.pod_set == waiting.waiting.asks.name
+
+
+def test_a_label_that_does_not_follow_from_the_group_makes_no_member() -> None:
+    forged = pod()
+    forged["metadata"]["labels"][LABEL] = "another"
+    assert decoded(forged).group == ""
+
+
+def test_pods_that_ask_the_same_are_one_pod_set() -> None:
+    gang = gang_of(pod(0), pod(1), pod(2, gpu=2), pod(3, nodeSelector={"zone": "a"})).gang
+    assert gang is not None
+    assert sorted(gang.counts.values()) == [1, 1, 2]
+    assert (gang.queue, gang.priority, gang.pod_group, gang.quorum) == ("research", 7, "ring", None)
+
+
+def test_the_gang_waits_suspended_and_has_no_object_of_its_own() -> None:
+    record = gang_of(pod(0), pod(1))
+    assert (record.suspended, record.finished, record.marked, record.owner, record.waiting_pods) == (
+        True,
+        None,
+        True,
+        None,
+        2,
+    )
+    assert record.uid == UID
+    assert pod_groups.read("ns", "ring", [], NO_CONTEXT) is None
+
+
+def test_a_workload_priority_class_counts_before_the_pods_own() -> None:
+    urgent = pod()
+    urgent["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
+    gang = gang_of(urgent, context=ReadContext(workload_priority_classes={"urgent": 90})).gang
+    assert gang is not None
+    assert gang.priority == 90
+
+
+def test_the_lightweight_label_brings_its_quorum_along() -> None:
+    light = pod()
+    light["metadata"]["labels"] |= {names.MIN_AVAILABLE_LABEL: "3"}
+    gang = gang_of(light).gang
+    assert gang is not None
+    assert gang.quorum == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"labels": {"tutti.dev/queue-name": "other"}}, "different queues"), ({"priority": 9}, "different priorities")],
+)
+def test_pods_that_contradict_each_other_are_no_gang(change: dict[str, Any], words: str) -> None:
+    other = pod(1)
+    other["metadata"]["labels"] |= change.get("labels", {})
+    other["spec"] |= {key: value for key, value in change.items() if key == "priority"}
+    record = gang_of(pod(0), other)
+    assert record.gang is None
+    assert words in (record.problem or "")
+
+
+def test_lifting_a_gate_stamps_the_pod_with_its_admission_and_injects_the_flavor() -> None:
+    record = gang_of(pod())
+    reserved = reservation(record, {"nvidia.com/gpu": "spot"})
+    let_go = apply(pod(), pod_patches.lift(decoded(pod()), record, reserved, (3, 4), FLAVORS))
+    assert let_go["spec"]["schedulingGates"] == []
+    assert let_go["spec"]["nodeSelector"] == {"pool/kind": "spot"}
+    assert let_go["spec"]["tolerations"] == [{"key": "spot", "operator": "Exists"}]
+    assert let_go["metadata"]["labels"][names.POD_SET_LABEL] == decoded(pod()).pod_set
+    assert let_go["metadata"]["annotations"][names.LEDGER_VERSION] == "3.4"
+    started = gang_of(let_go)
+    assert (started.suspended, started.waiting_pods) == (False, 0)
+    assert started.admission is not None
+    assert (started.admission.counts, started.admission.since_seconds) == (reserved.counts, 100.0)
+
+
+def test_only_our_gate_is_lifted() -> None:
+    obj = pod(schedulingGates=[{"name": "theirs"}, {"name": names.SCHEDULING_GATE}])
+    assert lifted(obj, gang_of(obj))["spec"]["schedulingGates"] == [{"name": "theirs"}]
+
+
+def test_a_pod_that_moved_on_is_not_lifted() -> None:
+    waiting = decoded(pod())
+    patch = pod_patches.lift(waiting, gang_of(pod()), reservation(gang_of(pod())), (3, 4), {})
+    assert patch[:2] == [
+        {"op": "test", "path": "/metadata/uid", "value": "pod-0"},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(waiting.resource_version)},
+    ]
+
+
+def test_a_pod_sent_back_says_its_place_and_a_start_takes_that_away() -> None:
+    requeue = Requeue("StartTimeout", 50.0, attempts=2, not_before_seconds=70.0)
+    back = apply(pod(), pod_patches.send_back(decoded(pod()), UID, requeue))
+    record = gang_of(back)
+    assert record.requeue == requeue
+    assert record.gang is not None
+    assert (record.gang.created_seconds, record.gang.not_before_seconds) == (50.0, 70.0)
+    started = lifted(back, record)
+    assert names.REQUEUE not in started["metadata"]["annotations"]
+    assert gang_of(started).attempts == 2
+
+
+def test_a_void_moves_the_version_and_says_nothing_else() -> None:
+    waiting = decoded(pod())
+    voided = apply(pod(), pod_patches.void(waiting, 8))
+    assert voided["metadata"]["annotations"] == {names.VOIDED: f"8/{waiting.resource_version}"}
+    assert gang_of(voided).gang == gang_of(pod()).gang
+
+
+def test_what_an_earlier_start_left_behind_is_no_admission_of_those_that_wait() -> None:
+    ended = lifted(pod(0), gang_of(pod(0))) | {"status": {"phase": "Succeeded"}}
+    assert gang_of(ended).finished == "Succeeded"
+    assert gang_of(ended).admission is not None
+    again = gang_of(ended, pod(1))
+    assert (again.finished, again.admission, again.suspended) == (None, None, True)
+    assert again.gang is not None
+    assert again.gang.pods == 1
+
+
+def test_a_pod_of_a_job_that_starts_by_gates_alone_is_its_jobs() -> None:
+    made = pod()
+    made["metadata"]["labels"] = {names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: "worker", LABEL: "ring"}
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "job-1", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    waiting = decoded(made)
+    assert (waiting.gang, waiting.group, waiting.pod_set) == ("job-1", "", "worker")
+    free = apply(
+        made, pod_patches.lift(waiting, gang_of(pod()), replace(reservation(gang_of(pod())), uid="job-1"), (3, 4), {})
+    )
+    assert names.ADMISSION not in free["metadata"]["annotations"]
+    assert decoded(free).gang == "job-1"
+
+
+def test_annotations_of_another_gang_are_not_believed() -> None:
+    copied = pod()
+    text = annotations.encode_requeue(Requeue("Preempted", 1.0), "somebody-else")
+    copied["metadata"]["annotations"] = {names.REQUEUE: text}
+    assert gang_of(copied).requeue is None
