@@ -105,6 +105,15 @@ def asks(root: str, family: Family) -> str:
     )
 
 
+def joins_pod_group(root: str) -> str:
+    """Return an expression: the pod joins a PodGroup, of whichever generation."""
+    return either(
+        one_of(names.POD_GROUP_LABELS, labels_of(root)),
+        one_of(names.POD_GROUP_ANNOTATIONS, annotations_of(root)),
+        f"{step(root, 'spec.schedulingGroup.podGroupName')}.orValue('') != ''",
+    )
+
+
 def concerns(root: str, family: Family) -> str:
     """Return an expression: the object opts in, or carries what only Tutti writes."""
     ours = (*names.POD_GROUP_LABELS, names.GANG_LABEL, names.POD_SET_LABEL)

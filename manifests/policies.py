@@ -134,7 +134,7 @@ def only_we_start(families: Iterable[Family], kinds: Sequence[JobKind]) -> list[
 def gated(root: str, family: Family) -> str:
     """Return an expression: the object has to wait. What a foreign controller manages is not ours to hold."""
     asked = cel.either(IN_GATED, cel.asks(root, family))
-    managers = {(kind.managed_by, kind.manager) for kind in family.kinds if kind.managed_by}
+    managers = {(kind.managed_by, name) for kind in family.kinds if kind.managed_by for name in kind.managers}
     if not managers:
         return asked
     ours = [f"{cel.step(root, render(path))}.orValue('') in ['', '{manager}']" for path, manager in sorted(managers)]
@@ -244,9 +244,9 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
         ),
         validations=[
             validation(
-                f"request.operation != 'CREATE' || variables.gang.orValue('') == '{names.GANG_PENDING}'\n"
+                f"request.operation != 'CREATE' || {gate.format(root='object')}\n"
                 f"|| request.userInfo.username in {controllers}",
-                "pods of a gang are made by the controller of its job",
+                "pods of a gang are made by the controller of its job, or wait behind its gate",
             ),
             validation(
                 "request.operation != 'CREATE' || object.spec.?nodeName.orValue('') == ''",
@@ -267,7 +267,8 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
 def namespace_labels() -> list[dict[str, Any]]:
     """Taking a namespace out of Tutti's sight is a matter of its own, beside editing it: the verb ``ungate``.
 
-    Adding a label only closes gates, and is left to whoever may edit the namespace.
+    Adding a label only closes gates, and is left to whoever may edit the namespace. Another value is a matter of that
+    right too: by its value the reconciler knows which label it may take away.
     """
     labels = any_of([names.FENCED_NAMESPACE, names.GATED_NAMESPACE])
     allowed = "authorizer.group('').resource('namespaces').name(object.metadata.name).check('ungate').allowed()"
@@ -285,9 +286,9 @@ def namespace_labels() -> list[dict[str, Any]]:
         validations=[
             validation(
                 f"{labels}.all(key, oldObject.metadata.?labels[?key].orValue('false') == 'false'\n"
-                "  || object.metadata.?labels[?key].orValue('false') != 'false')\n"
+                "  || object.metadata.?labels[?key].orValue('false') == oldObject.metadata.labels[key])\n"
                 f"|| {allowed}",
-                "removing tutti.dev/gated or tutti.dev/fenced needs the right to ungate the namespace",
+                "removing or changing tutti.dev/gated or tutti.dev/fenced needs the right to ungate the namespace",
             )
         ],
     )

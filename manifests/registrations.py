@@ -150,7 +150,25 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             **shared,
         )
     )
-    return entries
+    return [*entries, plain_pods_entry()]
+
+
+def plain_pods_entry() -> dict[str, Any]:
+    """A plain pod of a PodGroup waits behind a scheduling gate. What a job's controller makes is labelled already."""
+    mirrored = f"'{names.MIRROR_ANNOTATION}' in {cel.annotations_of('object')}"
+    return entry(
+        "plain-pods",
+        "/mutate/pods",
+        [rule("", ["pods"], ["CREATE"])],
+        namespaceSelector=selector(),
+        objectSelector={"matchExpressions": [{"key": names.GANG_LABEL, "operator": "DoesNotExist"}]},
+        matchConditions=[
+            *condition("joins-a-pod-group", cel.joins_pod_group("object")),
+            *condition("not-a-mirror-pod", f"!({mirrored})"),
+        ],
+        reinvocationPolicy="IfNeeded",
+        timeoutSeconds=MUTATE_TIMEOUT_SECONDS,
+    )
 
 
 def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
@@ -210,17 +228,19 @@ def classified(handling: Handling, *, without: Sequence[str] = ()) -> list[dict[
 
 
 def regrouped() -> str:
-    """Return when a gang pod is looked at: new, or with another gang, owner or gate, or by a subresource."""
+    """Return when a gang pod is looked at: new, by a subresource, or with another gang, group, queue, owner or gate."""
     return "\n|| ".join(
         [
             "request.operation == 'CREATE'",
             "request.?subResource.orValue('') != ''",
             *(
                 f"object.metadata.?labels[?'{label}'] != oldObject.metadata.?labels[?'{label}']"
-                for label in (names.GANG_LABEL, names.POD_SET_LABEL)
+                for label in (names.GANG_LABEL, names.POD_SET_LABEL, *names.POD_GROUP_LABELS, *names.QUEUE_LABELS)
             ),
-            f"object.metadata.?annotations[?'{names.LEDGER_VERSION}'] "
-            f"!= oldObject.metadata.?annotations[?'{names.LEDGER_VERSION}']",
+            *(
+                f"object.metadata.?annotations[?'{name}'] != oldObject.metadata.?annotations[?'{name}']"
+                for name in (names.LEDGER_VERSION, names.ADMISSION, names.REQUEUE, *names.POD_GROUP_ANNOTATIONS)
+            ),
             "object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences",
             "object.spec.?schedulingGates != oldObject.spec.?schedulingGates",
         ]
@@ -234,7 +254,7 @@ def pod_entries() -> list[dict[str, Any]]:
         for operator in ("Exists", "DoesNotExist")
     )
     fenced = selector({"key": names.FENCED_NAMESPACE, "operator": "Exists"})
-    mirrored = f"'kubernetes.io/config.mirror' in {cel.annotations_of('object')}"
+    mirrored = f"'{names.MIRROR_ANNOTATION}' in {cel.annotations_of('object')}"
     return [
         entry(
             "gang-pods",

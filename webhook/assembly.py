@@ -29,6 +29,7 @@ from webhook.core.pods import PodRecord
 from webhook.feeds import Feeds, NoListener
 from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
@@ -104,9 +105,10 @@ def reconciler(
         namespace=config.namespace,
         ledger_name=config.ledger_name,
     )
-    announcer = Announcer(recorder, view, kinds, clock.now)
+    every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
+    announcer = Announcer(recorder, view, every_kind, clock.now)
     loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
-    feeds.listener = loop
+    feeds.listener = loop.marks
     census = Census(view, kinds)
     status = StatusWriter(
         api,
@@ -124,7 +126,7 @@ def reconciler(
         view,
         loop.engine,
         census,
-        kinds,
+        every_kind,
         identity=identity,
         clock=clock,
         reason=loop.reason,

@@ -1,13 +1,15 @@
 """Every knob, with unit, bound and default. Read from one YAML file; unknown keys are refused by name."""
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from webhook.core import names
+from webhook.core import names, quantity
 from webhook.core.policy import Diagnostic
+from webhook.core.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -17,7 +19,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 class Section(BaseModel):
     """Base of all sections: immutable, and a misspelt key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Lease(Section):
@@ -47,7 +49,58 @@ class FairSharing(Section):
         default=(), alias="preemptionStrategies"
     )
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+def _duration_seconds(value: object) -> object:
+    """Return a duration as Kubernetes writes it (``1h30m``) in seconds; numbers are seconds already."""
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        return value
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
+
+
+def _thousandths(value: object) -> int:
+    """Return a quantity in thousandths. Raises QuantityError, which pydantic reports."""
+    return quantity.parse(value)
+
+
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+Duration = Annotated[float, BeforeValidator(_duration_seconds)]
+Thousandths = Annotated[int, BeforeValidator(_thousandths)]
+
+
+class Transform(Section):
+    """Kueue's resources.transformations[]: one requested resource is charged as others."""
+
+    input: str
+    strategy: Literal["Retain", "Replace"] = "Retain"
+    multiply_by: str = Field(default="", alias="multiplyBy")
+    outputs: dict[str, Thousandths] = Field(default_factory=dict)
+
+
+class Resources(Section):
+    """Kueue's resources: what is charged of what pods ask."""
+
+    exclude_resource_prefixes: tuple[str, ...] = Field(default=(), alias="excludeResourcePrefixes")
+    transformations: tuple[Transform, ...] = ()
+    quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] = Field(
+        default="BlockUndeclared", alias="quotaCheckStrategy"
+    )
+
+    @field_validator("transformations")
+    @classmethod
+    def _inputs_differ(cls, rules: tuple[Transform, ...]) -> tuple[Transform, ...]:
+        if len({rule.input for rule in rules}) < len(rules):
+            raise ValueError("two transformations have one input; merge them")
+        return rules
+
+
+class AdmissionFairSharing(Section):
+    """Kueue's admissionFairSharing: in queues that ask for it, who used less lately goes first."""
+
+    usage_half_life_time: Annotated[Duration, Field(ge=0)] = Field(default=0.0, alias="usageHalfLifeTime")
+    usage_sampling_interval: Annotated[Duration, Field(gt=0)] = Field(default=300.0, alias="usageSamplingInterval")
+    resource_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict, alias="resourceWeights")
 
 
 class Listen(Section):
@@ -92,6 +145,9 @@ class Config(Section):
     kinds: tuple[dict[str, Any], ...] = ()
     """Job kinds of the operator's own custom resources, as in docs/job-kinds.md."""
     fair_sharing: FairSharing = Field(default=FairSharing(), alias="fairSharing")
+    resources: Resources = Resources()
+    admission_fair_sharing: AdmissionFairSharing | None = Field(default=None, alias="admissionFairSharing")
+    """None: queues that ask for it order by priority and time alone."""
     compute_classes: Path | None = None
     """Policy table for compute classes; None: the shipped one."""
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
@@ -99,12 +155,28 @@ class Config(Section):
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
     @property
     def account(self) -> str:
         """The username that alone may un-suspend gated jobs."""
         return self.reconciler_user or f"system:serviceaccount:{self.namespace}:tutti-reconciler"
+
+
+def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> EngineSettings:
+    """Return what of ``config`` decides."""
+    resources, sharing = config.resources, config.admission_fair_sharing
+    return EngineSettings(
+        fair_sharing=config.fair_sharing.preemption_strategies,
+        one_head_per_queue=one_head_per_queue,
+        excluded_prefixes=resources.exclude_resource_prefixes,
+        transformations=tuple(
+            Transformation(rule.input, rule.outputs, rule.strategy == "Replace", rule.multiply_by)
+            for rule in resources.transformations
+        ),
+        ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+        usage_decay=None
+        if sharing is None
+        else UsageDecay(sharing.usage_half_life_time, sharing.usage_sampling_interval, sharing.resource_weights),
+    )
 
 
 def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
@@ -112,14 +184,21 @@ def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
 
     Raises PolicyError with one diagnostic per wrong key: its path, value and what is expected.
     """
-    document: Any = {}
-    if path is not None:
-        try:
-            document = yaml.safe_load(path.read_text()) or {}
-        except (OSError, yaml.YAMLError) as error:
-            raise PolicyError((Diagnostic(str(path), "", str(error), "give a readable YAML file"),)) from error
-        if not isinstance(document, dict):
-            raise PolicyError((Diagnostic(str(path), repr(document)[:64], "is not a mapping", "write key: value"),))
+    try:
+        text = "" if path is None else path.read_text()
+    except OSError as error:
+        raise PolicyError((Diagnostic(str(path), "", str(error), "give a readable YAML file"),)) from error
+    return parse(text, str(path), overrides)
+
+
+def parse(text: str, where: str, overrides: dict[str, Any] | None = None) -> Config:
+    """Return the configuration that is written as YAML ``text``; ``where`` names it in errors. Raises PolicyError."""
+    try:
+        document: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise PolicyError((Diagnostic(where, "", str(error), "give readable YAML"),)) from error
+    if not isinstance(document, dict):
+        raise PolicyError((Diagnostic(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:
         return Config.model_validate(document | (overrides or {}))
     except ValidationError as error:

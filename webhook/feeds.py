@@ -5,7 +5,7 @@ Both processes run the same feeds. Listeners learn what changed, by a small set 
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -19,7 +19,7 @@ from webhook.core.ledger import LedgerCorrupt
 from webhook.core.pods import PodRecord
 from webhook.dialects import config_map, merge, resource_quota
 from webhook.dialects import registry as policy_registry
-from webhook.jobs import gating, pod_record, reading
+from webhook.jobs import gating, pod_groups, pod_record, reading
 from webhook.jobs.context import ReadContext, context_from
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
@@ -33,7 +33,11 @@ log = structlog.get_logger(__name__)
 POD_GROUP_PATHS: Final = {
     "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
     "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "scheduling.volcano.sh": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "scheduling.k8s.io/v1alpha2": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+    "scheduling.k8s.io/v1beta1": "/apis/scheduling.k8s.io/v1beta1/podgroups",
 }
+"""Generation to path. Of the native API the version differs from release to release."""
 
 
 RECOMPILE_SECONDS: Final = 0.05
@@ -158,7 +162,8 @@ class Feeds:
         for name, path in CONTEXT_PATHS.items():
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
-            self._add(kind.key, collection_path(kind), self._job_decoder(kind), self._job)
+            for served in kind.every_version:
+                self._add(_job_feed(served), collection_path(served), self._job_decoder(served), self._job)
         self.view.unsynced.update(self.informers)
 
     def _add(
@@ -208,8 +213,12 @@ class Feeds:
 
     async def relist_all(self) -> None:
         """Read every job and every pod anew, and return when that is done."""
-        served = [informer for name in ("pods", *self.kinds) if (informer := self.informers[name]).served]
+        served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]
         await asyncio.gather(*(informer.reread() for informer in served))
+
+    def jobs_position(self, kind: str) -> int:
+        """Return the newest resourceVersion seen of jobs of a kind: everything up to it is in the view."""
+        return max(self.informers[_job_feed(served)].position for served in self.kinds[kind].every_version)
 
     async def _run_one(self, name: str) -> None:
         informer = self.informers[name]
@@ -255,7 +264,19 @@ class Feeds:
             self.view.fences.put_pod(new)
         elif old is not None:
             self.view.fences.drop_pod(old.namespace, old.uid)
+        groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
+        for namespace, group in sorted(groups):
+            self._gather(namespace, group)
         self.listener.pod_changed(old, new)
+
+    def _gather(self, namespace: str, group: str) -> None:
+        """Read the gang that the plain pods of a PodGroup make, after one of them changed."""
+        uid = pod_groups.gang_uid(namespace, group)
+        old = self.view.jobs.get(uid)
+        pods = () if namespace in self.config.exempt_namespaces else self.view.fences.pods_of(namespace, uid)
+        new = pod_groups.read(namespace, group, pods, self.context)
+        if new != old:
+            self._job(pod_groups.POD_GROUP.key, old, new)
 
     def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         fence = None if new is None else resource_quota.compile_object(new.document)[0]
@@ -289,10 +310,12 @@ class Feeds:
             self.view.pod_groups[key] = PodGroupRecord(
                 namespace=new.namespace,
                 name=new.name,
-                min_member=int(spec.get("minMember") or 0),
+                min_member=_least_members(spec),
                 schedule_timeout_seconds=spec.get("scheduleTimeoutSeconds"),
                 resource_version=new.resource_version,
                 generation=feed.partition(".")[2],
+                api_version=POD_GROUP_PATHS[feed.partition(".")[2]].removeprefix("/apis/").removesuffix("/podgroups"),
+                uid=new.uid,
             )
         self.listener.pod_group_changed(*key)
 
@@ -376,8 +399,22 @@ class Feeds:
         return None if found is None else found.document
 
     def _relist_jobs(self) -> None:
-        for kind in self.kinds.values():
-            self.informers[kind.key].relist()
+        for name in self._job_feeds():
+            self.informers[name].relist()
+        for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
+            self._gather(job.namespace, job.name)
+
+    def _job_feeds(self) -> Iterator[str]:
+        return (_job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
+
+
+def _job_feed(kind: JobKind) -> str:
+    return f"{kind.key}/{kind.version}"
+
+
+def _least_members(spec: Mapping[str, Any]) -> int:
+    gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
+    return int(spec.get("minMember") or gang.get("minCount") or 0)
 
 
 def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:

@@ -3,7 +3,8 @@
 Takes Tutti's labels, annotations, scheduling gates and injected node selectors off every object of every known kind,
 and lets go what only Tutti had suspended: all waiting jobs but those whose owner suspended them (a hold, or
 ``suspend: true`` in what they applied). Running jobs run on; what the API server freezes in them stays, without effect.
-Refuses while anybody would undo or forbid it: a reconciler that leads, or the webhook's registrations.
+Refuses while anybody would undo or forbid it: a reconciler that leads, or the webhook's registrations. Which kinds
+there are besides the shipped ones is in the configuration: a file, else the ConfigMap that the cluster was run with.
 """
 
 import asyncio
@@ -14,22 +15,24 @@ from typing import Any, Final
 import orjson
 from rich.console import Console
 
+from webhook.config import Config, load, parse
 from webhook.core import names
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.jobs import annotations, paths
 from webhook.jobs.gating import is_child
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import GATE, strip
-from webhook.jobs.registry import KINDS
+from webhook.jobs.registry import KINDS, with_custom
 from webhook.jobs.rest_paths import collection_path, object_path
+from webhook.kube import election
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
-from webhook.kube.election import LeaderRecord, parse
+from webhook.kube.election import LeaderRecord
 
 Object = Mapping[str, Any]
 ATTEMPTS: Final = 5
 PAGE_SIZE: Final = 500
 LEASE_MARGIN_SECONDS: Final = 1.0
-_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
+_CONFIG: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/tutti-config"
 _REGISTRATIONS: Final = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}/tutti"
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -38,26 +41,40 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
 
 
-async def give_back(kubeconfig: Path | None, *, dry_run: bool) -> None:
+async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_run: bool) -> None:
     """Give every object back; with ``dry_run`` only say what would be written.
 
-    Raises ApiError when Tutti still runs, or when something could not be written after several attempts.
+    Raises ApiError when Tutti still runs, or when something could not be written after several attempts; PolicyError
+    where the configuration cannot be read.
     """
     from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
 
     api = await connect(None if kubeconfig is None else str(kubeconfig), user_agent="tutti-uninstall")
     try:
-        await Removal(api, KINDS, Console(), dry_run=dry_run).run()
+        config = await stored_config(api) if config_file is None else load(config_file)
+        await Removal(api, config, Console(), dry_run=dry_run).run()
     finally:
         await api.close()
+
+
+async def stored_config(api: Api) -> Config:
+    """Return the configuration that the cluster's Tutti ran with; the defaults where none is stored."""
+    try:
+        stored = orjson.loads(await api.request("GET", _CONFIG))
+    except NotFound:
+        return Config()
+    return parse((stored.get("data") or {}).get("config.yaml", ""), "ConfigMap tutti-config")
 
 
 class Removal:
     """One pass over everything that Tutti may have written on."""
 
-    def __init__(self, api: Api, kinds: Mapping[str, JobKind], console: Console, *, dry_run: bool) -> None:
+    def __init__(self, api: Api, config: Config, console: Console, *, dry_run: bool) -> None:
+        """Raises PolicyError where the configuration's job kinds are wrong."""
         self._api = api
-        self._kinds = kinds
+        self._kinds = with_custom(config.kinds)
+        self._namespace = config.namespace
+        self._ledger = f"/api/v1/namespaces/{config.namespace}/configmaps/{config.ledger_name}"
         self._console = console
         self._dry_run = dry_run
         self._written = 0
@@ -73,7 +90,8 @@ class Removal:
                 raise
             self._console.print(f"would refuse: {error.message}", highlight=False, markup=False)
         for kind in self._kinds.values():
-            await self._kind(kind)
+            for served in kind.every_version:
+                await self._kind(served)
         await self._pods()
         await self._namespaces()
         verb = "would be written" if self._dry_run else "written"
@@ -103,13 +121,13 @@ class Removal:
                 0,
                 "StillLed",
                 f"reconciler {second.holder} holds the lease and would take these jobs back; "
-                f"scale deployment tutti-reconciler in {names.SYSTEM_NAMESPACE} to 0 first",
+                f"scale deployment tutti-reconciler in {self._namespace} to 0 first",
             )
 
     async def _leader(self) -> LeaderRecord | None:
-        ledger = await self._get(_LEDGER)
+        ledger = await self._get(self._ledger)
         own = {} if ledger is None else ledger["metadata"].get("annotations") or {}
-        return parse(own.get(names.LEASE_ANNOTATION) or "")
+        return election.parse(own.get(names.LEASE_ANNOTATION) or "")
 
     # -- giving back --------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,9 @@ class PodGroupRecord:
     schedule_timeout_seconds: int | None = None
     resource_version: int = 0
     generation: str = ""
-    """API group it was read from."""
+    """API group it was read from; with the version where that tells generations apart."""
+    api_version: str = ""
+    uid: str = ""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,13 @@ class View:
         except TimeoutError:
             return False
         return True
+
+    def quorum_of(self, gang: Gang) -> int | None:
+        """Return how many pods must run together by the gang's own word or its PodGroup's; None when neither says."""
+        if gang.pod_group is None or gang.quorum is not None:
+            return gang.quorum
+        pod_group = self.pod_groups.get((gang.namespace, gang.pod_group))
+        return None if pod_group is None else pod_group.min_member
 
     def with_quorum(self, gang: Gang) -> Gang:
         """Return ``gang`` with the quorum that its PodGroup gives it, where its own object gives none."""

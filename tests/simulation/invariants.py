@@ -110,6 +110,8 @@ class Invariants:
             pod
             for stored in self._server.store.items(self._pods)
             if (pod := stored.copy())["metadata"].get("labels", {}).get(names.GANG_LABEL)
+            # Plain pods that wait behind our gate are stored, and take nothing of what was reserved.
+            and {"name": names.SCHEDULING_GATE} not in (pod["spec"].get("schedulingGates") or ())
             and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
         ]
 
@@ -156,6 +158,11 @@ class Invariants:
         finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)
         if not suspended(job) and not finished and metadata["uid"] not in self._ledger.entries:
             self._fail(f"{job['kind']} {metadata['name']} is un-suspended without a reservation")
+
+    def limits_were_kept(self, overran: list[str]) -> None:
+        """Check that no job ran to its end beyond its limit; only where nothing delays a stop."""
+        if overran:
+            self._fail(f"ran to their ends beyond their limits: {overran}")
 
     # -- at rest ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.core import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.simulated.cluster import SimulatedCluster
@@ -34,9 +35,12 @@ SUSPEND: Final = {
 class Load:
     """Everything users do, by one seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0) -> None:
         self._cluster = cluster
         self._rng = rng
+        self._limited = limited
+        self._too_short: dict[tuple[str, str], str] = {}
+        """Jobs whose run-time limit is shorter than they run."""
         self._api = cluster.api(USER)
         self._jobs: dict[tuple[str, str], str] = {}
         self._held: set[tuple[str, str]] = set()
@@ -105,8 +109,20 @@ class Load:
         self._held.clear()
 
     def unfinished(self) -> dict[tuple[str, str], str]:
-        """Return the jobs that have not ended, as (namespace, name) to kind."""
-        return {key: kind for key, kind in self._jobs.items() if not self._finished(kind, *key)}
+        """Return the jobs that have not ended and are not held at their limit, as (namespace, name) to kind."""
+        return {
+            key: kind
+            for key, kind in self._jobs.items()
+            if not self._finished(kind, *key) and not self._held_at_limit(kind, *key)
+        }
+
+    def overran(self) -> list[str]:
+        """Return the jobs that ran to their end although their limit is shorter than that."""
+        return [
+            name
+            for (namespace, name), kind in self._too_short.items()
+            if (namespace, name) in self._jobs and self._finished(kind, namespace, name)
+        ]
 
     async def _attempt(self, work: Any) -> None:
         # Users are refused all the time, among others while no webhook has read its caches yet.
@@ -120,6 +136,11 @@ class Load:
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
         document = _document(kind, name, pods, self._template(1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        if self._limited and self._rng.random() < self._limited:
+            limit = self._rng.choice((5, 15, 60))
+            document["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = str(limit)
+            if limit + 3 < self._seconds:
+                self._too_short[namespace, name] = kind
         for _ in range(20):
             try:
                 await self._api.request("POST", PATHS[kind].format(namespace), body=orjson.dumps(document))
@@ -130,7 +151,7 @@ class Load:
             return
 
     def _template(self, gpus: int) -> dict[str, Any]:
-        seconds = self._rng.choice((3, 8, 20))
+        seconds = self._seconds = self._rng.choice((3, 8, 20))
         resources = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
         return {
             "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}},
@@ -171,13 +192,21 @@ class Load:
         body = orjson.dumps(_loose(namespace, f"loose-{self._rng.getrandbits(24):x}"))
         await self._api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
 
-    def _finished(self, kind: str, namespace: str, name: str) -> bool:
+    def _stored(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         resource = self._cluster.server.registry.of_kind(*_VERSION_KIND[kind])
         assert resource is not None
         stored = self._cluster.server.store.get(resource.storage, namespace, name)
+        return None if stored is None else stored.copy()
+
+    def _held_at_limit(self, kind: str, namespace: str, name: str) -> bool:
+        marks = ((self._stored(kind, namespace, name) or {}).get("metadata") or {}).get("annotations") or {}
+        return names.HOLD in marks and "MaximumExecutionTimeExceeded" in marks.get(names.REQUEUE, "")
+
+    def _finished(self, kind: str, namespace: str, name: str) -> bool:
+        stored = self._stored(kind, namespace, name)
         if stored is None:
             return True
-        conditions = (stored.copy().get("status") or {}).get("conditions") or ()
+        conditions = (stored.get("status") or {}).get("conditions") or ()
         ended = {"Complete", "Failed", "Completed", "Succeeded"}
         return any(c["type"] in ended and c["status"] == "True" for c in conditions)
 

@@ -1,6 +1,7 @@
 """Seeded runs of the whole system in virtual time: a failure names its seed, and the seed replays it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -14,6 +15,11 @@ WEATHERS = {
     "rough": (Weather(), 44),
     "rough without a watchdog": (Weather(watchdog=False), 12),
     "crashing": (Weather(crash=0.05), 8),
+    "calm with plain pods": (replace(CALM_WEATHER, pod_groups=5), 2),
+    "rough with plain pods": (Weather(pod_groups=5), 8),
+    "crashing with plain pods": (Weather(crash=0.05, pod_groups=5), 4),
+    "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
+    "rough with run-time limits": (Weather(limited=0.5), 8),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.invariants import Invariants
 from tests.simulation.load import Load
 from webhook import assembly
@@ -46,8 +47,12 @@ class Weather:
     """Chance that a reconciler dies at a write, before or after it is sent."""
     freeze: float = 0.002
     """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
+    limited: float = 0.0
+    """Chance that a job carries a run-time limit, which may be too short for it."""
     watchdog: bool = True
     """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
+    pod_groups: int = 0
+    """How many gangs of plain pods there are beside the jobs."""
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
@@ -92,7 +97,7 @@ class World:
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
-        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)))
+        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited)
         self.invariants = Invariants(self.cluster, self.seed)
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
@@ -100,6 +105,7 @@ class World:
         self.calm = False
         self.generation = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.groups = GroupLoad(self.cluster, Random(self.seed))
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -115,11 +121,14 @@ class World:
         watchdog = self._spawn(self._watch_leases())
         stop_watching = self.invariants.watch()
         try:
+            grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             await self.load.run(jobs, busy_seconds)
+            await grouping
             self._calm_down()
             await self.load.lift_holds()
             await self._settle(settle_seconds)
         finally:
+            self.groups.stop()
             stop_watching()
             watchdog.cancel()
             await self._stop()
@@ -129,10 +138,16 @@ class World:
         end = loop.time() + seconds
         while loop.time() < end:
             await asyncio.sleep(5)
-            if not self.load.unfinished():
+            if not self._unfinished():
+                # A leader that died last is succeeded within this time.
                 await asyncio.sleep(20)
                 break
-        self.invariants.at_rest(self.load.unfinished(), self._reasons())
+        self.invariants.at_rest(self._unfinished(), self._reasons())
+        if self.weather.rates is CALM:
+            self.invariants.limits_were_kept(self.load.overran())
+
+    def _unfinished(self) -> dict[tuple[str, str], str]:
+        return self.load.unfinished() | self.groups.unfinished()
 
     def _reasons(self) -> dict[str, str]:
         """Why each job waits, as the leader says."""
@@ -263,10 +278,16 @@ class World:
 
         self.cluster.server.admission.register(
             hook("mutate-jobs", "/mutate/jobs", jobs),
+            hook("plain-pods", "/mutate/pods", pods, conditions=(_joins_pod_group,)),
             hook("validate-jobs", "/validate/jobs", jobs, scales),
             hook("gang-pods", "/validate/pods", pods, object_selector=gang),
             hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
         )
+
+
+def _joins_pod_group(request: Any) -> bool:
+    labels = (request["object"] or {})["metadata"].get("labels") or {}
+    return request["operation"] == "CREATE" and LABEL in labels and "tutti.dev/gang" not in labels
 
 
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:

@@ -12,7 +12,8 @@ from webhook.core import amounts
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.reasons import Reason
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.record import Requeue
+from webhook.jobs.pod_groups import POD_GROUP
+from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
 
 log = structlog.get_logger(__name__)
@@ -96,7 +97,16 @@ class Announcer:
         job = self._view.jobs.get(uid)
         if job is None:
             return
-        kind = self._kinds[job.kind]
-        self._recorder.note(
-            Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid), reason, note, warning=warning
-        )
+        kind = self._kinds[job.kind].at(job.version)
+        regarding = Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid)
+        if job.kind == POD_GROUP.key:
+            regarding = self._pod_group(job) or regarding
+        self._recorder.note(regarding, reason, note, warning=warning)
+
+    def _pod_group(self, job: JobRecord) -> Regarding | None:
+        """Return what people look at for a gang of plain pods: its PodGroup, or its first pod where it has none."""
+        group = self._view.pod_groups.get((job.namespace, job.name))
+        if group is not None:
+            return Regarding(group.api_version, "PodGroup", job.namespace, job.name, group.uid)
+        pods = sorted(self._view.fences.pods_of(job.namespace, job.uid), key=lambda pod: pod.name)
+        return Regarding("v1", "Pod", job.namespace, pods[0].name, pods[0].uid) if pods else None

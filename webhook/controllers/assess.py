@@ -34,6 +34,11 @@ class Step(StrEnum):
     """It runs without a reservation and should not: suspend it."""
     GROW = "grow"
     """Its reservation grew: write that on the job, so that its controller creates the pods it was refused before."""
+    LIFT = "lift"
+    """Reserved, and some of its pods wait behind our gates: let them go."""
+    END = "end"
+    """Of a gang of plain pods all that it started has ended, or its pods went away before it started: those that wait
+    queue anew."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
 

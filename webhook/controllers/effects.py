@@ -1,11 +1,12 @@
-"""Writes to jobs: the effects of decisions already written in the ledger.
+"""Writes to jobs and to pods behind our gates: the effects of decisions already written in the ledger.
 
-Each is one conditional patch, carried out concurrently with others, and never repeated blindly: after any failure the
-next cycle looks at what is stored and derives the effect anew (ledger rules 3 and 6).
+Each is one conditional patch of a job, or conditional writes to some of its pods, carried out concurrently with others
+and never repeated blindly: after any failure the next cycle looks at what is stored and derives the effect anew (ledger
+rules 3 and 6).
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import orjson
 import structlog
 
 from webhook import metrics
+from webhook.core.pods import PodRecord
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
@@ -26,12 +28,22 @@ RETRY_MAX_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class PodWrite:
+    """One write to one pod of a gang."""
+
+    pod: PodRecord
+    patch: Sequence[Mapping[str, Any]] | None
+    """None deletes the pod."""
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
-    """One patch of one job."""
+    """One patch of one job, or writes to its pods."""
 
     name: str
     job: JobRecord
-    patch: Sequence[Mapping[str, Any]]
+    patch: Sequence[Mapping[str, Any]] = ()
+    pods: tuple[PodWrite, ...] = ()
 
 
 class Effects:
@@ -51,6 +63,8 @@ class Effects:
         self._on_done = on_done
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stored_version: dict[str, int] = {}
+        self._stored_pods: dict[str, dict[str, int]] = {}
+        """The same for the pods of a gang, by their uids."""
         self._failures: dict[str, int] = {}
         self._open: set[str] = set()
         """Jobs whose last patch met another version, or whose outcome nobody knows."""
@@ -63,6 +77,15 @@ class Effects:
         """Return whether ``job`` is older than what our own last patch of it stored."""
         return job.resource_version < self._stored_version.get(job.uid, 0)
 
+    def stale_pods(self, uid: str, pods: Iterable[PodRecord]) -> bool:
+        """Return whether one of the gang's ``pods`` is older than what our own last write to it stored."""
+        stored = self._stored_pods.get(uid)
+        if not stored:
+            return False
+        behind = {pod.uid: stored[pod.uid] for pod in pods if pod.resource_version < stored.get(pod.uid, 0)}
+        self._stored_pods[uid] = behind
+        return bool(behind)
+
     def settled(self, uid: str) -> bool:
         """Return whether the last patch of this job is stored, or was refused in a way that would be repeated."""
         return uid not in self._open
@@ -70,6 +93,7 @@ class Effects:
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a job that is gone."""
         self._stored_version.pop(uid, None)
+        self._stored_pods.pop(uid, None)
         self._failures.pop(uid, None)
         self._open.discard(uid)
 
@@ -96,19 +120,14 @@ class Effects:
             task.cancel()
 
     async def _carry_out(self, effect: Effect) -> None:
-        job, failure = effect.job, None
-        async with self._slots:
-            try:
-                raw = await self._api.request(
-                    "PATCH",
-                    object_path(self._kinds[job.kind], job.namespace, job.name),
-                    body=orjson.dumps(effect.patch),
-                    content_type=JSON_PATCH,
-                )
-            except ApiError as error:
-                failure = error
-            else:
-                self._stored_version[job.uid] = int(orjson.loads(raw)["metadata"]["resourceVersion"])
+        job = effect.job
+        if effect.pods:
+            outcomes = await asyncio.gather(*(self._write_pod(job.uid, write) for write in effect.pods))
+            # One that is known to have failed tells less than one whose outcome nobody knows.
+            failures = sorted((f for f in outcomes if f is not None), key=lambda f: not isinstance(f, Unavailable))
+            failure = failures[0] if failures else None
+        else:
+            failure = await self._patch_job(effect)
         outcome = "stored" if failure is None else type(failure).__name__.lower()
         metrics.EFFECTS.labels(effect.name, outcome).inc()
         self._count(job.uid, failure)
@@ -121,9 +140,42 @@ class Effects:
         self._tasks.pop(job.uid, None)
         self._on_done(effect, failure)
 
+    async def _patch_job(self, effect: Effect) -> ApiError | None:
+        job = effect.job
+        path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
+        try:
+            async with self._slots:
+                raw = await self._api.request("PATCH", path, body=orjson.dumps(effect.patch), content_type=JSON_PATCH)
+        except ApiError as error:
+            return error
+        self._stored_version[job.uid] = _version(raw)
+        return None
+
+    async def _write_pod(self, gang: str, write: PodWrite) -> ApiError | None:
+        pod = write.pod
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            async with self._slots:
+                if write.patch is None:
+                    only_this = {"uid": pod.uid, "resourceVersion": str(pod.resource_version)}
+                    raw = await self._api.request("DELETE", path, body=orjson.dumps({"preconditions": only_this}))
+                else:
+                    body = orjson.dumps(write.patch)
+                    raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH)
+        except NotFound:
+            return None
+        except ApiError as error:
+            return error
+        self._stored_pods.setdefault(gang, {})[pod.uid] = _version(raw)
+        return None
+
     def _count(self, uid: str, failure: ApiError | None) -> None:
         if failure is None or isinstance(failure, (Conflict, NotFound)):
             # Both only mean that our picture is old: the watch brings the new one.
             self._failures.pop(uid, None)
         else:
             self._failures[uid] = self._failures.get(uid, 0) + (1 if isinstance(failure, Unavailable) else 3)
+
+
+def _version(raw: bytes) -> int:
+    return int(orjson.loads(raw)["metadata"].get("resourceVersion") or 0)

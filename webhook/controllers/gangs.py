@@ -5,6 +5,7 @@ from dataclasses import replace
 from webhook.core import names
 from webhook.core.gang import Gang
 from webhook.core.reasons import Code, Reason
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord
 from webhook.view import View
 
@@ -14,6 +15,12 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     gang = job.gang
     if gang is None:
         return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
+    if job.missing_class:
+        return Reason(
+            Code.PRIORITY_CLASS_NOT_FOUND, f"{job.missing_class} does not exist", help="create it, or name another"
+        )
+    if job.out_of_bounds:
+        return Reason(Code.MISCONFIGURED, job.out_of_bounds, help="correct the pod template or the LimitRange")
     if gang.pod_group is not None and gang.quorum is None:
         pod_group = view.pod_groups.get((gang.namespace, gang.pod_group))
         if pod_group is None:
@@ -22,8 +29,14 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
                 f"PodGroup {gang.namespace}/{gang.pod_group} does not exist",
                 help="create it, or remove its label from the pod template",
             )
-        gang = replace(gang, quorum=pod_group.min_member)
+        gang = replace(gang, quorum=max(1, pod_group.min_member))
     if gang.quorum is not None and gang.quorum > gang.pods:
+        if job.kind == POD_GROUP.key:
+            return Reason(
+                Code.WAITING_FOR_PODS,
+                f"{gang.pods} of the {gang.quorum} pods that it needs exist",
+                help="it waits until the others are created; those that exist stay behind their gates",
+            )
         return Reason(
             Code.MISCONFIGURED,
             f"its quorum is {gang.quorum} pods and it has only {gang.pods}",

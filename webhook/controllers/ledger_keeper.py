@@ -88,6 +88,11 @@ class LedgerKeeper:
         """What we wrote last; None while the stored one is missing or corrupt."""
         self.size_bytes = 0
 
+    @property
+    def resource_version(self) -> int:
+        """The version of the stored ledger as last written or read."""
+        return int(self._resource_version or 0)
+
     # -- leadership -------------------------------------------------------------------------------------------------
 
     async def campaign(self) -> bool:

@@ -1,31 +1,48 @@
 """Keeps Tutti's two namespace labels: ``fenced`` before the first reservation, ``gated`` where policy says so.
 
+Anybody may gate a namespace by hand; the value tells their label from ours, which goes when policy no longer asks for
+it and nothing in the namespace waits or runs by it alone. Without it such a job would be stored suspended for ever.
+
 Labelling namespaces is a strong right; a ValidatingAdmissionPolicy of the manifests holds our account to these two.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import orjson
 import structlog
 
 from webhook.core import names
 from webhook.errors import ApiError
-from webhook.kube.api import MERGE_PATCH, Api
+from webhook.jobs import paths
+from webhook.jobs.record import JobRecord
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.view import View
 
 log = structlog.get_logger(__name__)
 
+BY_POLICY: Final = "policy"
+"""Value of the label ``gated`` where policy, not a person, asked for it."""
+
+
+async def keep_labels(api: Api, view: View) -> None:
+    """Store the labels that are missing and remove those that are outdated, as ``view`` says now."""
+    wanted, outdated = wanted_labels(view, {job.namespace for job in view.jobs.values()}), outdated_labels(view)
+    await _add(api, wanted)
+    await _remove(api, outdated)
+
 
 def wanted_labels(view: View, gang_namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the labels to add, by namespace. Labels are only ever added: a fence without reservations costs little,
-    and taking one away while a pod review is under way would open a gap.
+    """Return the labels to add, by namespace. A fence's is never taken away: without reservations it costs little, and
+    while a pod review is under way it would open a gap.
     """
     wanted: dict[str, dict[str, str]] = {}
     for namespace in gang_namespaces:
         if view.fences.fences(namespace):
             wanted.setdefault(namespace, {})[names.FENCED_NAMESPACE] = "true"
     for namespace in view.policy.namespace_queues:
-        wanted.setdefault(namespace, {})[names.GATED_NAMESPACE] = "true"
+        if view.namespaces.get(namespace, {}).get(names.GATED_NAMESPACE, "false") == "false":
+            wanted.setdefault(namespace, {})[names.GATED_NAMESPACE] = BY_POLICY
     return {
         namespace: missing
         for namespace, labels in wanted.items()
@@ -34,7 +51,23 @@ def wanted_labels(view: View, gang_namespaces: Iterable[str]) -> dict[str, dict[
     }
 
 
-async def write_labels(api: Api, wanted: Mapping[str, Mapping[str, str]]) -> None:
+def outdated_labels(view: View) -> list[str]:
+    """Return the namespaces that are gated by our label alone, although neither policy nor a job needs it."""
+    ours = {name for name, labels in view.namespaces.items() if labels.get(names.GATED_NAMESPACE) == BY_POLICY}
+    candidates = ours - view.policy.namespace_queues.keys()
+    if candidates:
+        candidates -= {job.namespace for job in view.jobs.values() if _gated_by_namespace(job)}
+    return sorted(candidates)
+
+
+def _gated_by_namespace(job: JobRecord) -> bool:
+    if job.finished is not None or job.owner is not None:
+        return False
+    gang = job.gang
+    return gang is None or (gang.pod_group is None and not any(gang.labels.get(key) for key in names.QUEUE_LABELS))
+
+
+async def _add(api: Api, wanted: Mapping[str, Mapping[str, str]]) -> None:
     """Store ``wanted`` labels; what fails is found missing again at the next look."""
     for namespace, labels in sorted(wanted.items()):
         body = orjson.dumps({"metadata": {"labels": labels}})
@@ -42,3 +75,14 @@ async def write_labels(api: Api, wanted: Mapping[str, Mapping[str, str]]) -> Non
             await api.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE_PATCH)
         except ApiError as error:
             log.warning("namespace.label_failed", namespace=namespace, error=str(error))
+
+
+async def _remove(api: Api, outdated: Iterable[str]) -> None:
+    """Remove our label where it still is ours when the patch arrives."""
+    place = paths.pointer("metadata", "labels", names.GATED_NAMESPACE)
+    body = orjson.dumps([{"op": "test", "path": place, "value": BY_POLICY}, {"op": "remove", "path": place}])
+    for namespace in outdated:
+        try:
+            await api.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=JSON_PATCH)
+        except ApiError as error:
+            log.warning("namespace.label_not_removed", namespace=namespace, error=str(error))

@@ -14,6 +14,7 @@ import structlog
 from webhook.core import names
 from webhook.errors import ApiError
 from webhook.feeds import Feeds
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.kube.api import Api
 from webhook.wire import pods as wire
 
@@ -35,11 +36,34 @@ class PodProof:
         self._proved: set[str] = set()
         self._asked: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._expected = 0
+        self._relisted = False
+
+    def expect(self, version: int) -> None:
+        """Take pods for known once they are read up to ``version``, at which this leadership began.
+
+        What an earlier leader did to plain pods it had read before that: until then a gang of theirs that seems gone
+        may only not have been seen yet.
+        """
+        self._expected, self._relisted = version, False
+
+    def caught_up(self) -> bool:
+        """Return whether the pods are read up to the expected version; if not, have them listed."""
+        pods = self._feeds.informers["pods"]
+        if pods.position >= self._expected:
+            return True
+        if not self._relisted:
+            self._relisted = True
+            pods.relist()
+        return False
 
     def holds(self, uid: str, kind: str) -> bool:
         """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up."""
-        informers = self._feeds.informers
-        if uid in self._proved or informers["pods"].position >= informers[kind].position:
+        if kind == POD_GROUP.key:
+            # Its pods are all there is of it, and what is known of them comes from one watch.
+            return self.caught_up()
+        pods_position = self._feeds.informers["pods"].position
+        if uid in self._proved or pods_position >= self._feeds.jobs_position(kind):
             return True
         self._asked.add(uid)
         if self._task is None or self._task.done():

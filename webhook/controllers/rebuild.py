@@ -6,10 +6,12 @@ sent can land after the new ledger stands; only then is it written, with an epoc
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.policy import Policy
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import Admission, JobRecord
 from webhook.view import View
 
@@ -41,7 +43,8 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     if job.suspended and present == 0 and not job.active:
         return None
     stopping = "Rebuilt" if job.suspended and job.finished is None else None
-    return from_annotation(job, job.gang, job.admission, epoch, stopping)
+    found = from_annotation(job, job.gang, job.admission, epoch, stopping)
+    return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
 
 
 def from_annotation(
@@ -62,6 +65,8 @@ def from_annotation(
         since_seconds=admission.since_seconds,
         priority=gang.priority,
         stopping=stopping,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
     )
 
 
@@ -83,6 +88,9 @@ def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds:
         since_seconds=now_seconds,
         priority=gang.priority,
         adopted=True,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
+        preemptible=policy.may_be_preempted(gang, queue_name),
     )
 
 
@@ -92,5 +100,7 @@ def _asked(flavors: dict[str, str], requests: Iterable[str]) -> dict[str, str]:
 
 
 def must_be_voided(job: JobRecord) -> bool:
-    """Return whether a start that an earlier leader sent could still land on this job."""
+    """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait."""
+    if job.kind == POD_GROUP.key:
+        return job.waiting_pods > 0
     return job.suspended and job.finished is None and job.owner is None and not job.deleting

@@ -14,12 +14,13 @@ import structlog
 
 from webhook import metrics
 from webhook.clock import Clock
-from webhook.config import Config
-from webhook.controllers import gangs, namespaces, rebuild
+from webhook.config import Config, engine_settings
+from webhook.controllers import gangs, gated_pods, namespaces, rebuild, requeues
 from webhook.controllers.announce import Announcer
-from webhook.controllers.assess import Step, assess
+from webhook.controllers.assess import Step
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.marks import Marks
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
 from webhook.controllers.whole import WholeGangs
@@ -29,7 +30,6 @@ from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.pods import PodRecord
 from webhook.core.reasons import Code, Reason
-from webhook.core.settings import EngineSettings
 from webhook.errors import ApiError, Conflict
 from webhook.feeds import Feeds
 from webhook.jobs import patches
@@ -52,10 +52,12 @@ class Batch:
     drop: set[str] = field(default_factory=set)
     effects: dict[str, Effect] = field(default_factory=dict)
     starts: list[JobRecord] = field(default_factory=list)
+    lifts: dict[str, tuple[JobRecord, tuple[PodRecord, ...]]] = field(default_factory=dict)
+    """By the gang's uid: pods to let go, as they were read before the ledger is written."""
 
 
 class Reconciler:
-    """One cluster's reconciler: the listener of its feeds and, while it leads, the writer of its ledger."""
+    """One cluster's reconciler: it follows its feeds and, while it leads, writes its ledger."""
 
     def __init__(
         self, api: Api, feeds: Feeds, keeper: LedgerKeeper, *, config: Config, clock: Clock, announcer: Announcer
@@ -67,20 +69,21 @@ class Reconciler:
         self._config = config
         self._clock = clock
         self._announcer = announcer
-        self.engine = Engine(EngineSettings(fair_sharing=config.fair_sharing.preemption_strategies))
+        self.engine = Engine(engine_settings(config))
         self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
         self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
         self._whole = WholeGangs(config.start)
-        self._proof = PodProof(api, feeds, self._mark)
-        self._wake = asyncio.Event()
-        self._dirty: set[str] = set()
-        self._policy_dirty = True
+        self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
+        """Listens to the feeds."""
+        self._proof = PodProof(api, feeds, self.marks.add)
         self._withheld: dict[str, Reason] = {}
         self._submitted: dict[str, Gang] = {}
         self._requeues: dict[str, Requeue] = {}
         self._voided: set[str] = set()
-        self._charged: dict[str, tuple[Reservation, Mapping[str, int]]] = {}
+        self._charged: dict[str, tuple[Reservation, Mapping[str, int], Gang | None]] = {}
         """What engine and fences were last told of a running gang."""
+        self._lagging: set[str] = set()
+        """Gangs of plain pods that wait for the pods to be read."""
         self._reserved: set[str] = set()
         """Uids that the engine charges."""
         self._last_commit = 0.0
@@ -91,57 +94,10 @@ class Reconciler:
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
 
-    # -- listening: only marks what changed ------------------------------------------------------------------------
-
-    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        """Mark a job."""
-        changed = new or old
-        assert changed is not None
-        self._mark(changed.uid)
-
-    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Mark the gang of a pod, and its namespace when room may have come free."""
-        for pod in (old, new):
-            if pod is not None and pod.gang is not None:
-                self._mark(pod.gang)
-        if old is not None and (new is None or new.terminal or new.gang != old.gang):
-            self.engine.wake_namespace(old.namespace)
-            self._wake.set()
-
-    def fences_changed(self, namespace: str) -> None:
-        """A ResourceQuota changed: gangs parked on it are looked at again."""
-        self.engine.wake_namespace(namespace)
-        self._mark_namespace(namespace)
-
-    def pod_group_changed(self, namespace: str, name: str) -> None:
-        """Mark the gangs that belong to a PodGroup."""
-        for job in self._view.gangs_in(namespace):
-            if job.gang is not None and job.gang.pod_group == name:
-                self._mark(job.uid)
-
-    def namespace_changed(self, name: str) -> None:
-        """Labels decide what may wait and which queues serve it."""
-        self._policy_dirty = True
-        self._mark_namespace(name)
-
-    def policy_changed(self) -> None:
-        """Take the new policy at the next cycle."""
-        self._policy_dirty = True
-        self._wake.set()
-
-    def ledger_changed(self) -> None:
+    def _ledger_changed(self) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
         if not self.leading:
             self._load(self._view.ledger)
-        self._wake.set()
-
-    def _mark(self, uid: str) -> None:
-        self._dirty.add(uid)
-        self._wake.set()
-
-    def _mark_namespace(self, namespace: str) -> None:
-        for job in self._view.gangs_in(namespace):
-            self._mark(job.uid)
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -161,7 +117,7 @@ class Reconciler:
         """Follow until the lease can be taken, then lead until cancelled. Raises LeaseLost when leadership ends."""
         await self._feeds_synced()
         self._load(self._view.ledger)
-        self._dirty.update(self._view.jobs)
+        self.marks.gangs.update(self._view.jobs)
         following = asyncio.create_task(self._follow(), name="follower")
         try:
             while not await self._keeper_campaign():
@@ -191,8 +147,8 @@ class Reconciler:
 
     async def _follow(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self.marks.wake.wait()
+            self.marks.wake.clear()
             self._take_policy()
             self._absorb(Batch(), act=False)
             await asyncio.sleep(TICK_SECONDS / 4)
@@ -201,11 +157,12 @@ class Reconciler:
         if self._keeper.ledger is None:
             await self._recover(LedgerBroken("there is no ledger yet, or none that can be read"))
         assert self._keeper.ledger is not None
+        self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
         self._load(self._keeper.ledger)
-        self._dirty.update(self._view.jobs)
-        self._dirty.update(self._keeper.ledger.entries)
-        self._wake.set()
+        self.marks.gangs.update(self._view.jobs)
+        self.marks.gangs.update(self._keeper.ledger.entries)
+        self.marks.wake.set()
         while True:
             await self._pause()
             try:
@@ -219,13 +176,13 @@ class Reconciler:
         limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
         try:
             async with asyncio.timeout(limit):
-                await self._wake.wait()
+                await self.marks.wake.wait()
         except TimeoutError:
             pass
         # Group commit: everything that happens within the window is one ledger write.
         window = max(self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second)
         await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
-        self._wake.clear()
+        self.marks.wake.clear()
 
     async def _cycle(self) -> None:
         now, batch = self._clock.now(), Batch()
@@ -235,7 +192,7 @@ class Reconciler:
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
             self._decide(batch, now)
-        if batch.put or batch.drop or batch.starts or self._keeper.renew_due:
+        if batch.put or batch.drop or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
             ledger = await self._keeper.commit(batch.put.values(), batch.drop)
             self._view.set_ledger(ledger)
@@ -251,6 +208,10 @@ class Reconciler:
                     kinds=self._feeds.kinds,
                 )
                 batch.effects[job.uid] = Effect("start", job, operations)
+        for job, pods in batch.lifts.values():
+            lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
+            if lifting is not None:
+                batch.effects[job.uid] = lifting
         for effect in batch.effects.values():
             self._effects.start(effect)
         self.after_cycle()
@@ -258,28 +219,28 @@ class Reconciler:
     # -- taking in what changed ------------------------------------------------------------------------------------
 
     def _take_policy(self) -> None:
-        if self._policy_dirty:
-            self._policy_dirty = False
+        if self.marks.policy:
+            self.marks.policy = False
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     def _load(self, ledger: Ledger) -> None:
         """Make engine and fences agree with a ledger that was read."""
         for uid in self._reserved - ledger.entries.keys():
             self.engine.release(uid)
-            self._dirty.add(uid)
+            self.marks.gangs.add(uid)
         self._reserved = set(ledger.entries)
         self._charged.clear()
         for uid, reservation in ledger.entries.items():
             job = self._view.jobs.get(uid)
             self.engine.restore(reservation, self._view.gang_of(job), None if job is None else job.reclaimed)
             self._submitted.pop(uid, None)
-            self._dirty.add(uid)
+            self.marks.gangs.add(uid)
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
-        dirty, self._dirty = self._dirty, set()
+        dirty, self.marks.gangs = self.marks.gangs, set()
         for uid in sorted(dirty):
             job = self._view.jobs.get(uid)
-            if self._effects.busy(uid) or (job is not None and self._effects.stale(job)):
+            if self._effects.busy(uid) or (job is not None and self._effects.stale(job)) or self._pods_lag(uid, job):
                 # Its next version is on its way; the watch or the end of the patch marks it again.
                 continue
             try:
@@ -292,16 +253,22 @@ class Reconciler:
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
-        present = self._view.fences.present(reservation.namespace, uid) if reservation else self._present(job)
-        step = assess(job, reservation, present, uid in self._voided)
+        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, uid in self._voided)
         self._queueing(step, uid, job)
         if act:
             self._act(step, job, reservation, batch)
-        if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW):
+        if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._reclaim(job, reservation)
 
-    def _present(self, job: JobRecord | None) -> int:
-        return 0 if job is None else self._view.fences.present(job.namespace, job.uid)
+    def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
+        """Return whether a gang's pods were written since they were read, or not read since this leadership began."""
+        gang = job or self._view.ledger.entries.get(uid)
+        if gang is None:
+            return False
+        if gated_pods.is_pod_group(gang) and not self._proof.caught_up():
+            self._lagging.add(uid)
+            return True
+        return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
 
     def _queueing(self, step: Step, uid: str, job: JobRecord | None) -> None:
         """Keep the engine's waiting gangs in step."""
@@ -322,9 +289,10 @@ class Reconciler:
             self._withheld.pop(uid, None)
 
     def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
-        if self._charged.get(job.uid) == (reservation, job.reclaimed):
+        told = (reservation, job.reclaimed, job.gang if gated_pods.is_pod_group(job) else None)
+        if self._charged.get(job.uid) == told:
             return
-        self._charged[job.uid] = (reservation, job.reclaimed)
+        self._charged[job.uid] = told
         self._view.fences.put_reservation(reservation, job.reclaimed)
         self.engine.restore(reservation, self._view.gang_of(job), job.reclaimed)
 
@@ -336,20 +304,30 @@ class Reconciler:
                 if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
-                self._stop(reservation, "Held", batch)
+                self._stop(reservation, requeues.HELD, batch)
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
                 batch.starts.append(job)
+            case Step.LIFT if job is not None:
+                self._lift(job, reservation, batch)
+            case Step.END if job is not None and reservation is not None:
+                self._requeues[job.uid] = gated_pods.ended(job)
+                self._stop(reservation, gated_pods.ENDED, batch)
+            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None and gated_pods.is_pod_group(job):
+                pods = self._view.fences.pods_of(job.namespace, job.uid)
+                stopping = gated_pods.stopping(step, job, pods, self._requeue(job, reservation))
+                if stopping is not None:
+                    batch.effects[job.uid] = stopping
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
-                requeue = self._requeue(job, reservation)
-                held = reservation is not None and reservation.stopping == "Held"
-                # A start removes the re-queue annotation: one without a hold beside it means that the owner has lifted
-                # the hold already, while the last of its pods were ending.
-                held = held and (job.requeue is None or job.held)
+                requeue, held = self._requeue(job, reservation), requeues.is_hold(job, reservation)
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
+
+    def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
+        pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)
+        batch.lifts[job.uid] = (job, pods)
 
     def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
         if patch:
@@ -374,7 +352,7 @@ class Reconciler:
         self._charged.pop(uid, None)
         self._view.fences.drop_reservation(reservation.namespace, uid)
         self.engine.wake_namespace(reservation.namespace)
-        self._whole.forget(uid, gone=uid not in self._view.jobs)
+        self._whole.forget(uid)
         self._voided.discard(uid)
         self._proof.forget(uid)
         self._requeues.pop(uid, None)
@@ -382,10 +360,10 @@ class Reconciler:
         if uid not in self._view.jobs:
             self._effects.forget(uid)
         # Once the entry is gone the job may wait again.
-        self._mark(uid)
+        self.marks.add(uid)
 
     def _stop(self, reservation: Reservation, why: str, batch: Batch) -> None:
-        if not self._feeds.kinds[reservation.kind].evictable:
+        if not reservation.evictable:
             # Suspending it would leave its pods: its quota could not be given to anybody.
             log.warning("gang.not_evictable", job=str(reservation), why=why)
             return
@@ -396,33 +374,37 @@ class Reconciler:
         self._voided.discard(reservation.uid)
         metrics.EVICTED.labels(reservation.queue or "", why).inc()
         self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
-        self._mark(reservation.uid)
+        self.marks.add(reservation.uid)
 
     def _requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
-        known = self._requeues.get(job.uid)
-        if known is not None:
-            return known
-        place = job.gang.created_seconds if job.gang is not None else job.created_seconds
-        why = "NotAdmitted" if reservation is None or reservation.stopping is None else reservation.stopping
-        return Requeue(why, place, job.requeue.attempts if job.requeue else 0)
+        planned, now = self._requeues.get(job.uid), self._clock.now()
+        timed_out = reservation is not None and reservation.stopping == requeues.START_TIMEOUT
+        if planned is None and timed_out and job.admission is not None:
+            planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
+        return requeues.requeue_of(job, reservation, planned, now)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
     def _tick(self, batch: Batch, now: float) -> None:
         self._last_tick = asyncio.get_running_loop().time()
+        self.marks.gangs |= self._lagging
+        self._lagging = set()
         for uid, reservation in self._view.ledger.entries.items():
             job = self._view.jobs.get(uid)
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
-                self._dirty.add(uid)
+                self.marks.gangs.add(uid)
                 continue
-            why = self._whole.overdue(job, reservation, self._view, now)
-            if why is not None:
-                self._requeues[uid] = self._whole.requeue(uid, why, now)
-                self._stop(reservation, "StartTimeout", batch)
+            if not reservation.evictable:
+                continue
+            due = requeues.overrun(job, reservation, now) or self._whole.overdue(job, reservation, self._view, now)
+            if due is not None:
+                self._requeues[uid] = due
+                self._stop(reservation, due.reason, batch)
         if self._labelling is None or self._labelling.done():
-            wanted = namespaces.wanted_labels(self._view, {job.namespace for job in self._view.jobs.values()})
             # Beside the cycle: an API server that does not answer must not cost the lease.
-            self._labelling = asyncio.create_task(namespaces.write_labels(self._api, wanted), name="namespace labels")
+            self._labelling = asyncio.create_task(
+                namespaces.keep_labels(self._api, self._view), name="namespace labels"
+            )
         self._announcer.tick(now, self.reason)
 
     def _decide(self, batch: Batch, now: float) -> None:
@@ -439,12 +421,15 @@ class Reconciler:
                 self._submitted.pop(reservation.uid, None)
                 self.engine.release(reservation.uid)
                 self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
-                self._mark(reservation.uid)
+                self.marks.add(reservation.uid)
                 continue
             batch.put[reservation.uid] = reservation
             self._reserved.add(reservation.uid)
-            batch.starts.append(job)
-            self._whole.admitted(job)
+            if gated_pods.is_pod_group(job):
+                self._lift(job, reservation, batch)
+            else:
+                batch.starts.append(job)
+            self._whole.forget(reservation.uid)
             metrics.ADMITTED.labels(reservation.queue or "").inc()
             metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
             self._announcer.admitted(reservation)
@@ -452,7 +437,7 @@ class Reconciler:
             if grown.uid in self._view.ledger.entries and grown.uid not in batch.drop:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
-                self._mark(grown.uid)
+                self.marks.add(grown.uid)
         for preempted in plan.preempted:
             reservation_or_none = batch.put.get(preempted.uid) or self._view.ledger.entries.get(preempted.uid)
             job = self._view.jobs.get(preempted.uid)
@@ -473,22 +458,22 @@ class Reconciler:
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
                 self._voided.add(uid)
-            self._mark(uid)
+            self.marks.add(uid)
             return
         current = self._view.jobs.get(uid)
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version
         ):
-            self._mark(uid)
+            self.marks.add(uid)
             return
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
-        asyncio.get_running_loop().call_later(delay, self._mark, uid)
+        asyncio.get_running_loop().call_later(delay, self.marks.add, uid)
 
     async def _recover(self, broken: LedgerBroken) -> None:
         self._view.ledger_trusted = False
         ledger = await self._recovery.run(broken)
         self._view.set_ledger(ledger)
         self._load(ledger)
-        self._dirty.update(self._view.jobs)
+        self.marks.gangs.update(self._view.jobs)
         self._announcer.rebuilt(str(broken), ledger)
-        self._wake.set()
+        self.marks.wake.set()

@@ -12,7 +12,7 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.config import Config
-from webhook.controllers import rebuild
+from webhook.controllers import gated_pods, rebuild
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper, quarantine
 from webhook.core.ledger import Ledger
@@ -91,8 +91,11 @@ class Recovery:
         while True:
             due = [job for uid in sorted(suspects) if (job := jobs.get(uid)) and rebuild.must_be_voided(job)]
             for job in due:
+                effect = Effect("void", job, patches.void(job, epoch))
+                if gated_pods.is_pod_group(job):
+                    effect = gated_pods.voiding(job, self._feeds.view, epoch)
                 if not self._effects.busy(job.uid):
-                    self._effects.start(Effect("void", job, patches.void(job, epoch)))
+                    self._effects.start(effect)
             await self._effects.drain()
             await self._feeds.relist_all()
             suspects = {job.uid for job in due if not self._effects.settled(job.uid)}

@@ -38,6 +38,8 @@ LOOK_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 2.0
 """They are looked at so often even if nothing said that they changed: time brings ends of pods and of stops."""
 IN_FLIGHT_MAX: Final = 4
+OUR_GENERATIONS: Final = ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
+"""PodGroups whose status says how many pods run. Volcano and the native scheduler keep that of their own."""
 
 Object = Mapping[str, Any]
 
@@ -161,6 +163,8 @@ class StatusWriter:
                 yield from self._wanted_of(obj, counts)
         members = self._members()
         for key, record in self.view.pod_groups.items():
+            if record.generation not in OUR_GENERATIONS:
+                continue
             stored = self.pod_group_object(record)
             if stored is not None:
                 yield self._pod_group(stored, record, members.get(key, ()))

@@ -42,9 +42,10 @@ def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], t
         if below.is_queue and below.name in tallies:
             total.add(tallies[below.name])
     # Every resource of the policy, so that a merge patch leaves no stale amount behind.
-    used = dict.fromkeys((key.resource for key in node.subtree), 0)
+    used = dict.fromkeys((key.resource for key in node.subtree if not key.is_internal), 0)
     for key, amount in total.usage.items():
-        used[key.resource] = used.get(key.resource, 0) + amount
+        if not key.is_internal:
+            used[key.resource] = used.get(key.resource, 0) + amount
     status: Status = {
         "name": node.name.rpartition("/")[2],
         "used": {name: quantity.render(amount, name) for name, amount in sorted(used.items())},

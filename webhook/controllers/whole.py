@@ -12,6 +12,7 @@ in order also let them go while they run, so that their report always counts.
 from dataclasses import dataclass
 
 from webhook.config import Start
+from webhook.controllers.requeues import START_TIMEOUT
 from webhook.core.ledger import Reservation
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
@@ -33,24 +34,22 @@ class WholeGangs:
     def __init__(self, settings: Start) -> None:
         self._settings = settings
         self._progress: dict[str, _Progress] = {}
-        self._attempts: dict[str, int] = {}
 
-    def admitted(self, job: JobRecord) -> None:
-        """Start the clock of a gang; its earlier failures are on its annotation until it starts."""
-        self._progress.pop(job.uid, None)
-        if job.requeue is not None:
-            self._attempts[job.uid] = max(self._attempts.get(job.uid, 0), job.requeue.attempts)
-
-    def forget(self, uid: str, *, gone: bool) -> None:
-        """Stop the clock of a gang; ``gone`` forgets its failures too."""
+    def forget(self, uid: str) -> None:
+        """Stop the clock of a gang."""
         self._progress.pop(uid, None)
-        if gone:
-            self._attempts.pop(uid, None)
 
-    def overdue(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> str | None:
-        """Return why the gang must be stopped for want of its quorum, or None; to be asked about every second."""
+    def overdue(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> Requeue | None:
+        """Return the place and back-off of a gang that must be stopped for want of its quorum, or None.
+
+        To be asked about every second.
+        """
+        why = self._incomplete(job, reservation, view, now)
+        return None if why is None else self.requeue(job, why, now)
+
+    def _incomplete(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> str | None:
         gang = view.gang_of(job)
-        if gang is None or job.suspended or reservation.adopted:
+        if gang is None or gang.loose_pods or job.suspended or reservation.adopted:
             return None
         phases = [pod.phase for pod in view.fences.pods_of(job.namespace, job.uid)]
         done = max(phases.count("Succeeded"), sum(job.reclaimed.values()))
@@ -73,9 +72,11 @@ class WholeGangs:
         stage = "after it had been whole" if progress.whole_once else "after its admission"
         return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
 
-    def requeue(self, uid: str, why: str, now: float) -> Requeue:
-        """Return the place and back-off of a gang that was stopped for want of its quorum: it goes to the back."""
-        attempts = self._attempts.get(uid, 0)
-        self._attempts[uid] = attempts + 1
+    def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:
+        """Return the place and back-off of a gang that is stopped for want of its quorum: it goes to the back.
+
+        How often that happened before is on its job, so that another leader counts on.
+        """
+        attempts = job.attempts
         delay = min(self._settings.backoff_max_seconds, self._settings.backoff_seconds * 2.0 ** min(attempts, 20))
-        return Requeue("StartTimeout", now, attempts + 1, now + delay, why)
+        return Requeue(START_TIMEOUT, now, attempts + 1, now + delay, why)

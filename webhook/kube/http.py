@@ -54,7 +54,7 @@ class LineSplitter:
 class Credentials:
     """The bearer token of one identity, read again when it runs out or is refused."""
 
-    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, configuration: Any, load: Callable[[], Awaitable[object]]) -> None:
         """``configuration`` is the library's; ``load`` fills it again from where it came from."""
         self._configuration = configuration
         self._load = load
@@ -215,11 +215,11 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, use
     else:
         configuration, load = _from_kubeconfig(source or str(Path.home() / ".kube" / "config"), context)
     try:
-        await load()
+        tls = await load()
     except Exception as error:
         raise PolicyError((_unusable(source, context, error),)) from error
     credentials = Credentials(configuration, load)
-    session = _session(_tls(configuration), user_agent)
+    session = _session(tls, user_agent)
     return HttpApi(
         configuration.host,
         session,
@@ -229,25 +229,32 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, use
     )
 
 
-def _in_cluster() -> tuple[Any, Callable[[], Awaitable[None]]]:
+def _in_cluster() -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
     from kubernetes_asyncio import config  # noqa: PLC0415
 
     configuration = _new_configuration()
 
-    async def load() -> None:
+    async def load() -> ssl.SSLContext:
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        return _tls(configuration)
 
     return configuration, load
 
 
-def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    from kubernetes_asyncio import config  # noqa: PLC0415
+def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
+    from kubernetes_asyncio.config import kube_config  # noqa: PLC0415
 
     configuration = _new_configuration()
 
-    async def load() -> None:
+    async def load() -> ssl.SSLContext:
         _require_file(paths)
-        await config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
+        try:
+            await kube_config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
+            return _tls(configuration)
+        finally:
+            # Keys and certificates that stand in the kubeconfig itself were copied to files for the line above. The
+            # library deletes those when the interpreter ends, which a killed process never reaches.
+            kube_config._cleanup_temp_files()
 
     return configuration, load
 

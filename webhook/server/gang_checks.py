@@ -11,7 +11,6 @@ from webhook.core import amounts, names, quantity
 from webhook.core.gang import Gang
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Reason
-from webhook.jobs.gating import readable_sites
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.reading import read
 from webhook.jobs.record import JobRecord
@@ -42,14 +41,13 @@ def gang_problem(record: JobRecord) -> Answer | None:
     return None
 
 
-def preset_node(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+def preset_node(record: JobRecord) -> Answer | None:
     """Return the refusal of a gang whose template names its node: such pods are refused, so it would never start."""
-    for site in readable_sites(kind, obj, rules.context()):
-        node = site.spec.get("nodeName")
-        if node:
+    for template in record.templates:
+        if template.node:
             message = (
-                f"the template of pod set {site.name} presets spec.nodeName to {node!r}, which passes by the scheduler "
-                "and its gates; leave it empty and use nodeSelector or affinity"
+                f"the template of pod set {template.pod_set} presets spec.nodeName to {template.node!r}, which passes "
+                "by the scheduler and its gates; leave it empty and use nodeSelector or affinity"
             )
             return deny(Refusal.NODE_PRESET, message, 422)
     return None
@@ -62,6 +60,8 @@ def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
     if gang is None:
         return ()
     found = []
+    if record.missing_class:
+        found.append(f"{record.missing_class} is not known: the job waits until it exists")
     if gang.queue is not None and queue_of(rules, gang) is None:
         found.append(_unknown_queue(rules, gang))
     else:

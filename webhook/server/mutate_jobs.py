@@ -10,9 +10,9 @@ from typing import Any
 
 from webhook.core import names
 from webhook.jobs import annotations, editing, paths
-from webhook.jobs.gating import pod_group_of
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod, mark, marked
+from webhook.jobs.pod_groups import gang_uid
 from webhook.server.answer import ALLOW, Answer, allow, patch
 from webhook.server.class_checks import corrected, corrects
 from webhook.server.job_facts import JobRules, is_suspended, left_to_kueue, ruling
@@ -40,15 +40,19 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
 
 
 def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
-    """Return the answer for a pod at creation: a plain pod of a PodGroup is held by a scheduling gate."""
+    """Return the answer for a pod at creation: a plain pod of a PodGroup is held by a scheduling gate.
+
+    What a job's controller makes belongs to its job's gang; a static pod runs already.
+    """
     obj = request.object
     if obj is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
         return ALLOW
     facts = read(obj)
-    plain = facts.gang is None and request.username not in controller_users(rules.kinds)
-    if not plain or pod_group_of(facts.labels) is None or facts.mirror or facts.node:
+    if facts.group is None or facts.mirror or request.username in controller_users(rules.kinds):
         return ALLOW
-    return patch(tuple(gate_pod(obj)))
+    if rules.settings.left_to_kueue and left_to_kueue(obj):
+        return _passed_over(rules, obj)
+    return patch(tuple(gate_pod(obj, gang_uid(request.namespace, facts.group))))
 
 
 def _placed(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:

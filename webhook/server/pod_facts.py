@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core import names
+from webhook.jobs.pod_groups import group_of
 
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -49,6 +49,8 @@ class PodFacts:
     own: Mapping[str, str]
     """Our labels and annotations, all of them, for comparing two versions."""
     labels: Mapping[str, Any]
+    group: str | None
+    """The PodGroup that it joins, of whichever generation."""
     controller: Controller | None
     controllers: int
     gated: bool
@@ -78,11 +80,12 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
             **{key: str(annotations[key]) for key in names.OWN_ANNOTATIONS if key in annotations},
         },
         labels=labels,
+        group=group_of(pod),
         controller=controllers[0] if controllers else None,
         controllers=len(controllers),
         gated=any(gate == names.SCHEDULING_GATE for gate in _gates(spec)),
         node=_text(spec, "nodeName"),
-        mirror=MIRROR_ANNOTATION in annotations,
+        mirror=names.MIRROR_ANNOTATION in annotations,
         deleting=metadata.get("deletionTimestamp") is not None,
         spec=spec,
     )

@@ -13,6 +13,7 @@ from webhook.core.ledger import Reservation
 from webhook.jobs import paths
 from webhook.jobs.gating import is_child, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.readers import SIZING_ANNOTATIONS
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
@@ -84,7 +85,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     problem = (
         (None if kind.suspend is None else _held_at_birth(kind, obj, record))
         or gang_problem(record)
-        or preset_node(rules, kind, obj)
+        or preset_node(record)
     )
     if problem is not None:
         return problem
@@ -159,12 +160,18 @@ def _update(
     refusal = _start_refused(change) if gated_now or marked else None
     if refusal is not None or paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
         return refusal or ALLOW
-    refusal = _ownership_refused(change) or _queue_change_refused(change, gated_before) or _own_fields_refused(change)
+    refusal = _ownership_refused(change) or _queue_change_refused(change, gated_before)
+    refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
     if refusal is not None:
         return refusal
-    if obj.get("spec") == old.get("spec") and change.queues[0] == change.queues[1]:
+    if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
         return ALLOW
     return _size_judged(change)
+
+
+def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what the size of a gang is read from: the spec, and what some owners say by annotation."""
+    return obj.get("spec"), *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS)
 
 
 def _start_refused(change: _Change) -> Answer | None:
@@ -230,6 +237,20 @@ def _own_fields_refused(change: _Change) -> Answer | None:
     return deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
 
 
+def _limit_change_refused(change: _Change) -> Answer | None:
+    """Refuse to move the run-time limit of a running gang: others were told to wait until then."""
+    before, now = (
+        paths.find(obj, ("metadata", "labels", names.MAX_EXECUTION_LABEL)) for obj in (change.old, change.obj)
+    )
+    if before == now or not change.running or change.reservation is None:
+        return None
+    message = (
+        f"label {names.MAX_EXECUTION_LABEL} stays as it is while the job runs (it is "
+        f"{'not set' if before is None else f'{before!r:.40}'}); suspend the job first"
+    )
+    return deny(Refusal.GROWTH, message)
+
+
 def _size_judged(change: _Change) -> Answer:
     rules, kind = change.rules, change.kind
     record, before = reading(rules, kind, change.obj), reading(rules, kind, change.old)
@@ -241,7 +262,7 @@ def _size_judged(change: _Change) -> Answer:
     assert record.gang is not None
     if not change.running:
         denial, warnings = check_job(rules, kind, change.obj, record)
-        denial = denial or preset_node(rules, kind, change.obj)
+        denial = denial or preset_node(record)
         if denial is not None:
             return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None

@@ -14,6 +14,7 @@ from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_groups import gang_uid, role_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.class_checks import check_pod
@@ -136,10 +137,10 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost = price(pod.spec)
     except PriceError as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
-    if pod.gang is None or (pod.gang == names.GANG_PENDING and pod.gated):
+    if pod.gang is None:
         answer = _loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
         return allow((*warnings, *_opt_in_warnings(pod))) if answer is ALLOW else answer
-    answer = _member(review, rules, cost, now)
+    answer = (_waiting if pod.gated else _member)(review, rules, cost, now)
     return allow(warnings) if answer is ALLOW else answer
 
 
@@ -152,7 +153,7 @@ def _preset_message(pod: PodFacts) -> str:
 
 def _opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
     label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
-    if label is None or pod.controller is not None or any(key in pod.labels for key in names.POD_GROUP_LABELS):
+    if label is None or pod.controller is not None or pod.group is not None:
         return ()
     return (
         f"label {label} has no effect on a single Pod: it does not wait in a queue. "
@@ -171,6 +172,34 @@ def _loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> An
     if not request.dry_run:
         tally.add(request.namespace, _tally_key(review), cost, now)
     return ALLOW
+
+
+def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+    """Decide about a pod behind our gate. It is stored before its gang is admitted, so it needs room as a loose pod
+    does, unless its gang has a place reserved for it that no pod has taken yet.
+    """
+    pod, request = review.pod, review.request
+    own = pod.group is not None and pod.gang == gang_uid(request.namespace, pod.group)
+    if not own and (pod.gang != names.GANG_PENDING or request.username not in controller_users(rules.kinds)):
+        message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
+    if written:
+        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
+    if not is_fenced(rules.view, request.namespace):
+        return ALLOW
+    gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
+    pod_set = role_of(cost, pod.spec) if own else pod.pod_set
+    reservation = rules.view.ledger.entries.get(gang)
+    place = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
+    if place is not None and _excess(cost, place, rules.view, request.namespace) is None:
+        there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
+        coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
+        if there + coming < place.count:
+            if not request.dry_run:
+                rules.tally.add(request.namespace, _tally_key(review), cost, now, gang=gang, pod_set=pod_set)
+            return ALLOW
+    return _loose(review, rules, cost, now)
 
 
 def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
@@ -312,12 +341,21 @@ def _update(review: PodReview, rules: PodRules) -> Answer:
         changed = sorted(key for key in pod.own.keys() | old.own.keys() if pod.own.get(key) != old.own.get(key))
         message = f"{changed[0]} is written by Tutti alone; leave it as it is"
         return deny(Refusal.OWN_FIELDS, message)
+    if old.gang is not None and pod.group != old.group:
+        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}); create the pod anew"
+        return deny(Refusal.OWN_FIELDS, message)
+    if old.gang is not None and old.group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
+        return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
     if old.gated and not pod.gated:
         message = (
             f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
         )
         return deny(Refusal.GATE_REMOVED, message)
     return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
+
+
+def _queue_of(pod: PodFacts) -> object:
+    return next((pod.labels[label] for label in names.QUEUE_LABELS if label in pod.labels), None)
 
 
 def _owner_change(review: PodReview, rules: PodRules) -> Answer:
@@ -335,7 +373,7 @@ def _resize(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost, before = price(pod.spec), price(old.spec)
     except PriceError as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422)
-    reservation = None if old.gang is None else rules.view.ledger.entries.get(old.gang)
+    reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
     if reservation is not None:
         reserved = reservation.pod_set(old.pod_set)
         excess = None if reserved is None else _excess(cost, reserved, rules.view, request.namespace)

@@ -22,6 +22,7 @@ _EVICTIONS: Final = {
     "Preempted": "Preempted",
     "StartTimeout": "PodsReadyTimeout",
     "Held": "Deactivated",
+    "MaximumExecutionTimeExceeded": "DeactivatedDueToMaximumExecutionTimeExceeded",
 }
 """What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
 

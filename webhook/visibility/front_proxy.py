@@ -9,7 +9,7 @@ listener trusts this authority for client certificates and no other; here is onl
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 import structlog
@@ -42,6 +42,8 @@ class FrontProxy:
         """``on_authority`` is given the authority (PEM) at first and whenever it changes."""
         self._api = api
         self._on_authority = on_authority
+        self._complaint = ""
+        """What was wrong at the last read; it is logged when it changes."""
         self.trust: Trust | None = None
 
     async def run(self) -> None:
@@ -54,16 +56,24 @@ class FrontProxy:
         try:
             trust = parse_trust(orjson.loads(await self._api.request("GET", PATH)))
         except (ApiError, ValueError) as error:
-            log.warning("front_proxy.unknown", error=str(error))
-            return False
+            return self._complain("front_proxy.unknown", error)
         if self.trust is None or trust.authority != self.trust.authority:
             try:
                 self._on_authority(trust.authority)
             except OSError as error:  # ssl.SSLError is one
-                log.warning("front_proxy.bad_authority", error=str(error))
-                return False
+                return self._complain("front_proxy.bad_authority", error)
+        if self._complaint:
+            log.info("front_proxy.known")
+            self._complaint = ""
         self.trust = trust
         return True
+
+    def _complain(self, event: str, error: Exception) -> Literal[False]:
+        # A cluster without aggregated APIs is asked again and again, and says the same each time.
+        if self._complaint != f"{event} {error}":
+            self._complaint = f"{event} {error}"
+            log.warning(event, error=str(error), again_in_seconds=RETRY_SECONDS)
+        return False
 
     def refusal(self, request: web.Request) -> str | None:
         """Return why a request is not the front proxy's, or None when it is."""

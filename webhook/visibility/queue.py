@@ -101,7 +101,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
         "dialect": listed.dialect,
         **({} if strategy is None else {"queuePolicy": _POLICIES.get(strategy, str(strategy))}),
         **({} if node.parent is None else {"parent": node.parent.name}),
-        "quota": [_quota(node, key) for key in node.quotas],
+        "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
     nominal = _sum({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
     status = _numbers(tally, nominal)
@@ -164,7 +164,7 @@ def _limits(node: Node) -> dict[str, int]:
     """Return the most that a node may use of each resource, where something bounds it."""
     limits: dict[str, int] = {}
     unbounded = set()
-    for key in node.quotas:
+    for key in (key for key in node.quotas if not key.is_internal):
         borrowing = 0 if node.parent is None else node.borrowing.get(key)
         if borrowing is None:
             unbounded.add(key.resource)
@@ -176,6 +176,8 @@ def _limits(node: Node) -> dict[str, int]:
 def _sum(amounts: Mapping[FlavorResource, int]) -> dict[str, int]:
     total: dict[str, int] = {}
     for key, amount in amounts.items():
+        if key.is_internal:
+            continue
         total[key.resource] = total.get(key.resource, 0) + amount
     return total
 

@@ -58,6 +58,7 @@ WORKLOAD: Final = {
         priority=_number("Higher goes first."),
         active={"type": "boolean", "description": "False while its owner has suspended it."},
         quorum=_number("Pods that must be able to run together; all of them when absent."),
+        maximumExecutionTimeSeconds=_number("How long it may run, over all its starts; it is held after that."),
         podSets=_list(
             "Groups of identical pods.",
             _object(
@@ -95,6 +96,7 @@ WORKLOAD: Final = {
             "Pods that have ended and are not charged any more.",
             _object("One pod set.", name=_text("Name of the pod set."), count=_number("Pods.")),
         ),
+        accumulatedPastExecutionTimeSeconds=_number("How long it ran in earlier starts."),
         pods=_object(
             "How many pods there are.", wanted=_number("Pods it starts with."), present=_number("Pods that exist.")
         ),

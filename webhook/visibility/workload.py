@@ -50,8 +50,9 @@ def _identity(facts: Facts) -> tuple[str, str, str]:
 def _metadata(facts: Facts) -> dict[str, Any]:
     namespace, name, uid = _identity(facts)
     gang = None if facts.job is None else facts.job.gang
+    kind = facts.kind if facts.job is None else facts.kind.at(facts.job.version)
     owner = {
-        "apiVersion": facts.kind.api_version,
+        "apiVersion": kind.api_version,
         "kind": facts.kind.kind,
         "name": name,
         "uid": uid,
@@ -86,6 +87,11 @@ def _spec(facts: Facts) -> dict[str, Any]:
         "active": job is None or not job.held,
         "podSets": pod_sets,
         **({} if facts.quorum is None else {"quorum": facts.quorum}),
+        **(
+            {}
+            if job is None or job.run_limit_seconds is None
+            else {"maximumExecutionTimeSeconds": job.run_limit_seconds}
+        ),
     }
 
 
@@ -110,6 +116,8 @@ def _status(facts: Facts) -> dict[str, Any]:
         status["requeueState"] = {"count": requeue.attempts}
         if requeue.not_before_seconds:
             status["requeueState"]["requeueAt"] = timestamp(requeue.not_before_seconds)
+    if facts.job is not None and facts.job.ran_seconds >= 1:
+        status["accumulatedPastExecutionTimeSeconds"] = int(facts.job.ran_seconds)
     if facts.job is not None and facts.job.reclaimed:
         status["reclaimablePods"] = [{"name": s, "count": count} for s, count in sorted(facts.job.reclaimed.items())]
     status["pods"] = {"wanted": _wanted(facts), "present": facts.pods}

@@ -184,9 +184,9 @@ class WorkloadWriter:
         if job.deleting:
             return Reason(Code.DEACTIVATED, "is being deleted")
         if job.held:
-            return Reason(
-                Code.ON_HOLD, "its owner suspended it", help="it queues again, at its place, when its suspend is lifted"
-            )
+            used_up = job.requeue is not None and job.requeue.reason == "MaximumExecutionTimeExceeded"
+            why = "it has run for as long as its label allows" if used_up else "its owner suspended it"
+            return Reason(Code.ON_HOLD, why, help="it queues again, at its place, when its suspend is lifted")
         reason = self.reason(job.uid)
         if reason is not None:
             return reason

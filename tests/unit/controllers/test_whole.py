@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.controllers.test_assess import GANG, RESERVED, job
+from tests.unit.controllers.test_assess import GANG, RESERVED, STARTED, job
 from webhook.config import Start
 from webhook.controllers.whole import WholeGangs
 from webhook.core.gang import PodPrice
@@ -26,15 +26,27 @@ def view_with(*phases: str) -> View:
 def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
     whole = WholeGangs(SETTINGS)
     assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 109.9) is None
-    why = whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 110)
-    assert why == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+    requeue = whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 110)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+    assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("StartTimeout", 110, 1)
+    assert requeue.not_before_seconds == 112
+
+
+def test_another_leader_counts_the_failed_starts_on() -> None:
+    again = replace(RUNNING, admission=replace(STARTED, attempts=1))
+    requeue = WholeGangs(SETTINGS).overdue(again, RESERVED, view_with(), 110)
+    assert requeue is not None
+    assert (requeue.attempts, requeue.not_before_seconds) == (2, 114)
 
 
 def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> None:
     whole = WholeGangs(SETTINGS)
     assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Running"), 150) is None
     assert whole.overdue(RUNNING, RESERVED, view_with("Running"), 154) is None
-    assert "after it had been whole" in (whole.overdue(RUNNING, RESERVED, view_with("Running"), 155) or "")
+    requeue = whole.overdue(RUNNING, RESERVED, view_with("Running"), 155)
+    assert requeue is not None
+    assert "after it had been whole" in requeue.message
 
 
 def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
@@ -64,3 +76,8 @@ def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
     assert whole.overdue(grouped, RESERVED, view, 200) is not None
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=1)
     assert whole.overdue(grouped, RESERVED, view, 200) is None
+
+
+def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
+    loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
+    assert WholeGangs(SETTINGS).overdue(loose, RESERVED, view_with(), 1000) is None

@@ -8,7 +8,18 @@ from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import post, served
 from webhook.server.app import build_health_app
 from webhook.server.gate import Gate
-from webhook.server.listener import serve
+from webhook.server.listener import HEADER_SECONDS, KEEP_ALIVE_SECONDS, SILENT_MAX, serve
+
+
+class Slow(Gate):
+    """Takes longer than a header may."""
+
+    async def review(
+        self, path: str, body: bytes, timeout_seconds: float, *, hopped: bool = False
+    ) -> tuple[int, bytes]:
+        await asyncio.sleep(HEADER_SECONDS * 2)
+        return await super().review(path, body, timeout_seconds, hopped=hopped)
+
 
 BODY = review(job(queue=None))
 pytestmark = pytest.mark.virtual_time
@@ -23,6 +34,51 @@ async def test_an_idle_connection_outlives_the_api_servers_pool() -> None:
         await wire.send(post(BODY))
         assert (await wire.reply()).status == 200
         wire.close()
+
+
+async def test_a_connection_dialled_ahead_of_its_first_request_outlives_the_api_servers_pool() -> None:
+    async with served(Gate(view()), port=443) as web:
+        wire = await web.connect()
+        await asyncio.sleep(100)
+        await wire.send(post(BODY))
+        assert (await wire.reply()).status == 200
+        wire.close()
+
+
+async def test_a_header_may_come_in_pieces_and_the_answer_may_take_its_time() -> None:
+    gate = Slow(view())
+    async with served(gate, port=443) as web:
+        wire = await web.connect()
+        head, body = post(BODY)[: -len(BODY)], BODY
+        for piece in (head[:-3], head[-3:-1], head[-1:], body):
+            await wire.send(piece)
+            await asyncio.sleep(1)
+        assert (await wire.reply()).status == 200
+        wire.close()
+
+
+async def test_a_connection_that_nobody_ever_uses_ends_at_last() -> None:
+    async with served(Gate(view()), port=443) as web:
+        wire = await web.connect()
+        await asyncio.sleep(KEEP_ALIVE_SECONDS + 1)
+        assert await wire.ended()
+
+
+async def test_of_too_many_silent_connections_the_oldest_go_and_nobody_who_speaks() -> None:
+    async with served(Gate(view()), port=443) as web:
+        speaking = await web.connect()
+        await speaking.send(post(BODY))
+        await speaking.reply()
+        first = await web.connect()
+        await asyncio.sleep(1)
+        others = [await web.connect() for _ in range(SILENT_MAX)]
+        await asyncio.sleep(HEADER_SECONDS + 1)
+        assert await first.ended()
+        for wire in (others[0], others[-1], speaking):
+            await wire.send(post(BODY))
+            assert (await wire.reply()).status == 200
+        for wire in (speaking, *others):
+            wire.close()
 
 
 async def test_an_old_connection_ends_with_an_answer() -> None:

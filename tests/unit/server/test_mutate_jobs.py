@@ -7,12 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.server.reviews import ACCOUNT, JOBSET_CONTROLLER, ask, containers, job, pod, review, view
+from tests.unit.server.reviews import (
+    ACCOUNT,
+    JOB_CONTROLLER,
+    JOBSET_CONTROLLER,
+    ask,
+    containers,
+    job,
+    pod,
+    review,
+    view,
+)
 from webhook.core import names
 from webhook.jobs.annotations import encode_hold
 from webhook.jobs.compute_class_policy import Mode, Rule
 from webhook.jobs.editing import diff
 from webhook.jobs.marking import mark, marked
+from webhook.jobs.pod_groups import gang_uid
 from webhook.jobs.registry import KINDS
 from webhook.server.class_checks import shipped
 from webhook.server.gate import Gate
@@ -160,7 +171,35 @@ async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gat
     written["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "ring"}
     stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
     assert stored["spec"]["schedulingGates"] == [{"name": names.SCHEDULING_GATE}]
+    assert stored["metadata"]["labels"][names.GANG_LABEL] == gang_uid("team-a", "ring")
     assert (await ask(gate, "/mutate/pods", review(pod()))).patch == []
+
+
+@pytest.mark.parametrize(
+    "joins",
+    [
+        {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "ring"}}},
+        {"metadata": {"labels": {"pod-group.scheduling.sigs.k8s.io/name": "ring"}}},
+        {"metadata": {"annotations": {"scheduling.volcano.sh/group-name": "ring"}}},
+        {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "ring"}}},
+        {"spec": {"schedulingGroup": {"podGroupName": "ring"}}},
+    ],
+)
+async def test_a_plain_pod_joins_by_every_generations_word(gate: Gate, joins: dict[str, Any]) -> None:
+    written = pod()
+    for part, fields in joins.items():
+        written[part] = {**written[part], **fields}
+    stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
+    assert stored["metadata"]["labels"][names.GANG_LABEL] == gang_uid("team-a", "ring")
+
+
+async def test_what_a_jobs_controller_makes_belongs_to_its_job(gate: Gate) -> None:
+    written = pod()
+    written["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "ring"}
+    assert (await ask(gate, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
+    assert (
+        await ask(gate, "/mutate/pods", review(written, user="system:serviceaccount:kube-system:replicaset-controller"))
+    ).patch
 
 
 MAPS = st.none() | st.dictionaries(st.sampled_from(["a", "b/c~d", names.ADMISSION]), st.text("xy", max_size=2))

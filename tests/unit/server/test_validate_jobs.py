@@ -268,6 +268,20 @@ async def test_a_running_job_without_a_reservation_does_not_grow_either() -> Non
     assert "9 pods, 4 are reserved" in answer.message
 
 
+async def test_what_a_running_workflow_says_it_asks_does_not_grow() -> None:
+    """Its size is an annotation, from which a lost ledger would be rebuilt."""
+
+    def workflow(gpus: int) -> dict[str, Any]:
+        metadata = {"name": "flow", "namespace": "team-a", "uid": "flow-1", "labels": {names.QUEUE_LABELS[0]: "gpu"}}
+        metadata["annotations"] = {"kube-queue/min-resources": f"nvidia.com/gpu: {gpus}"}
+        spec = {"suspend": False, "templates": []}
+        return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
+
+    answer = await update(Gate(view()), workflow(2), workflow(3))
+    assert "3 nvidia.com/gpu, 2 is reserved" in answer.message
+    assert (await update(Gate(view()), workflow(2), workflow(1))).allowed
+
+
 async def test_a_waiting_gang_may_change_its_size(waiting: Gate) -> None:
     assert (await update(waiting, stored(), stored(parallelism=16))).allowed
 

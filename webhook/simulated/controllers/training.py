@@ -2,7 +2,8 @@
 
 Follows training-operator 1.9: one pod per replica index, named for it; suspending deletes the pods, resuming starts
 them anew; the master (or chief, or worker 0) decides success; ``cleanPodPolicy`` defaults to None, so workers outlive a
-job that has Succeeded. Not modelled: services, init containers, elastic policies, gang scheduling plug-ins.
+job that has Succeeded; a PyTorchJob's workers get an init container that waits for its master. Not modelled: services,
+elastic policies, gang scheduling plug-ins.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from webhook.simulated.store import Event, Stored
 _GROUP: Final = "kubeflow.org"
 _PREFIX: Final = "training.kubeflow.org"
 _MANAGER: Final = "kubeflow.org/training-operator"
+_WAIT_FOR_MASTER: Final = {
+    "name": "init-pytorch",
+    "image": "alpine:3.10",
+    "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,8 @@ class TrainingOperator(Controller):
             labels[f"{_PREFIX}/job-role"] = "master"
         name = f"{job['metadata']['name']}-{kind.lower()}-{index}"
         pod = pods.from_template(spec["template"], job, {"name": name, "labels": labels})
+        if framework.kind == "PyTorchJob" and kind == "Worker" and "Master" in job["spec"][framework.replicas]:
+            pod["spec"]["initContainers"] = [*(pod["spec"].get("initContainers") or ()), _WAIT_FOR_MASTER]
         policy = spec.get("restartPolicy", "OnFailure")
         pod["spec"]["restartPolicy"] = "Never" if policy == "ExitCode" else policy
         try:

@@ -1,0 +1,231 @@
+"""The ledger's rules, each with the passages of the code that keep it and what the code becomes without them.
+
+A mutant is the product with one rule removed. ``python -m tests.mutants`` makes each in a copy of the tree and runs the
+tests that ARCHITECTURE.md names for the rule: one of them must fail.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+UNIT: Final = "tests/unit"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule removed in one place."""
+
+    rule: int
+    without: str
+    """What the product no longer does."""
+    path: str
+    passage: str
+    """Text that is in the file exactly once."""
+    instead: str
+    tests: str
+    """What pytest runs: one of these tests must fail."""
+
+
+KEEPER: Final = "webhook/controllers/ledger_keeper.py"
+RECONCILER: Final = "webhook/controllers/reconciler.py"
+ASSESS: Final = "webhook/controllers/assess.py"
+GATED_PODS: Final = "webhook/controllers/gated_pods.py"
+RECOVERY: Final = "webhook/controllers/recovery.py"
+PATCHES: Final = "webhook/jobs/patches.py"
+KEEPER_TESTS: Final = f"{UNIT}/controllers/test_ledger_keeper.py"
+GATED_PODS_TESTS: Final = f"{UNIT}/controllers/test_gated_pods.py"
+ASSESS_TESTS: Final = f"{UNIT}/controllers/test_assess.py"
+RECOVERY_TESTS: Final = f"{UNIT}/controllers/test_recovery.py"
+RULES_TESTS: Final = f"{UNIT}/controllers/test_ledger_rules.py"
+WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
+
+START_BEFORE_THE_LEDGER: Final = """\
+        for early in [job for job in batch.starts if job.uid in batch.put]:
+            batch.starts.remove(early)
+            assert self._keeper.ledger is not None
+            version, flavors = self._keeper.ledger.version, self._view.policy.flavors
+            operations = patches.start(early, batch.put[early.uid], version, flavors, kinds=self._feeds.kinds)
+            self._effects.start(Effect("start", early, operations))
+        if batch.put"""
+
+MUTANTS: Final = (
+    Mutant(
+        1,
+        "a take-over raises the epoch",
+        KEEPER,
+        "records.decode(stored.data).taken_over()",
+        "records.decode(stored.data)",
+        KEEPER_TESTS,
+    ),
+    Mutant(
+        1,
+        "ledger writes are compare-and-swap",
+        KEEPER,
+        '                "resourceVersion": self._resource_version,\n',
+        "",
+        KEEPER_TESTS,
+    ),
+    Mutant(
+        2,
+        "a start waits for its reservation to be stored",
+        RECONCILER,
+        "        if batch.put",
+        START_BEFORE_THE_LEDGER,
+        RULES_TESTS,
+    ),
+    Mutant(
+        2,
+        "a stopped gang's entry stays until its pods are gone",
+        ASSESS,
+        "    return Step.RELEASE if pods_present == 0 and not job.active and job.restorable else Step.NOTHING",
+        "    return Step.RELEASE",
+        ASSESS_TESTS,
+    ),
+    Mutant(
+        3,
+        "an effect carries a resourceVersion",
+        PATCHES,
+        '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},\n',
+        "",
+        f"{UNIT}/jobs/test_patches.py",
+    ),
+    Mutant(
+        3,
+        "an effect carries a uid",
+        PATCHES,
+        '        {"op": "test", "path": "/metadata/uid", "value": record.uid},\n',
+        "",
+        f"{UNIT}/jobs/test_patches.py",
+    ),
+    Mutant(
+        3,
+        "lifting the gate of a pod carries a resourceVersion",
+        "webhook/jobs/pod_patches.py",
+        '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},\n',
+        "",
+        f"{UNIT}/jobs/test_pod_groups.py",
+    ),
+    Mutant(
+        3,
+        "it was read before the ledger write that authorised the effect",
+        RECONCILER,
+        "        for job in batch.starts:\n",
+        "        for job in [self._view.jobs.get(job.uid, job) for job in batch.starts]:\n",
+        RULES_TESTS,
+    ),
+    Mutant(
+        3,
+        "pods were read before the ledger write that authorised lifting their gates",
+        RECONCILER,
+        "        for job, pods in batch.lifts.values():\n",
+        "        for job, pods in "
+        "[(j, self._view.fences.pods_of(j.namespace, j.uid)) for j, _ in batch.lifts.values()]:\n",
+        RULES_TESTS,
+    ),
+    Mutant(
+        4,
+        "a job still suspended is written before its entry is freed",
+        ASSESS,
+        "    if not voided:\n        return Step.VOID\n",
+        "",
+        ASSESS_TESTS,
+    ),
+    Mutant(
+        4,
+        "a plain pod that waits is written before its gang's entry is freed",
+        GATED_PODS,
+        "        if waiting and not voided:\n            return Step.VOID\n",
+        "",
+        GATED_PODS_TESTS,
+    ),
+    Mutant(
+        4,
+        "a rebuild writes every waiting job first",
+        RECOVERY,
+        "        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, "
+        "view.ledger.epoch + 1)\n",
+        "",
+        RECOVERY_TESTS,
+    ),
+    Mutant(
+        5,
+        "a start that is repeated is preceded by a conditional write of the ledger",
+        RECONCILER,
+        "if batch.put or batch.drop or batch.starts or batch.lifts or self._keeper.renew_due:",
+        "if batch.put or batch.drop or batch.lifts or self._keeper.renew_due:",
+        RULES_TESTS,
+    ),
+    Mutant(
+        5,
+        "the objects are read before the ledger is taken over",
+        RECONCILER,
+        "        await self._feeds_synced()\n",
+        "",
+        RULES_TESTS,
+    ),
+    Mutant(
+        6,
+        "a write of the ledger whose outcome is unknown is settled",
+        KEEPER,
+        "goes through now, or it conflicts because the lost one did.\n                await asyncio.sleep(0.1)",
+        "goes through now, or it conflicts because the lost one did.\n                break",
+        KEEPER_TESTS,
+    ),
+    Mutant(
+        6,
+        "a rebuild repeats a write of a job whose outcome is unknown",
+        RECOVERY,
+        "if not self._effects.settled(job.uid)}",
+        "if False}",
+        RECOVERY_TESTS,
+    ),
+    Mutant(
+        7,
+        "the watchdog ends the process",
+        "webhook/kube/watchdog.py",
+        "        if self._wait_for_expiry():\n            self._on_expiry()",
+        "        self._wait_for_expiry()",
+        WATCHDOG_TESTS,
+    ),
+    Mutant(
+        7,
+        "a write that comes too late is given up",
+        KEEPER,
+        "            started = self._monotonic()\n            if self._elector.must_quit(started):",
+        "            started = self._monotonic()\n            if False:",
+        KEEPER_TESTS,
+    ),
+    Mutant(
+        7,
+        "the watchdog is told of each renewal",
+        "webhook/assembly.py",
+        "        on_renewed=watchdog.feed,\n",
+        "",
+        f"{UNIT}/test_processes.py",
+    ),
+    Mutant(
+        8,
+        "a finished gang holds its entry while pods are left",
+        ASSESS,
+        "return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING",
+        "return Step.RELEASE",
+        ASSESS_TESTS,
+    ),
+    Mutant(
+        8,
+        "a stopped gang of plain pods holds its entry while pods are left",
+        GATED_PODS,
+        "        return Step.NOTHING if let_go else Step.RELEASE\n",
+        "        return Step.RELEASE\n",
+        GATED_PODS_TESTS,
+    ),
+    Mutant(
+        8,
+        "that no pod is known proves nothing while the pods lag behind",
+        "webhook/controllers/pod_proof.py",
+        "        if uid in self._proved or ",
+        "        if True or ",
+        RULES_TESTS,
+    ),
+)

@@ -1,0 +1,14 @@
+"""The passages that keep the ledger's rules are where the table of mutants says: otherwise it tries nothing."""
+
+import pytest
+
+from tests.mutants.rules import MUTANTS, ROOT, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule} {mutant.without}")
+def test_the_passage_that_keeps_a_rule_is_there_once(mutant: Mutant) -> None:
+    assert (ROOT / mutant.path).read_text().count(mutant.passage) == 1
+
+
+def test_every_rule_has_a_mutant() -> None:
+    assert {mutant.rule for mutant in MUTANTS} == set(range(1, 9))

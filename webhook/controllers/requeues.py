@@ -1,0 +1,59 @@
+"""What a stopped gang takes along on its job: its place, its back-off, how long it has run, and whether it is held.
+
+A gang's run-time limit (Kueue's ``maximumExecutionTimeSeconds``) counts the time it is admitted, over all its starts.
+When that is used up the gang is stopped whole and held, as Kueue deactivates it; whoever lifts the hold, as an owner
+lifts their own, gives it the whole time again. All of it follows from the job's annotations and the ledger's entry, so
+that another leader comes to the same.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from webhook.core.ledger import Reservation
+from webhook.jobs.record import JobRecord, Requeue
+
+HELD: Final = "Held"
+"""Its owner suspended it."""
+LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"
+START_TIMEOUT: Final = "StartTimeout"
+HOLDS: Final = frozenset({HELD, LIMIT_REACHED})
+"""Stops after which a gang waits for its owner, not in its queue."""
+
+
+def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
+    """Return what to write on a running gang whose time is used up; None while it has some left."""
+    limit = job.run_limit_seconds
+    if limit is None or job.suspended or job.finished is not None:
+        return None
+    if job.ran_seconds + now - reservation.since_seconds < limit:
+        return None
+    message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
+    return Requeue(LIMIT_REACHED, _place(job), message=message)
+
+
+def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue | None, now: float) -> Requeue:
+    """Return what a stop writes on ``job``.
+
+    ``planned`` is what this process had in mind when it decided to stop it; without, another leader decided.
+    """
+    why = "NotAdmitted" if reservation is None or reservation.stopping is None else reservation.stopping
+    noted = job.requeue if job.admission is None else None
+    known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, _place(job))
+    ran = job.ran_seconds
+    if job.admission is not None:
+        ran += max(0.0, now - job.admission.since_seconds)
+    ran = 0.0 if known.reason == LIMIT_REACHED else ran
+    return replace(known, attempts=max(known.attempts, job.attempts), ran_seconds=ran)
+
+
+def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
+    """Return whether a stop holds ``job`` until its owner lifts it."""
+    if reservation is None or reservation.stopping not in HOLDS:
+        return False
+    # A start removes the re-queue annotation: one without a hold beside it means that the owner has lifted the hold
+    # already, while the last of its pods were ending.
+    return job.requeue is None or job.held
+
+
+def _place(job: JobRecord) -> float:
+    return job.created_seconds if job.gang is None else job.gang.created_seconds
