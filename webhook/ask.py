@@ -21,6 +21,8 @@ from webhook.core import amounts, names, quantity
 from webhook.core import ledger as records
 from webhook.core.ledger import LedgerCorrupt, Reservation
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.registry import by_name
 from webhook.jobs.rest_paths import object_path
 from webhook.kube.api import Api
@@ -131,19 +133,25 @@ def _is_of(document: Document, kind: str, name: str) -> bool:
     if known is not None and (known.kind, known.group) == (owner["kind"], group):
         return True
     # Kinds that only the installation's configuration knows.
-    wanted = kind.lower().partition(".")[0]
-    return wanted in (owner["kind"].lower(), f"{owner['kind'].lower()}s")
+    return _names(owner["kind"], kind)
+
+
+def _names(kind: str, word: str) -> bool:
+    """Whether ``word`` is what kubectl would take for a kind."""
+    return word.lower().partition(".")[0] in (kind.lower(), f"{kind.lower()}s")
 
 
 async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
     """Return the error for a job that the read API does not show."""
     known = by_name(kind)
+    if _names(POD_GROUP.kind, kind):
+        why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
+        return NotFound(0, "JobUnknown", why)
     if known is None:
         return NotFound(0, "KindUnknown", f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
     try:
-        await api.request("GET", object_path(known, namespace, name))
-    except NotFound:
-        return NotFound(0, "JobUnknown", f"there is no {known.kind} {name!r} in namespace {namespace}")
+        if not await _exists(api, known, namespace, name):
+            return NotFound(0, "JobUnknown", f"there is no {known.kind} {name!r} in namespace {namespace}")
     except ApiError as error:
         return error
     return NotFound(
@@ -152,6 +160,17 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
         f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it carries no queue label "
         f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
     )
+
+
+async def _exists(api: Api, kind: JobKind, namespace: str, name: str) -> bool:
+    """Return whether the object exists, in any version of its kind."""
+    for served in kind.every_version:
+        try:
+            await api.request("GET", object_path(served, namespace, name))
+        except NotFound:
+            continue
+        return True
+    return False
 
 
 # -- one gang ----------------------------------------------------------------------------------------------------------
@@ -174,7 +193,8 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     lines.add_row("asks", escape(_asks(spec)))
     lines.add_row("priority", str(spec["priority"]))
     pods = status["pods"]
-    lines.add_row("pods", f"{pods['present']} of {pods['wanted']} exist")
+    here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
+    lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))

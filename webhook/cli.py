@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,21 @@ app.add_typer(policy_app, name="policy")
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file; see docs/configuration.md.")]
 KubeconfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, or the pod's own.")]
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Default: that of the context.")]
+
+
+class Output(StrEnum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+class By(StrEnum):
+    """What a replay takes for a queue."""
+
+    QUEUE = "queue"
+    USER = "user"
 
 
 def _print_version(asked: bool) -> None:
@@ -70,6 +86,63 @@ def demo(
     raise typer.Exit(run(cluster, kubeconfig))
 
 
+@app.command("try")
+def try_files(  # noqa: PLR0917
+    files: Annotated[list[Path], typer.Argument(help="YAML or JSON files; - is standard input.")],
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    one_cycle: Annotated[bool, typer.Option("--one-cycle", help="Decide once, not until nothing changes.")] = False,
+    one_head_per_queue: Annotated[
+        bool, typer.Option("--one-head-per-queue", help="A cycle considers only the head of each queue, as in Kueue.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(help="The time: RFC 3339 or Unix seconds. Default: the clock.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Decide on paper: which gangs of these files would start, which would be stopped, why the others would wait.
+
+    Ends with 2 when something in the files is wrong.
+    """
+    from webhook.paper import command  # noqa: PLC0415
+
+    status = command.run(
+        files,
+        output=output,
+        now=now,
+        config=config,
+        one_cycle=one_cycle,
+        one_head_per_queue=one_head_per_queue,
+    )
+    raise typer.Exit(status)
+
+
+@app.command()
+def simulate(  # noqa: PLR0917
+    log: Annotated[Path, typer.Argument(help="Job log: SWF, Philly CSV or JSON, Helios CSV; gzipped or not.")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A policy FILE, or private, borrow, reclaim, made from the log; repeat for more columns."),
+    ] = None,
+    by: Annotated[By, typer.Option(help="What is a queue: what the log says, or each user.")] = By.QUEUE,
+    load: Annotated[
+        float, typer.Option(min=1, max=100, help="How busy the built-in policies' queues would be alone, in percent.")
+    ] = 70,
+    resume: Annotated[bool, typer.Option("--resume", help="Preempted jobs go on where they were.")] = False,
+    print_policy: Annotated[bool, typer.Option("--print-policy", help="Only print the built-in policy.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Replay a job log under policies, side by side: waits, slowdown, utilisation, preemptions, what sharing cost.
+
+    Ends with 2 when something in the log or a policy is wrong.
+    """
+    from webhook.replay import command  # noqa: PLC0415
+
+    options = command.Options(by_user=by is By.USER, load=load / 100, resume=resume)
+    if print_policy:
+        command.print_policy(log, policy or [], options)
+        return
+    raise typer.Exit(command.run(log, policy or [], options, output=output, config=config))
+
+
 @app.command()
 def explain(
     job: Annotated[str, typer.Argument(help="KIND/NAME, for example job/train or pytorchjob/bert.")],
@@ -101,12 +174,13 @@ def ledger(kubeconfig: KubeconfigOption = None) -> None:
 @app.command()
 def uninstall(
     kubeconfig: KubeconfigOption = None,
+    config: Annotated[Path | None, typer.Option(help="Default: the ConfigMap tutti-config of the cluster.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
 ) -> None:
     """Give every job back to its owner as it was written: run after the webhook and the reconciler are gone."""
     from webhook import uninstall as removal  # noqa: PLC0415
 
-    _run(lambda: removal.give_back(kubeconfig, dry_run=dry_run))
+    _run(lambda: removal.give_back(kubeconfig, config, dry_run=dry_run))
 
 
 @policy_app.command("check")

@@ -4,11 +4,10 @@ Prints the quota tree that they make together and what is wrong: where, which va
 hold any objects; those that are no policy are passed over. Needs no cluster.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,11 +16,10 @@ from rich.tree import Tree
 from webhook.core import quantity
 from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
-from webhook.dialects import config_map, merge, resource_quota
-from webhook.dialects.registry import RESOURCE_QUOTA, resource_of
+from webhook.dialects import merge
 from webhook.errors import PolicyError
+from webhook.paper.files import read, sort_policy
 
-Object = Mapping[str, Any]
 WRONG: Final = 2
 """Exit status when something does not compile; warnings alone do not count."""
 
@@ -32,59 +30,21 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
     Raises PolicyError for files that cannot be read.
     """
     out = console or Console()
-    objects, quotas, problems = _sorted(list(_objects(files)))
-    policy = merge.compile_policy(objects)
-    problems += policy.diagnostics
-    for quota in quotas:
-        name = f"ResourceQuota {quota['metadata'].get('namespace', 'default')}/{quota['metadata'].get('name')}"
-        problems += [_at(name, problem) for problem in resource_quota.compile_object(quota)[1]]
+    objects, unread = read(files)
+    if unread:
+        raise PolicyError(tuple(unread))
+    found = sort_policy(objects)
+    policy = merge.compile_policy(found.objects)
+    problems = [*found.problems, *policy.diagnostics]
     _print_tree(out, policy)
     _print_problems(out, problems)
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
-        f"{len(objects)} policy objects, {len(quotas)} ResourceQuotas: "
+        f"{len(found.objects)} policy objects, {len(found.quotas)} ResourceQuotas: "
         f"{errors} errors, {len(problems) - errors} warnings",
         highlight=False,
     )
     return WRONG if errors else 0
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def _objects(files: Iterable[Path]) -> Iterator[Object]:
-    for file in files:
-        try:
-            documents = list(yaml.safe_load_all(file.read_text()))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise PolicyError((Diagnostic(str(file), "", str(error), "give a readable YAML file"),)) from error
-        for document in documents:
-            if isinstance(document, Mapping):
-                items = document.get("items") if str(document.get("kind", "")).endswith("List") else None
-                yield from (item for item in (items or [document]) if isinstance(item, Mapping))
-
-
-def _sorted(found: Iterable[Object]) -> tuple[list[Object], list[Object], list[Diagnostic]]:
-    """Return policy objects, ResourceQuotas, and what is wrong with ConfigMaps that hold policy."""
-    objects: list[Object] = []
-    quotas: list[Object] = []
-    problems: list[Diagnostic] = []
-    for obj in found:
-        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-        resource = resource_of(group, str(obj.get("kind", "")))
-        if resource is RESOURCE_QUOTA:
-            quotas.append(obj)
-        elif resource is not None:
-            objects.append(obj)
-        elif obj.get("kind") == "ConfigMap" and (obj.get("metadata") or {}).get("name") == config_map.NAME:
-            inside, wrong = config_map.objects_of(obj)
-            objects.extend(inside)
-            problems.extend(wrong)
-    return objects, quotas, problems
-
-
-def _at(name: str, problem: Diagnostic) -> Diagnostic:
-    return Diagnostic(f"{name}#{problem.path}", problem.value, problem.message, problem.fix, problem.warning)
 
 
 # -- printing ----------------------------------------------------------------------------------------------------------
@@ -121,6 +81,8 @@ def _label(node: Node, policy: Policy) -> str:
 
 def _quota_lines(node: Node) -> Iterator[str]:
     for key, quota in node.quotas.items():
+        if key.is_internal:
+            continue
         text = f"{key.resource} ({key.flavor}): owns {quantity.render(node.subtree[key], key.resource)}"
         if node.parent is not None:
             if quota.borrowing_limit is not None:

@@ -95,6 +95,7 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is no kind of job"),
         ("job/free", "Tutti does not hold it"),
+        ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],
 )
 async def test_a_job_that_is_not_shown_is_explained_too(job: str, part: str) -> None:

@@ -8,16 +8,19 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from tests.unit.simulated.clients import JOBS, Client, job
+from webhook.config import Config
 from webhook.core import names
 from webhook.errors import Conflict, NotFound
 from webhook.jobs.marking import marked as held_by_us
-from webhook.jobs.registry import KINDS
+from webhook.jobs.registry import KINDS, load_custom
 from webhook.kube.election import LeaderRecord, render
 from webhook.simulated.cluster import SimulatedCluster
-from webhook.uninstall import Removal, restoring_patch
+from webhook.simulated.resources import Resource
+from webhook.uninstall import Removal, restoring_patch, stored_config
 
 pytestmark = pytest.mark.virtual_time
 JOB = KINDS["Job.batch"]
@@ -42,9 +45,9 @@ async def cluster() -> tuple[SimulatedCluster, Client]:
     return made, Client(made.api())
 
 
-async def remove(client: Client, *, dry_run: bool = False) -> str:
+async def remove(client: Client, *, dry_run: bool = False, config: Config | None = None) -> str:
     out = io.StringIO()
-    await Removal(client.api, KINDS, Console(file=out, width=200), dry_run=dry_run).run()
+    await Removal(client.api, config or Config(), Console(file=out, width=200), dry_run=dry_run).run()
     return out.getvalue()
 
 
@@ -106,6 +109,46 @@ async def test_a_dry_run_says_everything_and_writes_nothing() -> None:
     before = await client.post(JOBS, marked(job("waiting")))
     assert "1 objects would be written" in await remove(client, dry_run=True)
     assert await client.get(f"{JOBS}/waiting") == before
+
+
+SWEEP = {
+    "group": "example.com",
+    "version": "v1",
+    "kind": "Sweep",
+    "plural": "sweeps",
+    "suspend": "spec.suspend",
+    "podSets": [{"template": "spec.template", "count": "spec.size"}],
+    "succeeded": {"condition": "Done"},
+}
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored in the cluster", "given as a file"])
+async def test_objects_of_an_operators_own_kind_are_given_back_too(stored: bool) -> None:
+    made, client = await cluster()
+    made.server.registry.add(Resource("example.com", "v1", "sweeps", "Sweep", True, True, custom=True))
+    config = Config(kinds=(SWEEP,))
+    if stored:
+        metadata = {"name": "tutti-config", "namespace": "tutti-system"}
+        data = {"config.yaml": yaml.safe_dump({"kinds": [SWEEP]})}
+        await client.post(LEDGER, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        config = await stored_config(client.api)
+    sweeps = "/apis/example.com/v1/namespaces/team-a/sweeps"
+    template = {"spec": {"containers": [{"name": "main", "image": "example.com/sweep"}]}}
+    written = {
+        "apiVersion": "example.com/v1",
+        "kind": "Sweep",
+        "metadata": {"name": "sweep", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
+        "spec": {"size": 2, "template": template},
+    }
+    await client.post(sweeps, dict(held_by_us(load_custom(SWEEP), written)))
+    assert (await client.get(f"{sweeps}/sweep"))["spec"]["suspend"] is True
+    await remove(client, config=config)
+    assert (await client.get(f"{sweeps}/sweep"))["spec"] == written["spec"] | {"suspend": False}
+
+
+async def test_without_a_stored_configuration_the_defaults_hold() -> None:
+    _, client = await cluster()
+    assert await stored_config(client.api) == Config()
 
 
 async def test_a_second_run_finds_nothing_to_do() -> None:

@@ -1,0 +1,163 @@
+"""Runs the engine over a world until nothing changes, and says of each cycle what came of it.
+
+Time stands still. What a cycle stops is gone before the next one and waits again at the place where the reconciler
+would put it; what a cycle admits runs and does not end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.gang import Gang
+from webhook.core.ledger import Reservation, encode_entry
+from webhook.core.plan import Preempted
+from webhook.core.policy import Diagnostic
+from webhook.core.reasons import Code, Reason
+from webhook.paper.entrant import Entrant
+from webhook.paper.world import World
+
+_EPOCH: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A gang that waits after a cycle."""
+
+    gang: Gang
+    queue: str | None
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one cycle decided, and who waits after it."""
+
+    plan: Plan
+    waiting: tuple[Waiting, ...]
+
+    @property
+    def who_waits(self) -> frozenset[str]:
+        """Uids of the waiting gangs."""
+        return frozenset(each.gang.uid for each in self.waiting)
+
+
+@dataclass(slots=True)
+class Run:
+    """The engine over a world, and what is going on in it."""
+
+    world: World
+    now: float
+    settings: EngineSettings
+    engine: Engine = field(init=False)
+    _held: dict[str, Reservation] = field(default_factory=dict)
+    """By uid."""
+    _going: dict[str, None] = field(default_factory=dict)
+    """Uids of gangs that are being stopped."""
+    _withheld: dict[str, tuple[Gang, Reason]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        view = self.world.view
+        self.engine = Engine(self.settings)
+        self.engine.set_policy(view.policy, view.namespaces, self.now)
+        for uid, entrant in self.world.entrants.items():
+            if entrant.reservation is None:
+                self._queue(entrant)
+                continue
+            self._hold(entrant.reservation)
+            if entrant.reservation.stopping is not None:
+                self._going[uid] = None
+            self.engine.restore(entrant.reservation, entrant.gang, entrant.reclaimed)
+
+    def cycles(self, *, only_one: bool = False) -> list[Cycle]:
+        """Return the cycles until nothing changes; the last one changed something unless it is the only one."""
+        done: list[Cycle] = []
+        seen: set[object] = set()
+        for _ in range(1 if only_one else 100 + 10 * len(self.world.entrants)):
+            start = (self.engine.undecided(), frozenset(map(encode_entry, self._held.values())))
+            plan = self.engine.cycle(self.now, self.world.view.fences, _EPOCH)
+            self._take(plan)
+            done.append(Cycle(plan, self._waiting()))
+            if not plan and not self._going and start in seen:
+                return _without_rest(done)
+            if plan and self.settings.one_head_per_queue and start in seen:
+                break
+            seen.add(start)
+            self._let_go()
+        if not only_one:
+            self._never_settles(len(done))
+        return done
+
+    # -- carrying out -----------------------------------------------------------------------------------------------
+
+    def _take(self, plan: Plan) -> None:
+        for reservation in (*plan.admitted, *plan.grown):
+            self._held[reservation.uid] = reservation
+        for preempted in plan.preempted:
+            self._going[preempted.uid] = None
+        for uid, _ in plan.stopped:
+            self._going[uid] = None
+
+    def _hold(self, reservation: Reservation) -> None:
+        entrant = self.world.entrants[reservation.uid]
+        self._held[reservation.uid] = reservation
+        # There are no pods on paper that could go: until it is gone, what is being stopped claims what it held.
+        self.world.view.fences.put_reservation(replace(reservation, stopping=None), entrant.reclaimed)
+
+    def _let_go(self) -> None:
+        """End what is being stopped, and let it wait again."""
+        going, self._going = self._going, {}
+        for uid in going:
+            reservation = self._held.pop(uid)
+            self.engine.release(uid)
+            self.world.view.fences.drop_reservation(reservation.namespace, uid)
+            self.engine.wake_namespace(reservation.namespace)
+        for uid in going:
+            if not self.world.entrants[uid].leaves:
+                self._queue(self.world.entrants[uid])
+
+    def _queue(self, entrant: Entrant) -> None:
+        if entrant.withheld is not None:
+            self._withheld[entrant.gang.uid] = (entrant.gang, entrant.withheld)
+        else:
+            self.engine.submit(entrant.gang, self.now)
+
+    # -- telling ----------------------------------------------------------------------------------------------------
+
+    def _waiting(self) -> tuple[Waiting, ...]:
+        found = [
+            Waiting(gang, self.engine.queue_of(gang.uid), self.engine.reason(gang.uid) or _UNDECIDED)
+            for gang in self.engine.waiting()
+        ]
+        policy = self.world.view.policy
+        for uid in sorted(self._withheld):
+            gang, reason = self._withheld[uid]
+            found.append(Waiting(gang, policy.queue_of(gang.namespace, gang.queue), reason))
+        return tuple(found)
+
+    def _never_settles(self, number: int) -> None:
+        text = "would go on for ever: gangs stop each other in turn"
+        fix = "report it with these files"
+        if self.settings.one_head_per_queue:
+            fix = "one head a queue promises nothing to a preemptor; without --one-head-per-queue its claim is kept"
+        self.world.diagnostics.append(Diagnostic("cycles", str(number), text, fix))
+
+    def gang(self, uid: str) -> str:
+        """Return ``namespace/name`` of a gang."""
+        gang = self.world.entrants[uid].gang
+        return f"{gang.namespace}/{gang.name}"
+
+    def queues(self, preempted: Preempted) -> Mapping[str, str | None]:
+        """Return the queues of a preempted gang and of its preemptor."""
+        held = self._held.get(preempted.uid)
+        return {"gang": None if held is None else held.queue, "by": self.engine.queue_of(preempted.by)}
+
+
+def _without_rest(done: list[Cycle]) -> list[Cycle]:
+    """Return the cycles up to the last one that decided something or after which others wait than before."""
+    while len(done) > 1 and not done[-1].plan and done[-1].who_waits == done[-2].who_waits:
+        done = done[:-1]
+    return done
+
+
+_UNDECIDED: Final = Reason(Code.PENDING_EVALUATION, "has not been decided about")

@@ -1,0 +1,61 @@
+"""One gang as a file states it: it waits, holds a reservation or is being stopped; or there is nothing to decide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.gang import Gang
+from webhook.core.ledger import Reservation
+from webhook.core.names import MAX_JOBS
+from webhook.core.policy import Diagnostic, FlavorResource, Policy
+from webhook.core.reasons import Reason
+from webhook.core.settings import EngineSettings
+from webhook.jobs.context import ReadContext
+
+
+def is_ours(resource: str) -> bool:
+    """Return whether a resource is one that only Tutti counts: nobody states it, and nobody is shown its flavor."""
+    return resource == MAX_JOBS or FlavorResource("", resource).is_internal
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What gangs are read with."""
+
+    context: ReadContext
+    policy: Policy
+    settings: EngineSettings
+    now: float
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A gang that takes part."""
+
+    gang: Gang
+    """As it waits, or would wait again after a stop."""
+    reservation: Reservation | None = None
+    """What it holds; one with ``stopping`` set still holds it for the first cycle."""
+    reclaimed: Mapping[str, int] = field(default_factory=dict)
+    """Reserved pods of each set that have ended for good."""
+    withheld: Reason | None = None
+    """Why it waits without being considered."""
+    leaves: bool = False
+    """Once stopped it does not wait again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An object about which there is nothing to decide."""
+
+    object: str
+    """``Kind namespace/name``."""
+    why: str
+
+
+class Malformed(ValueError):
+    """A gang that cannot be read; carries what is wrong with it."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(str(diagnostic))
+        self.diagnostic = diagnostic

@@ -1,0 +1,81 @@
+"""Pods and PodGroups of files: loose pods, pods of gangs, and plain pods that are a gang by themselves.
+
+A plain pod that joined a PodGroup is held at its creation, so a manifest of one is read as the webhook would have left
+it: behind our gate, unless it has a node or runs already.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonpatch
+import msgspec
+import orjson
+
+from webhook.core.policy import Diagnostic
+from webhook.jobs import gating, paths, pod_groups, pod_record
+from webhook.jobs.context import ReadContext
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.marking import gate_pod
+from webhook.jobs.record import JobRecord
+from webhook.paper.files import Object
+from webhook.view import PodGroupRecord, View
+
+
+def read_pods(
+    view: View, pods: Iterable[Object], kinds: Mapping[str, JobKind], context: ReadContext
+) -> tuple[list[JobRecord], list[Diagnostic]]:
+    """Take pods into the fences; return the gangs that plain pods make, and what could not be read."""
+    problems: list[Diagnostic] = []
+    groups: dict[tuple[str, str], None] = {}
+    for obj in pods:
+        namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        try:
+            pod = pod_record.decode(orjson.dumps(_as_created(obj, kinds, context)))
+        except (msgspec.MsgspecError, AssertionError, ValueError, AttributeError, TypeError) as error:
+            text = f"is not a pod: {error}"
+            problems.append(Diagnostic(f"Pod {namespace}/{name}", "", text, "correct the field named"))
+            continue
+        view.fences.put_pod(pod)
+        if pod.group:
+            groups[namespace, pod.group] = None
+    found = []
+    for namespace, group in groups:
+        members = view.fences.pods_of(namespace, pod_groups.gang_uid(namespace, group))
+        record = pod_groups.read(namespace, group, members, context)
+        if record is not None and record.finished is None:
+            view.put_job(record)
+            found.append(record)
+    return found, problems
+
+
+def _as_created(obj: Object, kinds: Mapping[str, JobKind], context: ReadContext) -> Any:
+    """Return a pod with a uid, with the priority that admission gives it, and held if it is a gang's by itself."""
+    metadata = {"uid": f"{obj['metadata']['namespace']}/{obj['metadata']['name']} Pod", **obj["metadata"]}
+    pod: Any = {**obj, "metadata": metadata}
+    spec = paths.find_mapping(pod, ("spec",))
+    value = context.priority_classes.get(str(spec.get("priorityClassName") or context.default_priority_class))
+    if value is not None and spec and "priority" not in spec:
+        pod = {**pod, "spec": {**spec, "priority": value}}
+    owner, group = gating.owner_of(obj), pod_groups.group_of(obj)
+    if group is None or (owner is not None and owner.kind in kinds):
+        return pod
+    if paths.find(obj, ("status", "phase")) not in (None, "Pending"):
+        return pod
+    return jsonpatch.apply_patch(pod, gate_pod(pod, pod_groups.gang_uid(metadata["namespace"], group)))
+
+
+def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
+    """Take PodGroups of any generation into the view; return what could not be read."""
+    problems = []
+    for obj in found:
+        key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+        least = paths.find(obj, ("spec", "minMember"))
+        if least is None:
+            least = paths.find(obj, ("spec", "schedulingPolicy", "gang", "minCount"))
+        if least is not None and (type(least) is not int or least < 0):
+            where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
+            problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
+            least = None
+        group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, generation=group)
+    return problems

@@ -1,0 +1,277 @@
+"""What a process would know of a cluster that holds nothing but the objects of some files.
+
+The same readers as in production make policy, fences, prices and gangs of them. Two things are taken for granted: the
+namespaces that gangs name exist, and the labels that Tutti itself writes on namespaces are written.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.config import Config, engine_settings
+from webhook.controllers import namespaces, rebuild
+from webhook.controllers.gangs import waiting_gang
+from webhook.core.gang import Gang
+from webhook.core.ledger import Reservation
+from webhook.core.policy import Diagnostic
+from webhook.core.reasons import Reason
+from webhook.dialects import merge, resource_quota
+from webhook.jobs import gating, reading
+from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_sets import UnreadableJob
+from webhook.jobs.record import JobRecord
+from webhook.jobs.registry import with_custom
+from webhook.paper import files, workloads
+from webhook.paper.entrant import Entrant, Malformed, Skipped, Surroundings
+from webhook.paper.files import Object
+from webhook.paper.pods import read_pod_groups, read_pods
+from webhook.view import View
+
+_CONTEXT_KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
+_CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace"})
+_PROBLEM: Final = re.compile(r"(?:pod set (?P<set>\S+): )?(?P<path>[\w.\[\]/-]+): (?P<rest>.*)", re.DOTALL)
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that files state."""
+
+    view: View = field(default_factory=lambda: View(name="paper"))
+    entrants: dict[str, Entrant] = field(default_factory=dict)
+    """By uid, in the order in which they were read."""
+    skipped: list[Skipped] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def build(objects: Iterable[Object], config: Config, now: float) -> World:
+    """Return the world that ``objects`` state at Unix time ``now``. Raises PolicyError for wrong custom kinds."""
+    kinds = with_custom(config.kinds)
+    world = World()
+    policy_files = files.sort_policy(_named(objects, world.diagnostics))
+    world.diagnostics += policy_files.problems
+    world.view.policy = merge.compile_policy(policy_files.objects)
+    world.diagnostics += world.view.policy.diagnostics
+    for quota in policy_files.quotas:
+        fence = resource_quota.compile_object(_in_namespace(quota))[0]
+        if fence is not None:
+            world.view.fences.put_fence(fence)
+    by_kind: dict[str, list[Object]] = {}
+    gangs: list[Object] = []
+    for obj in policy_files.others:
+        known = (_group(obj), obj["kind"])
+        if known == (workloads.GROUP, workloads.KIND.kind) or f"{known[1]}.{known[0]}" in kinds:
+            gangs.append(_identified(_in_namespace(obj)))
+        else:
+            by_kind.setdefault(obj["kind"], []).append(_in_namespace(obj))
+    pods = by_kind.pop("Pod", [])
+    world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
+    _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
+    around = Surroundings(_context(world, by_kind), world.view.policy, engine_settings(config), now)
+    groups, problems = read_pods(world.view, pods, kinds, around.context)
+    world.diagnostics += problems
+    _read_gangs(world, gangs, kinds, around, groups)
+    world.skipped += [
+        Skipped(_label(obj), "is not a kind that Tutti decides about") for found in by_kind.values() for obj in found
+    ]
+    return world
+
+
+# -- objects ----------------------------------------------------------------------------------------------------------
+
+
+def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object]:
+    """Return the objects that have a name, each once."""
+    found: dict[tuple[str, str, str, str], Object] = {}
+    for obj in objects:
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+            problems.append(
+                Diagnostic(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name")
+            )
+            continue
+        key = (_group(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
+        if key in found:
+            text = "is written twice; the first one counts"
+            problems.append(Diagnostic(f"{_label(obj)}#/metadata/name", name, text, "remove one of them"))
+            continue
+        found[key] = obj
+    return list(found.values())
+
+
+def _group(obj: Mapping[str, Any]) -> str:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0]
+
+
+def _label(obj: Mapping[str, Any]) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{obj['kind']} {namespace}/{metadata.get('name')}" if namespace else f"{obj['kind']} {metadata.get('name')}"
+
+
+def _in_namespace(obj: Object) -> Object:
+    """Return the object in the namespace that kubectl would put it into."""
+    metadata = obj["metadata"]
+    if obj["kind"] in _CLUSTER_WIDE or isinstance(metadata.get("namespace"), str):
+        return obj
+    return {**obj, "metadata": {**metadata, "namespace": "default"}}
+
+
+def _identified(obj: Object) -> Object:
+    """Return the object with a uid: where it has none, one that is the same in every run."""
+    metadata = obj["metadata"]
+    if isinstance(metadata.get("uid"), str) and metadata["uid"]:
+        return obj
+    uid = f"{metadata['namespace']}/{metadata['name']}"
+    uid = uid if obj["kind"] == workloads.KIND.kind else f"{uid} {obj['kind']}"
+    return {**obj, "metadata": {**metadata, "uid": uid}}
+
+
+# -- what gangs are read with -----------------------------------------------------------------------------------------
+
+
+def _read_namespaces(world: World, written: Iterable[Object], others: Iterable[Object]) -> None:
+    view = world.view
+    for obj in written:
+        labels = obj["metadata"].get("labels")
+        view.namespaces[obj["metadata"]["name"]] = dict(labels) if isinstance(labels, dict) else {}
+    for obj in others:
+        view.namespaces.setdefault(str(_in_namespace(obj)["metadata"]["namespace"]), {})
+    for name, labels in view.namespaces.items():
+        view.namespaces[name] = {"kubernetes.io/metadata.name": name, **labels}
+
+
+def _context(world: World, by_kind: dict[str, list[Object]]) -> ReadContext:
+    found = {kind: by_kind.pop(kind, []) for kind in _CONTEXT_KINDS}
+    runtimes = [*found["TrainingRuntime"], *found["ClusterTrainingRuntime"]]
+    try:
+        return context_from(
+            priority_classes=found["PriorityClass"],
+            workload_priority_classes=dict(world.view.policy.priority_classes),
+            limit_ranges=found["LimitRange"],
+            runtime_classes=found["RuntimeClass"],
+            training_runtimes=runtimes,
+        )
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        text = f"cannot be read: {error}"
+        fix = "compare them with what the API server would accept"
+        world.diagnostics.append(Diagnostic("PriorityClass, LimitRange, RuntimeClass", "", text, fix))
+        return ReadContext(workload_priority_classes=dict(world.view.policy.priority_classes))
+
+
+# -- gangs ------------------------------------------------------------------------------------------------------------
+
+
+def _read_gangs(
+    world: World, gangs: list[Object], kinds: Mapping[str, JobKind], around: Surroundings, groups: list[JobRecord]
+) -> None:
+    told = _owners([obj for obj in gangs if obj["kind"] == workloads.KIND.kind])
+    jobs = list(groups)
+    for obj in gangs:
+        uid = obj["metadata"]["uid"]
+        if uid in world.entrants or uid in world.view.jobs:
+            text = "another object has this uid"
+            world.diagnostics.append(
+                Diagnostic(f"{_label(obj)}#/metadata/uid", uid, text, "give each its own, or none")
+            )
+            continue
+        try:
+            if obj["kind"] == workloads.KIND.kind:
+                _put(world, obj, workloads.read(obj, around))
+            elif (owner := (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])) in told:
+                world.skipped.append(Skipped(_label(obj), f"is decided about as {told[owner]}"))
+            else:
+                record = _record(world, kinds[f"{obj['kind']}.{_group(obj)}"], obj, kinds, around.context)
+                if record is not None:
+                    world.view.put_job(record)
+                    jobs.append(record)
+        except UnreadableJob as error:
+            world.diagnostics.append(_diagnostic(obj, str(error)))
+        except Malformed as error:
+            world.diagnostics.append(error.diagnostic)
+    world.view.namespaces.update(_labelled(world.view, jobs))
+    _read_jobs(world, jobs, around.now)
+
+
+def _owners(found: Iterable[Object]) -> dict[tuple[str, str, str], str]:
+    """Return the jobs that Workloads among the objects stand for."""
+    owners = {}
+    for obj in found:
+        owner = gating.owner_of(obj)
+        if owner is not None:
+            owners[(owner.kind.partition(".")[0], obj["metadata"]["namespace"], owner.name)] = _label(obj)
+    return owners
+
+
+def _put(world: World, obj: Object, read: Entrant | str) -> None:
+    if isinstance(read, str):
+        world.skipped.append(Skipped(_label(obj), read))
+    else:
+        world.entrants[read.gang.uid] = read
+
+
+def _record(
+    world: World, kind: JobKind, obj: Object, kinds: Mapping[str, JobKind], context: ReadContext
+) -> JobRecord | None:
+    """Return a job that waits or runs; None when there is nothing to decide about it. Raises Malformed."""
+    view = world.view
+    namespace = obj["metadata"]["namespace"]
+    gate = gating.gated_by(kind, obj, view.namespaces.get(namespace, {}), view.policy.namespace_queues, kinds=kinds)
+    record = reading.read(kind, obj, context)
+    why = None
+    if gate is None and record.admission is None:
+        why = "names no queue and no PodGroup and its namespace asks for no gate: it starts without Tutti"
+        if gating.is_child(kind, obj, kinds):
+            why = "belongs to the gang of its owner"
+        elif record.managed_by_other:
+            why = "is managed by another controller"
+    elif record.finished is not None and not view.fences.present(namespace, record.uid):
+        why = f"has ended ({record.finished}): it holds nothing and does not wait"
+    elif record.held and record.admission is None:
+        why = "is held by its owner"
+    if why is not None:
+        world.skipped.append(Skipped(_label(obj), why))
+        return None
+    if record.gang is None:
+        raise Malformed(_diagnostic(obj, record.problem or "the object cannot be read as a gang"))
+    return record
+
+
+def _labelled(view: View, jobs: list[JobRecord]) -> dict[str, Mapping[str, str]]:
+    """Return the namespaces as Tutti labels them."""
+    wanted = namespaces.wanted_labels(view, {job.namespace for job in jobs} | set(view.namespaces))
+    return {name: {**view.namespaces.get(name, {}), **labels} for name, labels in wanted.items()}
+
+
+def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
+    view = world.view
+    reserved: dict[str, Reservation] = dict(rebuild.rebuilt_ledger(view, None).entries)
+    for job in jobs:
+        if job.gang is None:
+            fix = "correct its pods"
+            world.diagnostics.append(Diagnostic(f"PodGroup {job.key}", "", job.problem or "cannot be read", fix))
+            continue
+        reservation = reserved.get(job.uid)
+        if reservation is None and job.active and not job.suspended and job.admission is None:
+            reservation = rebuild.adopted(job, job.gang, view.policy, 1, now)
+        waiting = waiting_gang(job, view)
+        gang = waiting if isinstance(waiting, Gang) else view.with_quorum(job.gang)
+        withheld = waiting if isinstance(waiting, Reason) else None
+        if reservation is not None:
+            reservation = replace(reservation, since_seconds=reservation.since_seconds or now)
+        world.entrants[job.uid] = Entrant(gang, reservation, job.reclaimed, withheld, leaves=job.finished is not None)
+
+
+def _diagnostic(obj: Mapping[str, Any], problem: str) -> Diagnostic:
+    """Return what a job reader said as path, value, message and fix."""
+    message, _, fix = problem.rpartition("; ")
+    path, value = _label(obj), ""
+    found = _PROBLEM.fullmatch(message)
+    if found is not None:
+        inside = found["path"] if found["set"] is None else f"pod set {found['set']}: {found['path']}"
+        path, message = f"{path}#{inside}", found["rest"]
+        value, colon, rest = message.partition(": ")
+        value, message = (value, rest) if colon else ("", message)
+    return Diagnostic(path, value, message or problem, fix)
