@@ -67,6 +67,8 @@ class Cluster:
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.api = self._prepare_keys()
         self._lock = threading.Lock()
+        self._projects: set[str] = set()
+        """Whose job kinds are installed."""
         atexit.register(self.stop)
 
     def start(self) -> Self:
@@ -122,7 +124,10 @@ class Cluster:
         return operators.start_cert_manager(self)
 
     def install_kinds(self, project: str) -> None:
-        """Install the job kinds of a project in :data:`kinds.PROJECTS` without its controller."""
+        """Install the job kinds of a project in :data:`kinds.PROJECTS` without its controller; may be called again."""
+        if project in self._projects:
+            return
+        self._projects.add(project)
         for document in kinds.definitions(project):
             self.api.create("CustomResourceDefinition", document)
         for path in kinds.served(project):
@@ -313,6 +318,8 @@ class Cluster:
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         manager = self.components["kube-controller-manager"]
         wait_ready(manager, "service accounts are made", lambda: self.api.answers(account))
+        if self.shape.operators:
+            wait_ready(self.components["jobset"], "JobSets can be created", partial(operators.jobsets_admitted, self.api))
 
     def _nodes_ready(self) -> bool:
         listed: list[dict[str, Any]] = self.api.get("/api/v1/nodes")["items"]

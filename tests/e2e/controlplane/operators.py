@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.e2e.controlplane import kubeconfig, modules
+from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.pki import Leaf
 from tests.e2e.controlplane.process import Component
 
@@ -73,6 +74,20 @@ def start_jobset(cluster: "Cluster", objects: Objects) -> Component:
     for kind, document in webhooks:
         cluster.api.create(kind, reached_by_address(yaml.safe_load(document), port, cluster.authority.pem))
     return component
+
+
+def jobsets_admitted(api: Api) -> bool:
+    """Whether a JobSet passes its webhooks, which the controller adds some time after it says that it is ready."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
+    spec = {"replicatedJobs": [{"name": "main", "template": {"spec": {"template": {"spec": pod}}}}]}
+    try:
+        api.post(
+            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?dryRun=All",
+            {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "probe"}, "spec": spec},
+        )
+    except (OSError, ApiError):
+        return False
+    return True
 
 
 def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
