@@ -1,8 +1,10 @@
 """One cluster for all end-to-end tests: our own on loopback, or the one that KUBECONFIG names."""
 
+import contextlib
 import os
 import signal
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +15,53 @@ import pytest
 from tests.e2e.controlplane.api import Api
 from tests.e2e.controlplane.binaries import say
 from tests.e2e.controlplane.cluster import Cluster
-from tests.e2e.controlplane.external import ExternalCluster
-from tests.e2e.controlplane.install import Installation
-from tests.e2e.kubectl import Kubectl, wait_until
+from tests.e2e.controlplane.external import ExternalCluster, ExternalError
+from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.load import api_of
 
 AnyCluster = Cluster | ExternalCluster
 
 OWNER_RULES = [
     {"apiGroups": ["jobset.x-k8s.io", "kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
+    {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["*"]},
+    {"apiGroups": ["sparkoperator.k8s.io"], "resources": ["sparkapplications"], "verbs": ["*"]},
+    {"apiGroups": ["workload.codeflare.dev"], "resources": ["appwrappers"], "verbs": ["*"]},
+    {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["*"]},
+    {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": ["*"]},
+    {"apiGroups": ["example.com"], "resources": ["sweeps"], "verbs": ["*"]},
     {"apiGroups": ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"], "resources": ["podgroups"], "verbs": ["*"]},
 ]
 """What a team's member may do beside Kubernetes's own role ``edit``."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With KUBECONFIG leave out, aloud, the tests that say nothing about that cluster or need what it has not."""
+    given = os.environ.get("KUBECONFIG")
+    if not given:
+        return
+    try:
+        cluster = ExternalCluster(Path(given))
+        missing = cluster.missing()
+    except ExternalError as error:
+        pytest.exit(f"KUBECONFIG={given}: {error}", returncode=1)
+    if missing:
+        pytest.exit(f"the cluster of KUBECONFIG={given} lacks {'; '.join(missing)}", returncode=1)
+    left_out = {item: reason for item in items if (reason := _why_not(item, cluster))}
+    for reason, count in Counter(left_out.values()).items():
+        say(f"left out: {count} tests {reason}")
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _why_not(item: pytest.Item, cluster: ExternalCluster) -> str:
+    """Say why a test cannot run on somebody else's cluster; nothing when it can."""
+    if item.get_closest_marker("own_cluster") or "breakable" in getattr(item, "fixturenames", ()):
+        return "that start clusters of their own, to break them or to install on them (`make e2e` runs them)"
+    for mark in item.iter_markers("needs"):
+        if not cluster.has(NAMESPACE, mark.args[0]):
+            return f"that need {mark.args[0]}, which this cluster has not"
+    return ""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,7 +79,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[AnyCluster]:
     """The cluster that the tests share."""
     given = os.environ.get("KUBECONFIG")
     if given:
-        yield ExternalCluster(Path(given))
+        external = ExternalCluster(Path(given))
+        external.note_absent()
+        yield external
+        external.tidy()
         return
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
@@ -73,6 +113,10 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]
     create_namespace(kubectl, name)
     yield name
     kubectl.delete("namespace", name)
+    with contextlib.suppress(KubectlError):  # where Tutti is not installed yet
+        queues = [queue["metadata"]["name"] for queue in kubectl.items("clusterqueues")]
+        if ours := [queue for queue in queues if queue.startswith(f"{name}-")]:
+            kubectl.delete("clusterqueue", *ours)
 
 
 @pytest.fixture

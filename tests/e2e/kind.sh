@@ -3,7 +3,8 @@
 # Needs docker, kind, kubectl and Go. The cluster is deleted at the end; KEEP=1 leaves it.
 #
 # Everything of ours and of other projects runs as pods on kind's own node. That node is cordoned afterwards, so that the
-# tests' pods go to KWOK nodes with GPUs, as on the loopback control plane; KWOK runs beside, as a process.
+# tests' pods go to KWOK nodes with GPUs, as on the loopback control plane; KWOK runs beside, as a process. Tutti's own
+# pods are held to kind's node, cordoned or not: tests restart them, and on a KWOK node they would only seem to run.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -51,7 +52,15 @@ for attempt in 1 2 3 4 5 6; do
   [[ $attempt != 6 ]] || exit 1
   sleep 10
 done
-kubectl -n tutti-system wait deployment --all --for=condition=Available --timeout=180s
+for deployment in tutti-webhook tutti-reconciler; do
+  kubectl -n tutti-system patch deployment "$deployment" --patch '
+    spec:
+      template:
+        spec:
+          nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+          tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]'
+  kubectl -n tutti-system rollout status deployment "$deployment" --timeout=180s
+done
 
 echo "adding simulated nodes"
 "$python" -c 'from tests.e2e.controlplane.nodes import kwok_configuration; print(kwok_configuration())' >"$run/kwok.yaml"
@@ -67,4 +76,5 @@ PYTHON
 kubectl wait node -l node.kubernetes.io/instance-type=simulated --for=condition=Ready --timeout=60s
 kubectl cordon "$name-control-plane"
 
+# shellcheck disable=SC2086  # several flags
 "$python" -m pytest -q tests/e2e --override-ini addopts="-ra --strict-markers" ${E2EFLAGS:-}

@@ -63,6 +63,11 @@ def tfjob(name: str, workers: int, template: dict[str, Any], queue: str = "", **
     return _training_job("TFJob", _metadata(name, queue), _replicas(template, Chief=1, Worker=workers), run_policy)
 
 
+def mpijob(name: str, workers: int, template: dict[str, Any], queue: str = "", **run_policy: Any) -> dict[str, Any]:
+    """Return an MPIJob of one launcher and some workers, as the training operator serves it."""
+    return _training_job("MPIJob", _metadata(name, queue), _replicas(template, Launcher=1, Worker=workers), run_policy)
+
+
 def deployment(name: str, replicas: int, template: dict[str, Any]) -> dict[str, Any]:
     """Return a Deployment; its pods restart, as a Deployment's must."""
     labels = {"app": name}

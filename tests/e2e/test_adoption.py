@@ -19,6 +19,8 @@ from tests.e2e.queues import QUEUE, entries, give_queue, reserved, set_gpus
 from tests.e2e.watching import Watch
 from webhook.core import names
 
+pytestmark = pytest.mark.own_cluster
+
 Manifest = dict[str, Any]
 
 RUNNING: Final = {

@@ -155,6 +155,7 @@ def secret_serial(admin: Kubectl) -> int:
     return x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"])).serial_number
 
 
+@pytest.mark.own_cluster
 def test_certificates_of_cert_manager_serve_from_the_first_start_and_are_renewed_under_load(
     by_cert_manager: Installation, certified: Team
 ) -> None:

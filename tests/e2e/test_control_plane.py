@@ -67,6 +67,7 @@ def test_a_user_has_only_the_rights_of_their_namespace(owner: Kubectl) -> None:
         owner("get", "nodes")
 
 
+@pytest.mark.needs("crd/certificates.cert-manager.io")
 def test_cert_manager_issues_a_certificate_and_injects_its_authority(cluster: AnyCluster, admin: Kubectl) -> None:
     if isinstance(cluster, Cluster):
         cluster.start_cert_manager()

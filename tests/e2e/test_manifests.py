@@ -23,9 +23,10 @@ from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from webhook.clock import SystemClock
 from webhook.kube.http import connect
 
+pytestmark = pytest.mark.own_cluster
+
 OVERLAYS = Path(__file__).resolve().parents[2] / "manifests" / "overlays"
 REGISTRATIONS = ("mutatingwebhookconfiguration/tutti", "validatingwebhookconfiguration/tutti")
-INSTALLED: set[str] = set()
 NO_ANSWER = "failed calling webhook"
 QUEUE = "team"
 GROUP = {"scheduling.x-k8s.io/pod-group": "crew"}
@@ -129,21 +130,28 @@ WRAPPED = {"template": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"templ
         ("spark", of_kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"executor": POD["metadata"]})),
         ("appwrapper", of_kind("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [WRAPPED]})),
         ("argo", of_kind("argoproj.io/v1alpha1", "Workflow", {"templates": [{"metadata": POD["metadata"]}]})),
-        ("trainer", of_kind("trainer.kubeflow.org/v1alpha1", "TrainJob", {"labels": POD["metadata"]["labels"]})),
     ],
-    ids=["RayCluster", "RayJob", "SparkApplication", "AppWrapper", "Workflow", "TrainJob"],
+    ids=["RayCluster", "RayJob", "SparkApplication", "AppWrapper", "Workflow"],
 )
 def test_a_job_of_other_projects_is_sent_only_when_it_opts_in(
     alone: Cluster, here: Kubectl, project: str, manifest: dict[str, Any]
 ) -> None:
-    if project not in INSTALLED:
-        alone.install_kinds(project)
-        INSTALLED.add(project)
-    plain = manifest | {"spec": {}}
+    sent_when_queued(alone, here, project, manifest | {"spec": {}})
+    assert sent(here, manifest)
+
+
+def test_a_train_job_whose_pods_its_runtime_describes_is_sent_only_when_it_names_a_queue(
+    alone: Cluster, here: Kubectl
+) -> None:
+    sent_when_queued(alone, here, "trainer", of_kind("trainer.kubeflow.org/v1alpha1", "TrainJob", {}))
+
+
+def sent_when_queued(alone: Cluster, here: Kubectl, project: str, plain: dict[str, Any]) -> None:
+    """Install a project's kinds, and look that an object of one is sent with a queue label and not without."""
+    alone.install_kinds(project)
     queued = plain | {"metadata": {"name": "short", "labels": {"tutti.dev/queue-name": QUEUE}}}
     wait_until(lambda: not sent(here, plain), what="kind served, plain object not sent")
     assert sent(here, queued)
-    assert sent(here, manifest)
 
 
 def test_everything_is_sent_from_a_namespace_where_everything_waits(here: Kubectl) -> None:
@@ -351,7 +359,13 @@ def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kub
 def test_policies_keep_gang_pods_to_their_controllers(alone: Cluster, twin: Kubectl, here: Kubectl) -> None:
     with pytest.raises(AssertionError, match="made by the controller"):
         here.create(pod("member", labels={"tutti.dev/gang": "0b5e6f1c"}))
-    here.create(pod("waiting", labels={"tutti.dev/gang": "pending"}))
+    with pytest.raises(AssertionError, match="wait behind its gate"):
+        here.create(pod("bare", labels={"tutti.dev/gang": "pending"}))
+    waiting = pod("waiting", labels={"tutti.dev/gang": "pending"})
+    waiting["spec"]["schedulingGates"] = [{"name": "tutti.dev/admission"}]
+    here.create(waiting)
+    lifting = '--patch=[{"op":"remove","path":"/spec/schedulingGates/0"}]'
+    assert "lifted by Tutti alone" in here.refused("patch", "pod", "waiting", "--type=json", lifting)
     assert "does not change" in here.refused("label", "pod", "waiting", "tutti.dev/gang-")
     here("label", "pod", "waiting", "team=a")
 
@@ -375,6 +389,9 @@ def test_policies_let_only_those_with_the_right_take_a_namespace_out_of_sight(
     bob = Kubectl(alone.binaries["kubectl"], alone.kubeconfig_for_user("bob"), here.namespace)
     wait_until(lambda: bob.can("patch", "namespaces"), what="role of bob")
     assert "right to ungate" in bob.refused("label", "namespace", here.namespace, "tutti.dev/gated-")
+    # With the value that says "policy asked for it" the reconciler would take the label away.
+    forged = ("--overwrite", "tutti.dev/gated=policy")
+    assert "right to ungate" in bob.refused("label", "namespace", here.namespace, *forged)
     bob("label", "namespace", here.namespace, "team=a")
     here("label", "namespace", here.namespace, "tutti.dev/gated-")
 

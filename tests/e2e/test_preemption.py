@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from tests.e2e.facts import annotation, partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
-from tests.e2e.objects import job, jobset, pod_template
+from tests.e2e.objects import GPU, job, jobset, pod_template
 from tests.e2e.queues import cluster_queue_of, reservations
 from tests.e2e.test_whole_or_nothing import unfinished
 from tests.e2e.watching import Watch
@@ -52,6 +53,66 @@ def test_a_running_jobset_that_borrows_is_stopped_whole_for_the_lender_and_resum
         assert max(partly_created(watch, {guest: 8, host: 2}).values()) < 4
         created = [change for change in watch.changes if change.kind == "ADDED"]
         assert len(created) == 8 + 2 + 8
+
+
+@pytest.mark.usefixtures("cohort")
+def test_each_step_of_a_reclaim_is_shown_where_its_owner_looks(owner: Kubectl, admin: Kubectl) -> None:
+    owner.apply(jobset("guest", 8, pod_template(), "borrower"))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 8, what="the borrower uses all of the cohort")
+    guest = uid_of(owner, "jobset", "guest")
+    assert reason_of(workload(owner, "guest"), "Admitted") == ("True", "Admitted")
+    wait_until(lambda: gpus_of(admin, "borrower") == ("8", "4"), what="four of its eight are borrowed")
+
+    owner.apply(job("host", 2, pod_template(), "lender"))
+    wait_until(lambda: len(owner.pods("job-name=host", "Running")) == 2, what="the lender's job runs")
+    assert len(owner.items("pods")) == 2, "no pod of the guest is left"
+    assert owner.get("jobset", "guest")["spec"]["suspend"] is True
+    children = owner.items("jobs", "jobset.sigs.k8s.io/jobset-name=guest")
+    assert [child["spec"]["suspend"] for child in children] == [True]
+    stopped = workload(owner, "guest")
+    assert reason_of(stopped, "Evicted") == ("True", "Preempted")
+    assert reason_of(stopped, "Admitted") == ("False", "NoReservation")
+    assert condition(stopped, "QuotaReserved") == "False"
+    message = next(entry["message"] for entry in stopped["status"]["conditions"] if entry["type"] == "Evicted")
+    assert f"{owner.namespace}/host" in message
+    assert "InCohortReclamation" in message
+    assert list(reservations(admin)) == ["host"]
+    wait_until(lambda: (gpus_of(admin, "borrower"), gpus_of(admin, "lender")) == (("0", "0"), ("2", "0")), what="moved")
+    why = wait_until(lambda: told(owner, "guest", "Queued"), what="it says what it waits for")[-1]
+    assert "nvidia.com/gpu" in why
+
+    owner.delete("job", "host")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 8, what="the guest comes back whole")
+    assert uid_of(owner, "jobset", "guest") == guest
+    resumed = workload(owner, "guest")
+    assert reason_of(resumed, "Admitted") == ("True", "Admitted")
+    assert condition(resumed, "Evicted") != "True"
+    wait_until(lambda: condition(workload(owner, "guest"), "PodsReady") == "True", what="all of its pods are ready")
+    assert [line.partition(":")[0] for line in told(owner, "guest") if line.startswith(("Admitted", "Evicted"))] == [
+        "Admitted",
+        "Evicted",
+        "Admitted",
+    ]
+
+
+def workload(owner: Kubectl, name: str) -> dict[str, Any]:
+    """Return what ``kubectl get workloads -o yaml`` says about a job."""
+    listed = yaml.safe_load(owner("get", "workloads", "-o", "yaml"))["items"]
+    found: dict[str, Any] = next(item for item in listed if item["metadata"]["ownerReferences"][0]["name"] == name)
+    return found
+
+
+def reason_of(item: dict[str, Any], kind: str) -> tuple[str, str]:
+    """Return status and reason of a condition."""
+    return next((e["status"], e["reason"]) for e in item["status"]["conditions"] if e["type"] == kind)
+
+
+def gpus_of(admin: Kubectl, name: str) -> tuple[str, str]:
+    """Return how many GPUs a queue uses, and how many of these it borrows, as its status says."""
+    status = admin.get("clusterqueue", f"{admin.namespace}-{name}").get("status", {})
+    resources = status["flavorsUsage"][0]["resources"] if status.get("flavorsUsage") else []
+    found = next((entry for entry in resources if entry["name"] == GPU), {})
+    return str(found.get("total", "0")), str(found.get("borrowed", "0"))
 
 
 @pytest.mark.usefixtures("cohort")

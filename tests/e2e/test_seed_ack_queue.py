@@ -34,8 +34,7 @@ def team(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
     kubectl("delete", "rolebinding", "default-owner-jobs", "default-owner-edit")
     wait_until(lambda: not user_pods(kubectl), what="its pods are gone")
     Shell(kubectl)(f"kubectl delete -f {EXAMPLE}/elasticquotatree.yaml")
-    # The label stays when the leaf goes; whoever wants the namespace free takes it away.
-    kubectl("label", "namespace", "default", f"{names.GATED_NAMESPACE}-")
+    wait_until(lambda: names.GATED_NAMESPACE not in labels(kubectl), what="the namespace is free again")
 
 
 def labels(kubectl: Kubectl) -> dict[str, Any]:

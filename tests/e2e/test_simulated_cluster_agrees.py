@@ -1,6 +1,7 @@
 """The simulated cluster answers as the real one does: the same scripts, drawn from seeds, run against both."""
 
 import asyncio
+import contextlib
 import uuid
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 from tests.e2e.agreement import DEFINITION, KINDS, Side, Step, differences, same_words, script
 from tests.e2e.agreement_stories import stories
 from tests.e2e.conftest import AnyCluster, create_namespace
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from webhook.clock import SystemClock
 from webhook.kube.http import connect
 from webhook.simulated.cluster import SimulatedCluster
@@ -42,7 +43,18 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
                 await _settle(sides, step)
     finally:
         await real.close()
-        kubectl.delete("namespace", namespace)
+        _remove(kubectl, namespace)
+
+
+def _remove(kubectl: Kubectl, namespace: str) -> None:
+    """Delete a namespace with the objects whose finalizers, which a script put there, would hold it back for ever."""
+    kubectl.delete("namespace", namespace)
+    here = kubectl.in_namespace(namespace)
+    for kind in KINDS:
+        for item in here.items(kind):
+            if item["metadata"].get("finalizers"):
+                with contextlib.suppress(KubectlError):  # gone meanwhile
+                    here.patch(kind, item["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 async def _settle(sides: tuple[Side, Side], step: Step) -> None:

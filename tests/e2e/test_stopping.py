@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-import yaml
 
-from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.configuring import configured
+from tests.e2e.controlplane.install import Installation
 from tests.e2e.facts import annotation, told
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod_template, pytorchjob, resource_quota
@@ -14,30 +14,24 @@ from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
 from webhook.core import names
 
+pytestmark = pytest.mark.needs("deployment/tutti-reconciler")
+
 QUICK: Final = {"timeout_seconds": 6, "recovery_seconds": 4, "backoff_seconds": 2, "backoff_max_seconds": 4}
 """How soon a gang that lacks its quorum is stopped, and how long it then rests, while these tests run."""
+SMALL: Final = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "small"},
+    "spec": {"limits": [{"type": "Container", "max": {GPU: "1"}}]},
+}
+"""No container with more than one GPU."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_time_outs(tutti: Installation | None, kubectl: Kubectl) -> Iterator[None]:
     """Let reconcilers give up on gangs within seconds."""
-    if tutti is not None:
-        tutti.reconfigure(tutti.reconcilers, start=QUICK)
+    with configured(tutti, kubectl, start=QUICK):
         yield
-        tutti.reconfigure(tutti.reconcilers, start={})
-        return
-    system = kubectl.in_namespace(NAMESPACE)
-    before = system.get("configmap", "tutti-config")["data"]["config.yaml"]
-    roll_out(system, yaml.safe_dump((yaml.safe_load(before) or {}) | {"start": QUICK}))
-    yield
-    roll_out(system, before)
-
-
-def roll_out(system: Kubectl, config: str) -> None:
-    """Give the reconcilers of a cluster that is not ours another configuration file."""
-    system.patch("configmap", "tutti-config", {"data": {"config.yaml": config}})
-    system("rollout", "restart", "deployment/tutti-reconciler")
-    system("rollout", "status", "deployment/tutti-reconciler", "--timeout=120s", timeout_seconds=130)
 
 
 def privileged_template(**template: Any) -> dict[str, Any]:
@@ -45,6 +39,13 @@ def privileged_template(**template: Any) -> dict[str, Any]:
     made = pod_template(**template)
     made["spec"]["containers"][0]["securityContext"] = CONTAINER_SECURITY | {"allowPrivilegeEscalation": True}
     return made
+
+
+def replacing(training_job: dict[str, Any]) -> dict[str, Any]:
+    """Return a PyTorchJob whose lost pods are replaced; by default one of them ends the job."""
+    for replicas in training_job["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    return training_job
 
 
 def suspended(owner: Kubectl, name: str, kind: str = "job") -> bool:
@@ -97,15 +98,32 @@ def test_a_training_job_whose_workers_are_refused_while_its_master_runs_is_stopp
     assert list(reservations(admin)) == ["next"]
 
 
-def test_a_gang_whose_pods_a_limit_range_refuses_gives_way_to_the_next(owner: Kubectl, admin: Kubectl) -> None:
+def test_a_gang_whose_pods_a_limit_range_would_refuse_waits_and_does_not_hold_up_the_next(
+    owner: Kubectl, admin: Kubectl
+) -> None:
     give_queue(admin, 4)
-    limit = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}}
-    admin.apply(limit | {"spec": {"limits": [{"type": "Container", "max": {GPU: "1"}}]}})
+    admin.apply(SMALL)
     owner.apply(jobset("refused", 2, pod_template(gpus=2), QUEUE))
-    wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted first")
+    assert "LimitRange" in wait_until(lambda: told(owner, "refused", "Queued"), what="it says why it waits")[-1]
     owner.apply(job("next", 4, pod_template(), QUEUE))
     running(owner, "next", 4)
     assert suspended(owner, "refused", "jobset")
+    assert list(reservations(admin)) == ["next"]
+
+
+def test_a_gang_whose_pods_a_later_limit_range_refuses_is_stopped_whole_and_gives_way_to_the_next(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 4)
+    refused = pytorchjob("refused", 1, pod_template(gpus=2, container="pytorch"), QUEUE)
+    owner.apply(replacing(refused))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    admin.apply(SMALL)
+    owner.delete("pod", "refused-worker-0")
+    owner.apply(job("next", 4, pod_template(), QUEUE))
+    running(owner, "next", 4)
+    assert owner.get("pytorchjob", "refused")["spec"]["runPolicy"]["suspend"] is True
+    assert not owner.pods("training.kubeflow.org/job-name=refused")
     assert list(reservations(admin)) == ["next"]
 
 
@@ -115,9 +133,7 @@ def test_a_gang_that_cannot_be_whole_again_after_its_resource_quota_was_lowered_
     give_queue(admin, 4)
     admin.apply(resource_quota("wall", pods="4"))
     gang = pytorchjob("gang", 3, pod_template(container="pytorch"), QUEUE)
-    for replicas in gang["spec"]["pytorchReplicaSpecs"].values():
-        replicas["restartPolicy"] = "OnFailure"  # a lost pod is replaced, not the end of the job
-    owner.apply(gang)
+    owner.apply(replacing(gang))
     wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="it runs")
     admin.apply(resource_quota("wall", pods="2"))
     # What the quota controller has stored is what the API server refuses by.

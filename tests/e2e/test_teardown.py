@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.kubectl import wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 RUN = """
 import signal, sys
 from tests.e2e.controlplane.cluster import Cluster, Shape

@@ -15,6 +15,8 @@ from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue
 from webhook.core import names
 
+pytestmark = pytest.mark.own_cluster
+
 REGISTRATIONS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 
 

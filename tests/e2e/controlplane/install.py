@@ -73,11 +73,7 @@ class Installation:
 
         Raises ComponentError with the tail of a log when one does not become so.
         """
-        documents = redirect(self._render(), self.webhook_port, self.visibility_port)
-        if not self.read_api:
-            documents = [document for document in documents if document["kind"] != "APIService"]
-        base = config_of(documents)
-        self._kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        base = self.apply_manifests()
         if self.overlay == OVERLAY:
             self.issue_certificate()
         folders = [self._folder(replica) / "certs" for replica in self.replicas]
@@ -88,12 +84,18 @@ class Installation:
         self._start_balancer("service-webhook", self.webhook_port, self.webhooks, "webhook_port")
         self._start_balancer("service-visibility", self.visibility_port, self.reconcilers, "visibility_port")
         self.wait_ready(ready_seconds)
-        # The balancer learns by its own probes that a replica is ready, up to a second later than we do.
-        forwarded = partial(self.cluster.http_ok, f"https://127.0.0.1:{self.webhook_port}/healthz")
-        wait_ready(self.cluster.components["service-webhook"], "it forwards to a replica", forwarded, ready_seconds)
+        self._wait_forwarded(ready_seconds)
         if self.read_api:
             self.cluster.wait_served("/apis/visibility.tutti.dev/v1alpha1")
         return self
+
+    def apply_manifests(self) -> dict[str, Any]:
+        """Apply the manifests, at an installation or again; return the configuration file that they mount."""
+        documents = redirect(self._render(), self.webhook_port, self.visibility_port)
+        if not self.read_api:
+            documents = [document for document in documents if document["kind"] != "APIService"]
+        self._kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        return config_of(documents)
 
     def wait_ready(self, timeout_seconds: float = 60) -> None:
         """Wait until every replica that runs says that it is ready."""
@@ -110,6 +112,18 @@ class Installation:
             path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
             replica.component.start()
         self.wait_ready()
+        self._wait_forwarded()
+
+    def apply(self, documents: list[dict[str, Any]]) -> None:
+        """Apply manifests of Tutti's, and announce the authority to whoever they make call the webhook."""
+        redirected = redirect(documents, self.webhook_port, self.visibility_port)
+        self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(redirected))
+        self.announce_authority()
+
+    def _wait_forwarded(self, timeout_seconds: float = 60) -> None:
+        """The balancer learns by its own probes that a replica is ready, up to a second later than we do."""
+        forwarded = partial(self.cluster.http_ok, f"https://127.0.0.1:{self.webhook_port}/healthz")
+        wait_ready(self.cluster.components["service-webhook"], "it forwards to a replica", forwarded, timeout_seconds)
 
     def issue_certificate(self, *, new_authority: bool = False) -> None:
         """Issue the serving certificate into its Secret and announce its authority, as the documentation says."""
@@ -117,7 +131,12 @@ class Installation:
         if new_authority:
             self._certs("rotate", *out, "--new-authority")
         self._kubectl("apply", "--server-side", "-f", "-", stdin=self._certs("issue", *out, "--secret"))
-        self._certs("patch-ca", *out, "--kubeconfig", str(self.cluster.kubeconfig))
+        self.announce_authority()
+
+    def announce_authority(self) -> None:
+        """Tell the API server whom to trust: the registrations may be new."""
+        out = str(self.cluster.directory / "certs")
+        self._certs("patch-ca", "--out", out, "--kubeconfig", str(self.cluster.kubeconfig))
 
     def _replica(self, role: str, number: int) -> Replica:
         name = f"tutti-{role}-{number}"

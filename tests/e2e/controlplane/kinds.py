@@ -51,9 +51,15 @@ PROJECTS: Final = {
     ),
     "trainer": Definitions(
         "github.com/kubeflow/trainer/v2",
-        "v2.0.0",
-        "h1:mnQSR9iPKItxyUR8mq66XsmxqKNVHwr9YYOB7BTU9dU=",
+        "v2.2.0",  # the first with spec.runtimePatches
+        "h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
         "manifests/base/crds/*.yaml",
+    ),
+    "volcano": Definitions(
+        "volcano.sh/volcano",
+        "v1.10.0",
+        "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
+        "config/crd/volcano/bases/batch.*.yaml",
     ),
     "scheduler-plugins": Definitions(
         "sigs.k8s.io/scheduler-plugins",

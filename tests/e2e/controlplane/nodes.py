@@ -53,8 +53,8 @@ def write_configuration(path: Path) -> Path:
 
 
 def node(name: str, gpus: int) -> dict[str, Any]:
-    """Return a Node object with its capacity: GPUs, 64 cores, 512 GiB and 256 pods."""
-    capacity = {"cpu": "64", "memory": "512Gi", "pods": "256", "nvidia.com/gpu": str(gpus)}
+    """Return a Node object with its capacity: GPUs, 64 cores, 512 GiB, a disk and 256 pods."""
+    capacity = {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "256", "nvidia.com/gpu": str(gpus)}
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",

@@ -1,11 +1,12 @@
 """``make up`` and ``make down``: a cluster that stays, run by a supervisor process in the background.
 
-``up`` prints ``export KUBECONFIG=...`` as its last line; ``up`` again replaces the cluster. The supervisor's pid is
-recorded with its start time, so that ``down`` never signals a stranger that got the same pid.
+``up`` prints ``export KUBECONFIG=...`` as its last line; ``up`` again replaces the cluster of the same checkout. The
+supervisor's pid is recorded with its start time, so that ``down`` never signals a stranger that got the same pid.
 """
 
 import argparse
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -24,8 +25,9 @@ from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.controlplane.process import ComponentError
 
-RUN: Final = Path(os.environ.get("TUTTI_RUN") or cache_root() / "run")
-"""What is known about the cluster in the background; set TUTTI_RUN to keep several."""
+CHECKOUT: Final = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+RUN: Final = Path(os.environ.get("TUTTI_RUN") or cache_root() / "run" / CHECKOUT)
+"""What is known about the cluster in the background: one a checkout; set TUTTI_RUN to keep several."""
 STATE: Final = RUN / "supervisor.json"
 LOG: Final = RUN / "supervisor.log"
 KUBECONFIG: Final = RUN / "kubeconfig"

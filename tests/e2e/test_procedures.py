@@ -1,0 +1,98 @@
+"""What docs/operating.md tells people to do, done as it is written: upgrade, and break the glass."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import Team, create_namespace, member
+from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.install import Installation
+from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.load import api_of
+from tests.e2e.objects import job, pod_template
+from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.shell import Shell
+from tests.e2e.watching import Watch
+
+pytestmark = pytest.mark.own_cluster
+
+REGISTRATIONS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+BINDINGS = "validatingadmissionpolicybinding,mutatingadmissionpolicybinding"
+
+
+@pytest.fixture(scope="module")
+def tutti_of_its_own() -> Iterator[Installation]:
+    """Tutti on a cluster that no other test uses."""
+    with Cluster(Shape(nodes=1)) as started:
+        yield Installation(started).install()
+
+
+@pytest.fixture
+def squad(tutti_of_its_own: Installation, request: pytest.FixtureRequest) -> Team:
+    """A namespace with a queue of two GPUs, both taken by a gang that runs."""
+    cluster, name = tutti_of_its_own.cluster, f"squad-{abs(hash(request.node.name)) % 10_000}"
+    root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
+    create_namespace(root, name)
+    made = Team(root.in_namespace(name), member(cluster, root, name, f"{name}-owner"), api_of(cluster, f"{name}-owner"))
+    give_queue(made.admin, 2)
+    made.owner.create(job("running", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(runs(made, "running")) == 2, what="a gang runs")
+    return made
+
+
+def runs(squad: Team, name: str) -> list[object]:
+    """Return the running pods of a Job."""
+    return [*squad.owner.pods(f"job-name={name}", "Running")]
+
+
+def waits(squad: Team, name: str) -> bool:
+    """Return whether a Job is stored suspended."""
+    return squad.owner.get("job", name)["spec"]["suspend"] is True
+
+
+def born_suspended(squad: Team) -> bool:
+    """Return whether a queued Job would be stored suspended."""
+    stored = squad.owner.create(job("probe", 1, pod_template(), QUEUE), "--dry-run=server", "--output=json")
+    return json.loads(stored)["spec"].get("suspend", False) is True
+
+
+def test_an_upgrade_touches_no_running_gang_and_the_next_one_waits_and_starts(
+    tutti_of_its_own: Installation, squad: Team
+) -> None:
+    with Watch(squad.owner) as pods:
+        tutti_of_its_own.apply_manifests()
+        for replica in tutti_of_its_own.replicas:
+            replica.component.stop(grace_seconds=4)
+            replica.component.start()
+            tutti_of_its_own.wait_ready()
+        squad.owner.create(job("next", 2, pod_template(), QUEUE))
+        stays(lambda: waits(squad, "next"), 2, "the next waits")
+        assert not [change for change in pods.changes if change.kind == "DELETED"]
+    squad.owner("delete", "job", "running")
+    wait_until(lambda: len(runs(squad, "next")) == 2, what="the next starts")
+
+
+def test_with_the_glass_broken_jobs_run_at_once_and_are_counted_and_the_next_wait_again(
+    tutti_of_its_own: Installation, squad: Team
+) -> None:
+    owner, shell = squad.owner, Shell(squad.admin)
+    owner.create(job("patient", 1, pod_template(), QUEUE))
+    shell("kubectl apply --server-side -k manifests/overlays/admission-policies")
+    shell(f"kubectl delete {REGISTRATIONS} tutti")
+    shell(f"kubectl delete {BINDINGS} -l app.kubernetes.io/part-of=tutti")
+    wait_until(lambda: not born_suspended(squad), what="the API server has taken note of the policies' end")
+    owner.create(job("urgent", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(runs(squad, "urgent")) == 2, what="a job runs past its queue")
+    wait_until(lambda: reservations(squad.admin).keys() == {"running", "urgent"}, what="it is counted")
+    assert waits(squad, "patient")
+
+    tutti_of_its_own.apply_manifests()
+    assert "failed calling webhook" in owner.refused("label", "job", "patient", "x=y")
+    tutti_of_its_own.announce_authority()
+    wait_until(lambda: owner("label", "job", "patient", "--overwrite", "x=y"), what="the webhook is trusted again")
+    owner.create(job("late", 1, pod_template(), QUEUE))
+    assert waits(squad, "late")
+    assert len(runs(squad, "urgent")) == 2
+    owner("delete", "job", "running", "urgent")
+    wait_until(lambda: runs(squad, "patient") and runs(squad, "late"), what="those that waited start")
