@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test demo up down e2e e2e-kind bench bench-engine lock manifests image clean
+.PHONY: help env check test mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -28,6 +28,9 @@ check: env ## lint, types and import rules
 test: env ## everything that needs no outside binary (about two minutes)
 	$(RUN) -m pytest -q -n 2
 
+mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)
+	$(RUN) -m tests.mutants
+
 demo: env ## two teams share a cluster: CLUSTER=real for the real control plane, KUBECONFIG=... for yours
 	@$(RUN) -m webhook demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG))
 
@@ -49,6 +52,9 @@ bench: env ## jobs admitted per second on the real control plane, writes per job
 
 bench-engine: env ## decisions per second of the engine alone
 	$(RUN) -m benchmarks.bench_engine
+
+bench-replay: env ## CPU seconds to replay a real log of 82,247 jobs under several policies
+	$(RUN) -m benchmarks.bench_replay
 
 lock: ## write the hash-locked requirements anew
 	$(VENV)/bin/uv pip compile -q pyproject.toml --universal --generate-hashes --no-emit-index-url \

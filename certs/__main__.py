@@ -16,7 +16,7 @@ from certs.authority import DAY_SECONDS, Pair, service_names
 from certs.rotation import Material, Terms, advance, why_leaf_is_due, with_new_authority
 from webhook.clock import SystemClock
 from webhook.core.names import SYSTEM_NAMESPACE
-from webhook.errors import ApiError
+from webhook.errors import TuttiError
 from webhook.kube.api import Api
 
 Result = TypeVar("Result")
@@ -174,7 +174,7 @@ def main() -> None:
     """Run a command; say what went wrong in one line."""
     try:
         app()
-    except (ApiError, OSError, ValueError) as error:
+    except (TuttiError, OSError, ValueError) as error:
         sys.exit(f"certs: {error}")
 
 

@@ -1,9 +1,11 @@
 """Finding the API server: by kubeconfig (tokens, credential plugins, certificates) or by the account of the pod."""
 
+import base64
 import datetime
 import json
 import ssl
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,24 @@ async def test_a_client_certificate(server: SecureServer, authority: trustme.CA,
     user = {"client-certificate": str(tmp_path / "cert.pem"), "client-key": str(tmp_path / "key.pem")}
     seen = await ask(kubeconfig(tmp_path / "config", server, user))
     assert seen == {"authorization": "", "cn": "system:tutti"}
+
+
+async def test_a_key_inside_the_kubeconfig_leaves_no_file_behind(
+    server: SecureServer, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    issued = authority.issue_cert(common_name="system:tutti")
+    user = {
+        "client-certificate-data": base64.b64encode(issued.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(issued.private_key_pem.bytes()).decode(),
+    }
+    path = kubeconfig(tmp_path / "config", server, user)
+    for _ in range(2):
+        api = await connect(path)
+        assert list(folder.iterdir()) == []
+        assert json.loads(await api.request("GET", "/version"))["cn"] == "system:tutti"
+        await api.close()
 
 
 async def test_a_credential_plugin(server: SecureServer, tmp_path: Path) -> None:

@@ -37,6 +37,11 @@ def test_a_kustomization_lists_files_that_exist_and_parse(directory: Path) -> No
             assert document["metadata"]["name"]
 
 
+def test_who_breaks_the_glass_finds_every_policys_binding_by_its_label() -> None:
+    generated = read(MANIFESTS / "components" / "admission-policies" / "policies.yaml")
+    assert {document["metadata"]["labels"]["app.kubernetes.io/part-of"] for document in generated} == {"tutti"}
+
+
 def test_every_manifest_is_listed_by_some_kustomization() -> None:
     listed = {path for directory in kustomizations() for path in files_of(directory)}
     present = {path for path in MANIFESTS.rglob("*.yaml") if path.name != "kustomization.yaml"}

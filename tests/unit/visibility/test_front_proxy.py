@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 import trustme
 
 from tests.unit.server.test_tls import issue
@@ -18,6 +19,7 @@ from webhook.server.tls import ServingCertificate
 from webhook.visibility.app import ROOT, build_app
 from webhook.visibility.front_proxy import FrontProxy, common_name, parse_trust
 
+PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 EC = trustme.KeyType.ECDSA
 
 
@@ -35,7 +37,7 @@ class Cluster:
         }
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
-        assert (method, path) == ("GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+        assert (method, path) == ("GET", PATH)
         if self.refuses:
             raise Forbidden(403, "Forbidden", "may not")
         return json.dumps({"data": self.data}).encode()
@@ -152,3 +154,17 @@ def test_the_common_name_is_read_from_the_verified_certificate() -> None:
     assert common_name({"subject": ((("organizationName", "x"),),)}) == ""
     assert common_name({}) is None
     assert common_name(None) is None
+
+
+async def test_a_cluster_that_names_no_front_proxy_is_complained_about_once(cluster: Cluster) -> None:
+    proxy = FrontProxy(cluster, lambda authority: None)  # type: ignore[arg-type]
+    cluster.refuses = True
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            assert not await proxy.reread()
+        cluster.refuses, cluster.data = False, {}
+        for _ in range(3):
+            assert not await proxy.reread()
+    assert [line["event"] for line in lines] == ["front_proxy.unknown", "front_proxy.unknown"]
+    assert "may not" in lines[0]["error"]
+    assert "no front proxy configured" in lines[1]["error"]

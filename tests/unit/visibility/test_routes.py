@@ -159,7 +159,7 @@ async def test_a_watch_outlives_the_time_that_a_new_connection_has_to_speak(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.1)
     connections = listener.Connections()
     app = build_app(
         world.board,
