@@ -319,7 +319,8 @@ class Cluster:
         manager = self.components["kube-controller-manager"]
         wait_ready(manager, "service accounts are made", lambda: self.api.answers(account))
         if self.shape.operators:
-            wait_ready(self.components["jobset"], "JobSets can be created", partial(operators.jobsets_admitted, self.api))
+            admitted = partial(operators.jobsets_admitted, self.api)
+            wait_ready(self.components["jobset"], "JobSets can be created", admitted)
 
     def _nodes_ready(self) -> bool:
         listed: list[dict[str, Any]] = self.api.get("/api/v1/nodes")["items"]
