@@ -1,7 +1,9 @@
-"""Event loops for tests: the real one, or virtual time for tests marked ``virtual_time``.
+"""What all tests share: their event loops, and how properties are searched.
 
-Under virtual time a sleep costs nothing, sockets live in memory, and a test in which every task waits for ever fails
-instead of hanging.
+The loop is the real one, or virtual time for tests marked ``virtual_time``. Under virtual time a sleep costs nothing,
+sockets live in memory, and a test in which every task waits for ever fails instead of hanging.
+
+Properties try the same examples in each run, however slow the machine is; others with ``--hypothesis-profile explore``.
 """
 
 import asyncio
@@ -9,6 +11,11 @@ from collections.abc import Callable, Mapping
 
 import async_solipsism
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("explore", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -150,6 +150,21 @@ async def ask(cluster: Cluster, replica: str, uid: str, *, gang: bool, seconds: 
     return Answered(*await cluster.gates[replica].review("/validate/pods", body, seconds))
 
 
+class Neighbour(Forwarder):
+    """Reaches the other replica without sockets, so that no load of the machine makes one seem silent."""
+
+    def __init__(self, me: str, gates: dict[str, Gate]) -> None:
+        super().__init__(Ownership(me, settle_seconds=0.02), lambda: {name: name for name in gates})
+        self.ownership.set_live("ab", 0.0)
+        self._gates = gates
+
+    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes]:
+        await asyncio.sleep(0.001)
+        name, slash, path = url.partition("/")
+        return await self._gates[name].review(slash + path.partition("?")[0], body, timeout_seconds, hopped=True)
+
+
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("gang", [False, True], ids=["loose", "gang"])
 async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) -> None:
@@ -160,19 +175,21 @@ async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) ->
         seen = with_quota(view(), gpu=room)
         return with_ledger(seen, reservation(count=room)) if gang else seen
 
-    async with replicas(world(), world()) as cluster:
+    cluster = Cluster()
+    for name in "ab":
+        cluster.gates[name] = Gate(world(), forwarder=Neighbour(name, cluster.gates))
 
-        async def submit(number: int) -> bool:
-            await asyncio.sleep(chance.random() * 0.01)
-            answer = await ask(cluster, chance.choice("ab"), f"pod-{number}", gang=gang)
-            if answer.allowed:
-                for seen in cluster.views():
-                    await asyncio.sleep(chance.random() * 0.01)
-                    seen.fences.put_pod(record(f"pod-{number}", gang="job-1" if gang else None))
-            return answer.allowed
+    async def submit(number: int) -> bool:
+        await asyncio.sleep(chance.random() * 0.01)
+        answer = await ask(cluster, chance.choice("ab"), f"pod-{number}", gang=gang)
+        if answer.allowed:
+            for seen in cluster.views():
+                await asyncio.sleep(chance.random() * 0.01)
+                seen.fences.put_pod(record(f"pod-{number}", gang="job-1" if gang else None))
+        return answer.allowed
 
-        granted = await asyncio.gather(*(submit(number) for number in range(room * 3)))
-        assert sum(granted) == room
+    granted = await asyncio.gather(*(submit(number) for number in range(room * 3)))
+    assert sum(granted) == room
 
 
 async def test_a_review_that_was_passed_on_is_decided_where_it_arrives() -> None:
