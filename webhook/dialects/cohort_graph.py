@@ -1,6 +1,12 @@
-"""Which cohorts hang in a cycle, by Kueue's rule: the whole tree of a cycle is inactive until it is mended."""
+"""Which cohorts hang in a cycle, by Kueue's rule: the whole tree of a cycle is inactive until it is mended. And which
+hang too deep to be walked.
+"""
 
 from collections.abc import Mapping
+from typing import Final
+
+MOST_LEVELS: Final = 64
+"""Levels of a tree, of any dialect: far more than any organisation has, far fewer than exhaust a stack."""
 
 
 def cycles(parents: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
@@ -26,4 +32,16 @@ def cycles(parents: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
             sound.update(path)
             continue
         result.update(dict.fromkeys(path, found))
+    return result
+
+
+def too_deep(parents: Mapping[str, str | None]) -> list[str]:
+    """Return the cohorts below the last level that is read; ``parents`` has no cycles."""
+    result = []
+    for name, parent in parents.items():
+        at, level = parent, 1
+        while at is not None and level < MOST_LEVELS:
+            at, level = parents.get(at), level + 1
+        if at is not None:
+            result.append(name)
     return result

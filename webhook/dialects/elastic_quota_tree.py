@@ -10,7 +10,8 @@ resource that a node lists there, so that they never borrow, and they are never 
 ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
 
 All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
-are sums over all capacity, so two flavors in one tree cannot be told apart.
+are sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a node below, or the root in a
+list, names besides tie its pods to nodes in the scheduler, which reads the tree too; here they change nothing.
 """
 
 import json
@@ -22,6 +23,7 @@ from typing import Final
 
 from webhook.core import names
 from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue
+from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.limit_tree import LimitNode, compile_tree
 from webhook.dialects.place import Place, is_label_key
@@ -42,7 +44,6 @@ _FLAVORS: Final = "resourceflavors"
 _MAX_PREEMPTIBLE: Final = "kube-queue/max-preempible-jobs"
 _NODE_FIELDS: Final = ("name", "namespaces", "min", "max", "children", "attributes")
 _HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_MOST_DEPTH: Final = 64
 
 
 @dataclass(slots=True)
@@ -112,8 +113,8 @@ def _read(place: Place, parent: str, depth: int) -> _Node:
     limits = LimitNode(path, _amounts(place["min"]), _amounts(place["max"]), _lend_limit(place["attributes"]))
     namespaces = tuple(item.subdomain() for item in place["namespaces"].items())
     node = _Node(place, path, path.rpartition("/")[2], limits, namespaces)
-    if depth > _MOST_DEPTH:
-        place.error(f"is more than {_MOST_DEPTH} levels deep", "flatten the tree")
+    if depth > MOST_LEVELS:
+        place.error(f"is more than {MOST_LEVELS} levels deep", "flatten the tree")
         return node
     node.children = [_read(child, path, depth + 1) for child in place["children"].items()]
     limits.children = [child.limits for child in node.children]
@@ -150,15 +151,15 @@ def _lend_limit(attributes: Place) -> dict[str, int]:
 
 
 def _flavor(root: _Node) -> str:
-    chosen = root.place["attributes"][_FLAVORS].text() or DEFAULT_FLAVOR
-    if "," in chosen:
-        root.place["attributes"][_FLAVORS].error(
-            "names several flavors, of which the limits are one sum", "name one flavor"
-        )
+    named = root.place["attributes"][_FLAVORS].text()
+    chosen = DEFAULT_FLAVOR if not named or "," in named else named
     for node in root.walk():
         place = node.place["attributes"][_FLAVORS]
         if place.present and place.text() != chosen:
-            place.error(f"differs from the root's flavor {chosen!r}", "name the flavor at the root only")
+            place.warn(
+                f"is left to the scheduler: the whole tree is accounted in the flavor {chosen!r}",
+                "name one flavor, at the root, to have it tied to nodes here",
+            )
     return chosen
 
 

@@ -60,4 +60,6 @@ def opened(obj: Mapping[str, object]) -> tuple[Fragment, Place]:
     place = Place(obj, "", fragment.problems)
     if not fragment.source.name:
         place["metadata"]["name"].error("the object has no name", "set metadata.name")
+    else:
+        place["metadata"]["name"].subdomain()
     return fragment, place

@@ -205,7 +205,7 @@ def _local_queue(place: Place, fragment: Fragment) -> None:
     spec = place["spec"]
     spec.only(("clusterQueue", "stopPolicy", "fairSharing"))
     queue = spec["clusterQueue"].subdomain()
-    if not spec["clusterQueue"].present:
+    if not spec["clusterQueue"].value:
         spec["clusterQueue"].error("the cluster queue is missing", "name a ClusterQueue")
     if not fragment.source.namespace:
         place["metadata"]["namespace"].error("a LocalQueue lives in a namespace", "set metadata.namespace")
@@ -244,13 +244,19 @@ def _priority_class(place: Place, fragment: Fragment) -> None:
 
 
 def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Diagnostic, ...]:
-    """Return what an update changes that may not change: the target of a LocalQueue."""
+    """Return what an update changes that may not change: a LocalQueue's target, and a flavor that has a topology."""
     problems: list[Diagnostic] = []
-    before, after = Place(old, "", []), Place(new, "", problems)
-    if after["kind"].value == "LocalQueue":
-        target, known = after["spec"]["clusterQueue"], before["spec"]["clusterQueue"]
-        if known.present and target.value != known.value:
-            target.error(f"the target of a LocalQueue cannot change from {known.value!r}", "create another LocalQueue")
+    before, after = Place(old, "", [])["spec"], Place(new, "", problems)["spec"]
+    match new.get("kind"):
+        case "LocalQueue":
+            target, known = after["clusterQueue"], before["clusterQueue"]
+            if known.present and target.value != known.value:
+                target.error(
+                    f"the target of a LocalQueue cannot change from {known.value!r}", "create another LocalQueue"
+                )
+        case "ResourceFlavor":
+            if before["topologyName"].present and after.value != before.value:
+                after.error("a flavor with a topology cannot change", "create another ResourceFlavor")
     return tuple(problems)
 
 

@@ -76,7 +76,7 @@ def _group(place: Place, rules: _Rules, flavors: set[str], resources: set[str]) 
 def _flavor(place: Place, rules: _Rules, covered: list[str], flavors: set[str]) -> FlavorQuotas:
     place.only(("name", "resources"))
     name = place["name"].subdomain()
-    if not place["name"].present:
+    if not place["name"].value:
         place["name"].error("the flavor has no name", "name a ResourceFlavor")
     elif name in flavors:
         place["name"].error("the flavor is listed twice", "list a flavor once, in one resource group")

@@ -24,13 +24,10 @@ def labels(place: Place, most: int | None = None) -> dict[str, str]:
     """Return a map of valid labels."""
     result = {}
     for key, member in place.mapping().items():
-        value = member.text()
         if not is_label_key(key):
             member.error(f"{key!r} is not a label key", "write for example 'zone' or 'example.com/zone'")
-        elif not is_label_value(value):
-            member.error("is not a label value", "use at most 63 letters, digits, '-', '_' and '.'")
         else:
-            result[key] = value
+            result[key] = _label_value(member)
     if most is not None and len(result) > most:
         place.error(f"has {len(result)} entries", f"write at most {most}")
     return result
@@ -38,7 +35,7 @@ def labels(place: Place, most: int | None = None) -> dict[str, str]:
 
 def _requirement(place: Place) -> Requirement:
     key, operator = place["key"].label_key(), place["operator"].text()
-    values = tuple(item.text() for item in place["values"].items())
+    values = tuple(_label_value(item) for item in place["values"].items())
     if operator not in _SELECTOR_OPERATORS:
         place["operator"].error("is not an operator", f"write one of {', '.join(_SELECTOR_OPERATORS)}")
     elif operator in ("In", "NotIn") and not values:
@@ -48,15 +45,20 @@ def _requirement(place: Place) -> Requirement:
     return Requirement(key, operator, values)
 
 
+def _label_value(place: Place) -> str:
+    value = place.text()
+    if not is_label_value(value):
+        place.error("is not a label value", "use at most 63 letters, digits, '-', '_' and '.'")
+    return value
+
+
 def taints(place: Place) -> tuple[Taint, ...]:
     """Return the node taints of a flavor: at most 8, unique by key and effect."""
     result: list[Taint] = []
     for item in place.items(most=_MOST):
-        taint = Taint(item["key"].label_key(), item["value"].text(), item["effect"].text())
+        taint = Taint(item["key"].label_key(), _label_value(item["value"]), item["effect"].text())
         if taint.effect not in _TAINT_EFFECTS:
             item["effect"].error("is not a taint effect", f"write one of {', '.join(_TAINT_EFFECTS)}")
-        if not is_label_value(taint.value):
-            item["value"].error("is not a label value", "use at most 63 letters, digits, '-', '_' and '.'")
         if any((taint.key, taint.effect) == (other.key, other.effect) for other in result):
             item.error("repeats a taint of this key and effect", "keep one of them")
         result.append(taint)
@@ -70,7 +72,7 @@ def tolerations(place: Place) -> tuple[Toleration, ...]:
 
 def _toleration(place: Place) -> Toleration:
     key, operator = place["key"].text(), place["operator"].text("Equal")
-    value, effect = place["value"].text(), place["effect"].text()
+    value, effect = _label_value(place["value"]), place["effect"].text()
     if operator not in ("Equal", "Exists"):
         place["operator"].error("is not an operator", "write Equal or Exists")
     if key and not is_label_key(key):

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from webhook.core.policy import Cohort, Diagnostic, Flavor, LocalQueue, Policy, Queue, ResourceGroup
 from webhook.dialects import kueue
-from webhook.dialects.cohort_graph import cycles
+from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment
 
 Key = TypeVar("Key")
@@ -140,13 +140,21 @@ class PolicyUnion:
                 )
                 self._barred[cohort.name] = foreign
                 self._cohorts[cohort.name] = (replace(cohort, parent=None), fragment)
-        for name, loop in cycles({name: cohort.parent for name, (cohort, _) in self._cohorts.items()}).items():
+        for name, loop in cycles(self._parents()).items():
             why = f"the cohorts form a cycle: {' -> '.join((*loop, loop[0]))}"
             self._barred[name] = why
             cohort, fragment = self._cohorts[name]
             if name in loop:
                 self._note(fragment, "/spec/parentName", cohort.parent or "", why, "name another parent")
                 self._cohorts[name] = (replace(cohort, parent=None), fragment)
+        for name in too_deep(self._parents()):
+            self._barred[name] = why = f"the cohort {name!r} is more than {MOST_LEVELS} levels deep"
+            cohort, fragment = self._cohorts[name]
+            self._note(fragment, "/spec/parentName", cohort.parent or "", why, "name a parent higher up")
+            self._cohorts[name] = (replace(cohort, parent=None), fragment)
+
+    def _parents(self) -> dict[str, str | None]:
+        return {name: cohort.parent for name, (cohort, _) in self._cohorts.items()}
 
     def _foreign(self, cohort: str | None, fragment: Fragment) -> str | None:
         """Return why an object of this dialect cannot join ``cohort``, or None when it can."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from webhook.core import amounts
 from webhook.core.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy, Strategy
+from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.fragment import Fragment, Source, opened
 from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
 from webhook.dialects.place import Place
@@ -24,6 +25,14 @@ KIND: Final = "Queue"
 DIALECT: Final = "volcano"
 ROOT: Final = "root"
 FLAVOR: Final = "default"
+
+_STATES: Final = {
+    "Open": StopPolicy.NONE,
+    "Unknown": StopPolicy.NONE,
+    "Closing": StopPolicy.HOLD,
+    "Closed": StopPolicy.HOLD,
+}
+"""A closed queue keeps what runs."""
 
 
 @dataclass(slots=True)
@@ -97,7 +106,7 @@ def _read(obj: Mapping[str, object]) -> _Queue:
         capability=_amounts(spec["capability"]),
         parent=parent,
         weight_millis=1000 * (weight or 1),
-        stop=_stop(place["status"]["state"]),
+        stop=place["status"]["state"].choice(StopPolicy.NONE, _STATES),
         reclaimable=spec["reclaimable"].boolean(True),
         strategy=_strategy(spec["dequeueStrategy"]),
     )
@@ -107,11 +116,6 @@ def _read(obj: Mapping[str, object]) -> _Queue:
 
 def _amounts(place: Place) -> dict[str, int]:
     return {key: amount for key, member in place.mapping().items() if (amount := member.amount()) is not None}
-
-
-def _stop(place: Place) -> StopPolicy:
-    """Return whether the queue admits; a closed queue keeps what runs."""
-    return StopPolicy.HOLD if place.value in ("Closed", "Closing") else StopPolicy.NONE
 
 
 def _strategy(place: Place) -> Strategy:
@@ -163,10 +167,12 @@ def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping
 # -- meaning -----------------------------------------------------------------------------------------------------------
 
 
-def _grow(queue: _Queue, above: Mapping[str, int] | None = None) -> LimitNode:
+def _grow(queue: _Queue, above: Mapping[str, int] | None = None, level: int = 1) -> LimitNode:
     """Return the queue with its subtree; children that do not compile, or promise too much, are left out."""
     ceiling = {**(above or {}), **queue.capability}
-    children = [_grow(child, ceiling) for child in queue.children if child.fragment.broken is None]
+    for child in queue.children if level == MOST_LEVELS else ():
+        child.place["spec"]["parent"].error(f"is more than {MOST_LEVELS} levels deep", "name a parent higher up")
+    children = [_grow(child, ceiling, level + 1) for child in queue.children if child.fragment.broken is None]
     promised = amounts.total(child.minimum for child in children)
     if not _check_children(queue, promised, ceiling):
         children, promised = [], {}

@@ -41,3 +41,12 @@ def test_a_local_queue_keeps_its_target() -> None:
     problems = [problem for problem in validate(moved, [stored]) if not problem.warning]
     assert [(problem.path, problem.value) for problem in problems] == [("/spec/clusterQueue", "other")]
     assert [problem for problem in validate(stored, [stored]) if not problem.warning] == []
+
+
+def test_a_flavor_with_a_topology_stays_as_it_is() -> None:
+    stored = changed(RULES["base"]["ResourceFlavor"], {"spec.topologyName": "racks"})
+    moved = changed(stored, {"spec.nodeLabels": {"pool": "other"}})
+    problems = [problem for problem in validate(moved, [stored]) if not problem.warning]
+    assert [problem.path for problem in problems] == ["/spec"]
+    assert [problem for problem in validate(stored, [stored]) if not problem.warning] == []
+    assert [p for p in validate(stored, [RULES["base"]["ResourceFlavor"]]) if not p.warning] == []

@@ -1,11 +1,14 @@
 """Objects of all dialects compile to the policy that the cases name, and to all of its problems."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.unit.dialects.reading import cases, quotas, summary
 from webhook.core.policy import Policy
+from webhook.core.quota_tree import QuotaTree
+from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.merge import PolicyCompiler, compile_policy
 
 CASES = cases("policies.yaml")
@@ -73,3 +76,52 @@ def test_what_did_not_change_is_not_read_again() -> None:
     assert second.queues["research"] is first.queues["research"]
     assert second.queues["demo"] is not first.queues["demo"]
     assert "demo" not in compiler.compile(objects[:-1]).queues
+
+
+def _kueue_chain(length: int) -> list[dict[str, Any]]:
+    cohorts: list[dict[str, Any]] = [
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Cohort",
+            "metadata": {"name": f"level-{level}"},
+            "spec": {"parentName": f"level-{level - 1}"} if level else {},
+        }
+        for level in range(length)
+    ]
+    return [
+        *cohorts,
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ClusterQueue",
+            "metadata": {"name": "deepest"},
+            "spec": {"cohortName": f"level-{length - 1}"},
+        },
+    ]
+
+
+def _volcano_chain(length: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": f"level-{level}" if level < length else "deepest"},
+            "spec": {"parent": f"level-{level - 1}", "capability": {"cpu": 1}} if level else {},
+        }
+        for level in range(length + 1)
+    ]
+
+
+@pytest.mark.parametrize("chain", [_kueue_chain, _volcano_chain])
+def test_a_tree_deeper_than_a_stack_is_read_and_says_where_it_ends(
+    chain: Callable[[int], list[dict[str, Any]]],
+) -> None:
+    policy = compile_policy(chain(2_000))
+    QuotaTree(policy)
+    assert "levels deep" in (policy.queues["deepest"].inactive or "")
+
+
+@pytest.mark.parametrize("chain", [_kueue_chain, _volcano_chain])
+def test_a_tree_as_deep_as_it_may_be_is_whole(chain: Callable[[int], list[dict[str, Any]]]) -> None:
+    policy = compile_policy(chain(MOST_LEVELS - 2))
+    assert policy.queues["deepest"].inactive is None
+    assert policy.diagnostics == ()
