@@ -1,24 +1,34 @@
 """What keeps pods from being created though there is quota: requests above limits, and LimitRanges.
 
-Kueue looks before it admits (``pkg/util/limitrange``), because such a gang would hold quota and never start. Of several
-LimitRanges the narrowest bounds count. ``Container`` bounds hold for each container's requests and limits, ``Pod``
-bounds for the sum of requests.
+Such a gang would hold quota and never start. The rules are those of the LimitRanger (Kubernetes 1.36), which looks at
+more than Kueue does before it admits: bounds hold for requests and for limits, a bound on what is not stated is broken,
+and a pod's overhead is no part of its sums. Of several LimitRanges the narrowest bounds count. ``Container`` bounds hold
+for each container, ``Pod`` bounds for the pod as it is priced.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core import amounts, quantity
 from webhook.core.amounts import Amounts
-from webhook.jobs.pod_requests import with_limit_range_defaults
+from webhook.jobs.pod_requests import price, with_limit_range_defaults
 
 _FIELDS: Final = ("initContainers", "containers")
 
 
-def violation(pod_spec: Mapping[str, Any], requests: Amounts, limit_ranges: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return which rule pods of ``pod_spec`` break, or None; ``requests`` are what one such pod is priced at.
+class _Bounds(NamedTuple):
+    """The largest minimum, the smallest maximum and the smallest ratio of limit to request, of each resource."""
 
-    ``limit_ranges`` are the LimitRange objects of the namespace. Raises QuantityError where the spec cannot be priced.
+    least: Amounts
+    most: Amounts
+    ratio: Amounts
+
+
+def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return which rule pods of ``pod_spec`` break, or None.
+
+    ``limit_ranges`` are the LimitRange objects of the namespace. Raises PriceError or QuantityError where the spec
+    cannot be priced.
     """
     spec = with_limit_range_defaults(pod_spec, limit_ranges)
     bounds = _bounds(limit_ranges, "Container")
@@ -29,34 +39,53 @@ def violation(pod_spec: Mapping[str, Any], requests: Amounts, limit_ranges: Sequ
             for name in sorted(asked.keys() & limits.keys()):
                 if asked[name] > limits[name]:
                     return f"container {container.get('name')}: {_shown(asked, name)} exceeds its limit"
-            low = {name: min(side[name] for side in (asked, limits) if name in side) for name in {**asked, **limits}}
-            found = _outside(low, amounts.maximum(asked, limits), bounds)
+            found = _outside(asked, limits, bounds)
             if found is not None:
                 return f"container {container.get('name')}: {found}"
-    found = _outside(requests, requests, _bounds(limit_ranges, "Pod"))
+    bounds = _bounds(limit_ranges, "Pod")
+    if not any(bounds):
+        return None
+    pod = price({**spec, "overhead": None})
+    found = _outside(pod.requests, pod.limits, bounds)
     return None if found is None else f"pod: {found}"
 
 
-def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> tuple[Amounts, Amounts]:
-    """Return the largest minimum and the smallest maximum of each resource."""
+def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> _Bounds:
     least: dict[str, int] = {}
     most: dict[str, int] = {}
+    ratio: dict[str, int] = {}
     for limit_range in limit_ranges:
         for item in (limit_range.get("spec") or {}).get("limits") or ():
             if item.get("type") == kind:
                 least = amounts.maximum(least, amounts.parse(item.get("min") or {}))
-                for name, amount in amounts.parse(item.get("max") or {}).items():
-                    most[name] = min(amount, most.get(name, amount))
-    return least, most
+                _narrow(most, item.get("max"))
+                _narrow(ratio, item.get("maxLimitRequestRatio"))
+    return _Bounds(least, most, ratio)
 
 
-def _outside(low: Amounts, high: Amounts, bounds: tuple[Amounts, Amounts]) -> str | None:
-    least, most = bounds
-    for name in sorted(high):
-        if high[name] > most.get(name, high[name]):
-            return f"{_shown(high, name)} is more than a LimitRange allows ({_shown(most, name)})"
-        if low[name] < least.get(name, 0):
-            return f"{_shown(low, name)} is less than a LimitRange demands ({_shown(least, name)})"
+def _narrow(known: dict[str, int], stated: Mapping[str, Any] | None) -> None:
+    for name, amount in amounts.parse(stated or {}).items():
+        known[name] = min(amount, known.get(name, amount))
+
+
+def _outside(asked: Amounts, limits: Amounts, bounds: _Bounds) -> str | None:
+    for name in sorted(bounds.most):
+        if max(asked.get(name, 0), limits.get(name, 0)) > bounds.most[name]:
+            high = amounts.maximum(asked, limits)
+            return f"{_shown(high, name)} is more than a LimitRange allows ({_shown(bounds.most, name)})"
+        if name not in limits:
+            return f"no limit of {name} is stated, of which a LimitRange allows {_shown(bounds.most, name)}"
+    for name in sorted(bounds.least):
+        if name not in asked:
+            return f"no {name} is requested, of which a LimitRange demands {_shown(bounds.least, name)}"
+        low = {name: min(asked[name], limits.get(name, asked[name]))}
+        if low[name] < bounds.least[name]:
+            return f"{_shown(low, name)} is less than a LimitRange demands ({_shown(bounds.least, name)})"
+    for name in sorted(bounds.ratio):
+        request, limit = asked.get(name, 0), limits.get(name, 0)
+        if not request or not limit or limit * quantity.MILLI > request * bounds.ratio[name]:
+            times = quantity.render(bounds.ratio[name])
+            return f"a LimitRange wants a limit of {name} of at most {times} times its request"
     return None
 
 

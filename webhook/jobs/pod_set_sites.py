@@ -53,7 +53,7 @@ class PodSetSite:
     metadata_path: Place | None = None
     spec_path: Place | None = None
     added: tuple[Mapping[str, Any], ...] = ()
-    """Init containers that the kind's controller adds behind the template's own."""
+    """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
     min_count: int | None = None
     count_path: Place | None = None
     count_written: int | None = None

@@ -16,6 +16,12 @@ from webhook.jobs.pod_set_sites import Place, PodSetSite, Scaffold, UnreadableJo
 
 MIN_RESOURCES: Final = ("kube-queue/min-resources", "koord-queue/min-resources")
 """Annotations by which the owner of a Workflow says what it needs as a whole; spellings of two releases."""
+_RAY_SUBMITTER: Final[Mapping[str, Any]] = {
+    "name": "ray-job-submitter",
+    "restartPolicy": "Always",
+    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+}
+"""What KubeRay puts beside the head in SidecarMode; running as long as it, it costs what a sidecar costs."""
 SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM)
 """Every annotation that the size of a gang is read from."""
 
@@ -32,7 +38,8 @@ def read_ray_cluster(obj: Mapping[str, Any], _context: ReadContext, sites: list[
 def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return the pod sets of a RayJob.
 
-    The default submitter (a pod without a template of its own) cannot be labelled: it is left to the fences.
+    The default submitter (a pod without a template of its own) cannot be labelled: it is left to the fences. In
+    SidecarMode it is a container of the head instead, unless the head brings one of its name.
     """
     if paths.find(obj, ("spec", "clusterSelector")):
         message = "uses a cluster that runs already, so there is nothing to hold"
@@ -41,9 +48,21 @@ def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodS
         message = "its cluster would hold quota after the job has ended"
         raise UnreadableJob(f"spec.shutdownAfterJobFinishes: {message}; write true")
     _refuse_autoscaling(obj, ("spec", "rayClusterSpec", "enableInTreeAutoscaling"))
-    if paths.find(obj, ("spec", "submissionMode")) in (None, "", "K8sJobMode"):
+    mode = paths.find(obj, ("spec", "submissionMode"))
+    if mode in (None, "", "K8sJobMode"):
         return sites
-    return [site for site in sites if site.name != "submitter"]
+    sites = [site for site in sites if site.name != "submitter"]
+    return (
+        [_with_submitter(site) if site.name == "head" else site for site in sites] if mode == "SidecarMode" else sites
+    )
+
+
+def _with_submitter(head: PodSetSite) -> PodSetSite:
+    containers = head.spec.get("containers")
+    for container in containers if isinstance(containers, list) else ():
+        if paths.find(container, ("name",)) == _RAY_SUBMITTER["name"]:
+            return head
+    return replace(head, added=(*head.added, _RAY_SUBMITTER))
 
 
 def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:

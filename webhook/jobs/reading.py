@@ -220,8 +220,8 @@ def _priority(kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite]
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
     """Return which LimitRange keeps pods of ``gang`` from being created, and in which pod set."""
     ranges = context.limit_ranges.get(gang.namespace)
-    for site, pod_set in zip(sites, gang.pod_sets, strict=True) if ranges else ():
-        found = limit_ranges.violation(site.whole_spec, pod_set.price.requests, ranges or ())
+    for site in sites if ranges else ():
+        found = limit_ranges.violation(site.whole_spec, ranges or ())
         if found is not None:
             return f"pod set {site.name}: {found}"
     return ""

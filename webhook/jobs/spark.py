@@ -1,7 +1,8 @@
 """Driver and executors of a SparkApplication, priced as the Spark operator and Spark on Kubernetes make their pods.
 
 CPU is ``coreRequest`` or ``cores``; memory is ``memory`` plus ``memoryOverhead``, which by default is a factor of the
-memory (0.1 for JVM languages, 0.4 for others) and at least 384 MiB; both are requested and limited alike. Settings in
+memory (0.1 for JVM languages, 0.4 for others) and at least 384 MiB; both are requested and limited alike, unless
+``memoryLimit`` says more. Spark counts memory in whole MiB, rounded down at each step. Settings in
 ``sparkConf`` that would change any of it are refused by name: they would bypass the fields that are counted.
 """
 
@@ -13,10 +14,11 @@ from typing import Any, Final
 from webhook.jobs import paths
 from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob, read_count
 
-OVERHEAD_LEAST_BYTES: Final = 384 * 1024**2
+_OVERHEAD_LEAST_MIB: Final = 384
 _FACTORS: Final = {"Java": Fraction(1, 10), "Scala": Fraction(1, 10), "Python": Fraction(4, 10), "R": Fraction(4, 10)}
-_SIZE: Final = re.compile(r"(?i)(\d{1,12})\s*(b|[kmgtp]i?b?)?")
+_SIZE: Final = re.compile(r"(?i)(\d{1,12})(b|[kmgtp]b?)?", re.ASCII)
 _UNITS: Final[Mapping[str, int]] = {letter: 1024**power for power, letter in enumerate("bkmgtp")}
+_MIB: Final = 1024**2
 _SIZING: Final = re.compile(
     r"spark\.(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor|instances|resource\..*|pyspark\.memory)"
     r"|spark\.kubernetes\.(driver|executor)\.((request|limit)\.cores|podTemplateFile)"
@@ -81,23 +83,22 @@ def _containers(described: Mapping[str, Any], field: str, role: str) -> list[Any
 
 
 def _resources(spec: Mapping[str, Any], described: Mapping[str, Any], role: str) -> dict[str, Any]:
-    memory_bytes = _bytes(described.get("memory") or "1g", f"spec.{role}.memory")
+    memory = _mib(described.get("memory") or "1g", f"spec.{role}.memory")
     overhead = described.get("memoryOverhead")
     if overhead is None:
-        overhead_bytes = max(int(memory_bytes * _factor(spec)), OVERHEAD_LEAST_BYTES)
+        memory += max(int(memory * _factor(spec)), _OVERHEAD_LEAST_MIB)
     else:
-        # A bare number is MiB, as Spark reads spark.driver.memoryOverhead.
-        text = f"{overhead}m" if str(overhead).isdecimal() else overhead
-        overhead_bytes = _bytes(text, f"spec.{role}.memoryOverhead")
-    memory = str(memory_bytes + overhead_bytes)
+        memory += _mib(overhead, f"spec.{role}.memoryOverhead")
     cores = described.get("coreRequest") or described.get("cores") or 1
-    limits: dict[str, Any] = {"memory": memory}
+    limits: dict[str, Any] = {"memory": f"{memory}Mi"}
+    if described.get("memoryLimit"):
+        limits["memory"] = f"{_mib(described['memoryLimit'], f'spec.{role}.memoryLimit')}Mi"
     if described.get("coreLimit"):
         limits["cpu"] = described["coreLimit"]
     gpu = paths.find_mapping(described, ("gpu",))
-    if gpu:
-        limits[str(gpu.get("name"))] = gpu.get("quantity", 0)
-    return {"requests": {"cpu": cores, "memory": memory}, "limits": limits}
+    if gpu.get("name"):
+        limits[str(gpu["name"])] = gpu.get("quantity", 0)
+    return {"requests": {"cpu": cores, "memory": f"{memory}Mi"}, "limits": limits}
 
 
 def _factor(spec: Mapping[str, Any]) -> Fraction:
@@ -113,9 +114,9 @@ def _factor(spec: Mapping[str, Any]) -> Fraction:
     return factor
 
 
-def _bytes(text: object, where: str) -> int:
-    """Return a JVM memory size (``512m`` is 512 MiB) in bytes."""
+def _mib(text: object, where: str) -> int:
+    """Return a JVM memory size in whole MiB: ``4g`` is 4096 of them, and so is a bare ``4096``."""
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
-        raise UnreadableJob(f"{where}: {text!r:.60}: is no memory size; write for example '4g'")
-    return int(match[1]) * _UNITS[(match[2] or "b")[0].lower()]
+        raise UnreadableJob(f"{where}: {text!r:.60}: is no memory size of Spark's; write for example '4g'")
+    return int(match[1]) * _UNITS[(match[2] or "m")[0].lower()] // _MIB

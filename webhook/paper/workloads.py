@@ -218,9 +218,8 @@ def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]
 
 def _out_of_bounds(obj: Mapping[str, Any], gang: Gang, context: ReadContext) -> Reason | None:
     sites = find_pod_sets(KIND, _with_defaults(obj), context)
-    for site, pod_set in zip(sites, gang.pod_sets, strict=True):
-        ranges = context.limit_ranges.get(gang.namespace, ())
-        found = violation(site.spec, pod_set.price.requests, ranges)
+    for site in sites:
+        found = violation(site.spec, context.limit_ranges.get(gang.namespace, ()))
         if found is not None:
             return Reason(Code.MISCONFIGURED, f"pod set {site.name}: {found}", help="correct the pod or the LimitRange")
     return None

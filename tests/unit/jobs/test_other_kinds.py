@@ -59,6 +59,18 @@ def test_a_ray_job_is_its_cluster_and_its_submitter():
     assert "clusterSelector" in refused(obj, "spec", "clusterSelector", {"a": "b"})
 
 
+def test_a_submitter_beside_the_head_costs_the_head_more():
+    obj = load("rayjob")
+    obj["spec"] |= {"submissionMode": "SidecarMode", "submitterPodTemplate": None}
+    head, workers = record_of(obj).gang.pod_sets
+    assert head.price.requests == {"cpu": 2500, "memory": 200 * MI}
+    assert head.price.limits == {"cpu": MILLI, "memory": GI}
+    assert workers.price.requests == {"nvidia.com/gpu": MILLI, "cpu": 200, "memory": 256 * MI}
+    containers = obj["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    containers.append({"name": "ray-job-submitter", "image": "i", "resources": {"requests": {"cpu": "100m"}}})
+    assert record_of(obj).gang.pod_sets[0].price.requests == {"cpu": 2100}
+
+
 @pytest.mark.parametrize(
     ("deployment", "job", "ended"),
     [
@@ -85,7 +97,34 @@ def test_spark_pods_cost_cores_and_memory_with_overhead():
     obj["spec"]["executor"] |= {"memoryOverhead": None, "sidecars": [{"resources": {"requests": {"cpu": "1"}}}]}
     executor = record_of(obj).gang.pod_sets[1]
     assert executor.price.requests["cpu"] == 3 * MILLI
-    assert executor.price.requests["memory"] == int(4 * 1024**3 * 4 / 10) * MILLI + 4 * GI
+    assert executor.price.requests["memory"] == (4096 + 1638) * MI
+
+
+@pytest.mark.parametrize(
+    ("role", "mebibytes"),
+    [
+        ({}, 1024 + 409),
+        ({"memory": "3000"}, 3000 + 1200),
+        ({"memory": 3000}, 3000 + 1200),
+        ({"memory": "3000mb", "memoryOverhead": "700"}, 3700),
+        ({"memory": "2T", "memoryOverhead": "1536k"}, 2 * 1024**2 + 1),
+        ({"memory": "900m"}, 900 + 384),
+    ],
+)
+def test_spark_counts_memory_in_whole_mebibytes(role, mebibytes):
+    obj = load("sparkapplication")
+    obj["spec"]["executor"] = {"instances": 1, **role}
+    executor = record_of(obj).gang.pod_sets[1]
+    assert executor.price.requests == {"cpu": MILLI, "memory": mebibytes * MI}
+    assert executor.price.limits == {"memory": mebibytes * MI}
+
+
+def test_a_memory_limit_of_spark_is_above_what_is_asked():
+    obj = load("sparkapplication")
+    obj["spec"]["driver"] |= {"memoryLimit": "2g", "gpu": {"quantity": 1}}
+    driver = record_of(obj).gang.pod_sets[0]
+    assert driver.price.requests == {"cpu": MILLI, "memory": (512 + 384) * MI}
+    assert driver.price.limits == {"cpu": 1200, "memory": 2 * GI}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +135,7 @@ def test_spark_pods_cost_cores_and_memory_with_overhead():
         (("nodeSelector",), {"a": "b"}),
         (("executor", "instances"), None),
         (("executor", "memory"), "lots"),
+        (("executor", "memory"), "512Mi"),
         (("memoryOverheadFactor",), "many"),
         (("sparkConf", "spark.executor.memory"), "9g"),
         (("sparkConf", "spark.executor.resource.gpu.amount"), "1"),
