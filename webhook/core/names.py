@@ -51,6 +51,8 @@ POD_GROUP_ANNOTATIONS: Final = ("scheduling.volcano.sh/group-name", "scheduling.
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+COMPLETIONS_FOLLOW: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+"""Says of an Indexed Job whose pods know each other that, started with fewer pods, it is done when these are."""
 POD_SET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"

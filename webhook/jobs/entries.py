@@ -24,6 +24,7 @@ JOB: Final = JobKind(
             count=parse("spec.parallelism"),
         ),
     ),
+    reader="job",
     suspend=parse("spec.suspend"),
     deadline_seconds=parse("spec.activeDeadlineSeconds"),
     managed_by=parse("spec.managedBy"),

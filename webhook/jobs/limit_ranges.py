@@ -2,8 +2,8 @@
 
 Such a gang would hold quota and never start. The rules are those of the LimitRanger (Kubernetes 1.36), which looks at
 more than Kueue does before it admits: bounds hold for requests and for limits, a bound on what is not stated is broken,
-and a pod's overhead is no part of its sums. Of several LimitRanges the narrowest bounds count. ``Container`` bounds hold
-for each container, ``Pod`` bounds for the pod as it is priced.
+and a pod's overhead is no part of its sums. Of several LimitRanges the narrowest bounds count. ``Container`` bounds
+hold for each container, ``Pod`` bounds for the pod as it is priced.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -208,6 +208,7 @@ def _undone(node: Any, site: PodSetSite, start: Admission) -> Any:
     original = annotations.original_count(start, site.name, site.count_written)
     if original is not None and site.count_path is not None:
         node = _put(node, site.count_path, original)
+        node = node if site.count_follower is None else _put(node, site.count_follower, original)
     return node
 
 

@@ -197,7 +197,12 @@ def _set_count(
     if asked is not None and asked.min_count is not None and reserved.count < asked.count:
         count = reserved.count
         originals[template.pod_set] = owners
-    return [] if count == template.count_written else [_replace(template.count_path, count)]
+    return [] if count == template.count_written else _counted(template, count)
+
+
+def _counted(template: Template, count: int) -> Patch:
+    pointers = (template.count_path, template.count_follower)
+    return [_replace(pointer, count) for pointer in pointers if pointer is not None]
 
 
 def _replace(pointer: str, value: object) -> Operation:
@@ -216,6 +221,6 @@ def _restore_templates(record: JobRecord, undo: Admission) -> Patch:
     for template in record.templates:
         changes += schedule(template, (), ({}, []), undo)[0]
         original = annotations.original_count(undo, template.pod_set, template.count_written)
-        if original is not None and template.count_path is not None:
-            changes.append(_replace(template.count_path, original))
+        if original is not None:
+            changes += _counted(template, original)
     return changes

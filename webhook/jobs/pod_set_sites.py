@@ -58,6 +58,8 @@ class PodSetSite:
     count_path: Place | None = None
     count_written: int | None = None
     """The number at ``count_path`` as written; None when absent."""
+    count_follower: Place | None = None
+    """Another number that is always the one at ``count_path``."""
 
     @property
     def path(self) -> str:

@@ -1,4 +1,4 @@
-"""Built-in readers, for kinds whose pods paths alone cannot tell: Ray, Spark, AppWrapper, Argo Workflow, TrainJob.
+"""Built-in readers, for kinds whose pods paths alone cannot tell: Job, Ray, Spark, AppWrapper, Workflow, TrainJob.
 
 A reader completes or checks what the paths of an entry found. What it cannot price it refuses by name: autoscalers,
 dynamic allocation, settings passed through free-form configuration.
@@ -22,11 +22,31 @@ _RAY_SUBMITTER: Final[Mapping[str, Any]] = {
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
 """What KubeRay puts beside the head in SidecarMode; running as long as it, it costs what a sidecar costs."""
-SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM)
+SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW)
 """Every annotation that the size of a gang is read from."""
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "True", "TRUE"})
+_BOOLEANS: Final = _TRUE | {"0", "f", "F", "false", "False", "FALSE"}
 
 Reader = Callable[[Mapping[str, Any], ReadContext, list[PodSetSite]], list[PodSetSite]]
 """Completes or checks the pod sets found by paths. Raises UnreadableJob."""
+
+
+def read_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the pod set of a Job; its owner may say that the completions follow the number of pods."""
+    text = paths.find(obj, ("metadata", "annotations", names.COMPLETIONS_FOLLOW))
+    if text is None:
+        return sites
+    where = f"annotation {names.COMPLETIONS_FOLLOW}: {text!r:.60}"
+    if not isinstance(text, str) or text not in _BOOLEANS:
+        raise UnreadableJob(f"{where}: is neither true nor false; write one of them")
+    if text not in _TRUE:
+        return sites
+    completions = read_count(obj, ("spec", "completions"))
+    if paths.find(obj, ("spec", "completionMode")) != "Indexed" or completions != sites[0].count_written:
+        message = "only the completions of an Indexed Job can follow its parallelism, and be as many"
+        raise UnreadableJob(f"{where}: {message}; write spec.completions as spec.parallelism, or remove the annotation")
+    return [replace(site, count_follower=("spec", "completions")) for site in sites]
 
 
 def read_ray_cluster(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
@@ -158,6 +178,7 @@ def read_train_job(obj: Mapping[str, Any], context: ReadContext, _sites: list[Po
 
 
 READERS: Final[Mapping[str, Reader]] = {
+    "job": read_job,
     "ray-cluster": read_ray_cluster,
     "ray-job": read_ray_job,
     "spark": read_spark,

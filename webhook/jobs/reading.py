@@ -97,7 +97,8 @@ def _as_written(
     for site in sites:
         count = original_count(undo, site.name, site.count_written)
         if count is not None and site.count_path is not None:
-            restored = editing.put(restored, site.count_path, count)
+            for place in (site.count_path, site.count_follower):
+                restored = restored if place is None else editing.put(restored, place, count)
     return find_pod_sets(kind, restored, context)
 
 
@@ -318,6 +319,7 @@ def _template(site: PodSetSite) -> Template:
         tolerations=len(tolerations) if isinstance(tolerations, list) else None,
         count_path=None if site.count_path is None else paths.pointer(*site.count_path),
         count_written=site.count_written,
+        count_follower=None if site.count_follower is None else paths.pointer(*site.count_follower),
         metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
         spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
         missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),

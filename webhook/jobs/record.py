@@ -77,6 +77,8 @@ class Template:
     """JSON pointer of the number of pods, where partial admission may lower it."""
     count_written: int | None = None
     """The number at ``count_path``; None when absent (a patch must create it)."""
+    count_follower: str | None = None
+    """JSON pointer of another number that is always the one at ``count_path``."""
     metadata_path: str | None = None
     """JSON pointer of the map that holds the pods' labels and annotations, where it is not ``path``/metadata."""
     spec_path: str | None = None

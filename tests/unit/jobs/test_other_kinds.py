@@ -45,6 +45,24 @@ def refused(obj, *path_and_value, context=RUNTIMES):
     return record_of(changed, context).problem or ""
 
 
+@pytest.mark.parametrize(
+    ("follow", "spec", "says"),
+    [
+        ("perhaps", {"completionMode": "Indexed"}, "neither true nor false"),
+        ("true", {"completionMode": "NonIndexed"}, "only the completions of an Indexed Job"),
+        ("true", {"completionMode": "Indexed", "completions": 9}, "only the completions of an Indexed Job"),
+        ("true", {"completionMode": "Indexed"}, ""),
+        ("false", {"completionMode": "NonIndexed", "completions": 9}, ""),
+    ],
+)
+def test_completions_that_cannot_follow_are_told_at_the_door(follow, spec, says):
+    obj = load("job")
+    obj["metadata"]["annotations"] = {names.COMPLETIONS_FOLLOW: follow}
+    obj["spec"] |= spec
+    problem = record_of(obj).problem
+    assert problem is None if not says else says in problem
+
+
 def test_a_ray_cluster_counts_hosts_of_each_worker_group():
     assert counts(record_of(load("raycluster"))) == {"head": 1, "gpu": 6, "cpu": 1}
     assert "enableInTreeAutoscaling" in refused(load("raycluster"), "spec", "enableInTreeAutoscaling", True)

@@ -112,6 +112,24 @@ def test_partial_admission_lowers_parallelism_and_restore_raises_it_again():
     assert record_of(lowered_again).admission.original_counts == {"main": 9}
 
 
+def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
+    obj = load("job")
+    obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "2", names.COMPLETIONS_FOLLOW: "true"}
+    obj["spec"] |= {"parallelism": 6, "completions": 6, "completionMode": "Indexed"}
+    waiting = apply(obj, patches.mark(kind_of(obj), obj))
+    running = start(waiting, counts={"main": 2})
+    assert (running["spec"]["parallelism"], running["spec"]["completions"]) == (2, 2)
+    record = record_of(running)
+    assert record.gang.pods == 2
+    stopped = stopped_in_cluster(apply(running, patches.stop(record, REQUEUE)))
+    assert record_of(stopped).gang.pods == 6
+    for given_back in (patches.restore(record_of(stopped)), patches.strip(kind_of(stopped), stopped)):
+        spec = apply(stopped, given_back)["spec"]
+        assert (spec["parallelism"], spec["completions"]) == (6, 6)
+    lowered_again = start(stopped, counts={"main": 3})
+    assert (lowered_again["spec"]["parallelism"], lowered_again["spec"]["completions"]) == (3, 3)
+
+
 def test_a_gang_that_starts_with_its_quorum_keeps_its_parallelism_and_notes_its_growth():
     obj = load("job")
     obj["spec"] |= {"parallelism": 4, "completions": 4}
