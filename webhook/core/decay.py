@@ -60,7 +60,9 @@ class DecayedUsage:
         return True
 
     def charge(self, name: LocalName, amounts: AmountsByFlavor) -> None:
-        """Add the entry penalty of an admission."""
+        """Add the entry penalty of an admission; nothing where nothing is remembered."""
+        if self.rule.half_life_seconds <= 0:
+            return
         share = 1 - self._kept(self.rule.sampling_interval_seconds)
         _accumulate(self.consumed.setdefault(name, {}), amounts, share)
 

@@ -55,7 +55,7 @@ class PodSet:
     count: int
     price: PodPrice
     min_count: int | None = None
-    """Fewest pods worth starting, where the owner allows partial admission of this set."""
+    """Fewest pods worth starting, where the owner allows partial admission of this set; 0 needs none of them."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: tuple[tuple[Requirement, ...], ...] = ()
     """Required node affinity: a pod fits a node if any term (all of its requirements) matches."""
@@ -115,15 +115,18 @@ class Gang:
 
     @property
     def least_counts(self) -> dict[str, int]:
-        """Pods of each set in the smallest start that reaches the quorum.
+        """Pods of each set in the smallest start that reaches the quorum, or one pod where no set needs any.
 
         A gang-wide quorum below the sum of the floors takes pods away from the last sets first, never below one pod
-        a set while another set still has more.
+        a set while another set still has more; one above the sum gives pods to the first sets first.
         """
         counts = {pod_set.name: pod_set.floor for pod_set in self.pod_sets}
-        if self.quorum is None:
-            return counts
-        spare = sum(counts.values()) - max(self.quorum, 0)
+        floors = sum(counts.values())
+        spare = floors - max(floors if self.quorum is None else self.quorum, 1)
+        for pod_set in self.pod_sets if spare < 0 else ():
+            given = min(-spare, pod_set.count - counts[pod_set.name])
+            counts[pod_set.name] += given
+            spare += given
         for floor in (1, 0):
             for pod_set in reversed(self.pod_sets):
                 taken = max(0, min(spare, counts[pod_set.name] - floor))

@@ -27,7 +27,7 @@ def line_key(gang: Gang) -> LineKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
-    return (*own, sets)
+    return (*own, gang.loose_pods, sets)
 
 
 def _pod_set_key(pod_set: PodSet) -> LineKey:

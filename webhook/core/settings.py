@@ -22,7 +22,7 @@ class UsageDecay:
     """Kueue's ``admissionFairSharing``: local queues that used less lately go first."""
 
     half_life_seconds: float = 0.0
-    """0: nothing is remembered, only the entry penalties of this sampling interval count."""
+    """0: nothing is remembered, and every local queue counts as unused."""
     sampling_interval_seconds: float = 300.0
     resource_weights: Mapping[str, float] = field(default_factory=dict)
     """Absent resource: 1. Amounts are whole units (cores, bytes)."""

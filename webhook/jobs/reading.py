@@ -118,7 +118,6 @@ def _gang(
     undo = None if requeue is None else requeue.undo
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in sites)
     labels = paths.find_mapping(metadata, ("labels",))
-    pods = sum(pod_set.count for pod_set in pod_sets)
     created = seconds(metadata.get("creationTimestamp"))
     return Gang(
         uid=_text(metadata.get("uid")),
@@ -129,7 +128,7 @@ def _gang(
         pod_sets=pod_sets,
         priority=_priority(kind, obj, sites, context),
         created_seconds=created if requeue is None else requeue.place_seconds,
-        quorum=_quorum(kind, obj, sites, pods, admitted),
+        quorum=_quorum(kind, obj, sites, pod_sets, admitted),
         max_run_seconds=_max_run_seconds(kind, obj, labels, admission or requeue),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
         pod_group=_pod_group(sites),
@@ -206,9 +205,11 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     least = site.min_count
     if least is None or (admitted and least >= site.count):
         return None
-    if 1 <= least <= site.count:
+    # Where a start writes the number of pods down, none at all would be the end of the set.
+    fewest = 0 if site.count_path is None else 1
+    if fewest <= least <= site.count:
         return None if least == site.count else least
-    message = "fewest pods worth starting must be from 1 to the number of pods"
+    message = f"fewest pods worth starting must be from {fewest} to the number of pods"
     raise UnreadableJob(f"pod set {site.name}: {least}: {message}; write at most {site.count}")
 
 
@@ -248,11 +249,12 @@ def _named_classes(
 
 
 def _quorum(
-    kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pods: int, admitted: bool
+    kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pod_sets: Sequence[PodSet], admitted: bool
 ) -> int | None:
     if kind.loose_pods:
         return None
-    number, where = None if kind.quorum is None else paths.find(obj, kind.quorum), paths.render(kind.quorum or ())
+    number, where = _written_quorum(kind, obj, pod_sets), paths.render(kind.quorum or ())
+    pods = sum(pod_set.count for pod_set in pod_sets)
     for site in sites:
         text = site.pod_labels.get(names.MIN_AVAILABLE_LABEL)
         if text is not None:
@@ -267,6 +269,17 @@ def _quorum(
             return pods
         raise UnreadableJob(f"{where}: {number}: the gang has only {pods} pods; write at most {pods}")
     return number
+
+
+def _written_quorum(kind: JobKind, obj: Mapping[str, Any], pod_sets: Sequence[PodSet]) -> Any:
+    """Return what the kind's field says; where it is absent or 0, what the pod sets need makes it up, as in Volcano."""
+    if kind.quorum is None:
+        return None
+    number = paths.find(obj, kind.quorum)
+    if number is not None and (type(number) is not int or number != 0):
+        return number
+    unneeded = any(pod_set.min_count is not None for pod_set in pod_sets)
+    return max(sum(pod_set.floor for pod_set in pod_sets), 1) if unneeded else None
 
 
 def _pod_group(sites: Sequence[PodSetSite]) -> str | None:

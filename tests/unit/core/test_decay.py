@@ -11,14 +11,14 @@ from webhook.core.settings import UsageDecay
 RULE = UsageDecay(half_life_seconds=100, sampling_interval_seconds=10)
 
 
-def shared(cpu: int, weight_millis: int = 1000, **settings: object) -> World:
+def shared(cpu: int, weight_millis: int = 1000, rule: UsageDecay = RULE, **settings: object) -> World:
     locals_ = {
         ("team", name): LocalQueue("team", name, "a", weight_millis=weight_millis if name == "red" else 1000)
         for name in ("red", "blue")
     }
     return World(
         queue("a", cpu, usage_based_ordering=True, **settings),
-        settings=EngineSettings(usage_decay=RULE),
+        settings=EngineSettings(usage_decay=rule),
         local_queues=locals_,
     )
 
@@ -75,3 +75,8 @@ def test_other_queues_keep_their_order() -> None:
     world = World(queue("a", 4), settings=EngineSettings(usage_decay=RULE))
     world.submit(gang("low", "a"), gang("high", "a", priority=1, created=1))
     assert world.cycle() == ["high", "low"]
+
+
+def test_where_nothing_is_remembered_an_admission_costs_no_turn() -> None:
+    world = shared(4, rule=UsageDecay(half_life_seconds=0, sampling_interval_seconds=10)).submit(*reds_and_blues())
+    assert world.cycle() == ["red0", "red1", "red2", "blue0"]

@@ -214,6 +214,41 @@ def test_a_quorum_starts_and_the_rest_follows_when_it_may() -> None:
     assert not world.plan()
 
 
+def test_pods_that_no_fence_holds_back_do_not_wait_in_line_behind_a_gang_that_it_does() -> None:
+    """They ask the same of the queue; but a fence meets them one by one, and gets no claim from their gang."""
+    world = World(queue("a", 10))
+    world.fences.put_fence(Fence("team", "hard", {"pods": 0}))
+    world.submit(gang("whole", "a", created=1), gang("loose", "a", created=2, loose_pods=True))
+    assert world.cycle() == ["loose"]
+
+
+def two_sets(needed: int | None, spare: int | None) -> tuple[PodSet, ...]:
+    return (PodSet("spare", 2, PodPrice({"cpu": 1000}), spare), PodSet("needed", 3, PodPrice({"cpu": 1000}), needed))
+
+
+@pytest.mark.parametrize(
+    ("sets", "quorum", "least"),
+    [
+        (two_sets(1, 0), None, {"spare": 0, "needed": 1}),
+        (two_sets(0, 0), None, {"spare": 1, "needed": 0}),
+        (two_sets(1, 1), 4, {"spare": 2, "needed": 2}),
+        (two_sets(1, 1), 5, {"spare": 2, "needed": 3}),
+        (two_sets(None, None), 3, {"spare": 2, "needed": 1}),
+    ],
+)
+def test_the_smallest_start_has_what_each_set_and_the_whole_gang_need(
+    sets: tuple[PodSet, ...], quorum: int | None, least: dict[str, int]
+) -> None:
+    assert gang("two", "a", pod_sets=sets, quorum=quorum).least_counts == least
+
+
+def test_a_set_that_needs_no_pods_grows_when_there_is_room() -> None:
+    world = World(queue("a", 3)).submit(gang("two", "a", pod_sets=two_sets(None, 0), quorum=3))
+    assert world.plan().admitted[0].counts["needed"] == 3
+    world.set_policy(queue("a", 5))
+    assert world.plan().grown[0].counts == {"spare": 2, "needed": 3}
+
+
 def test_a_quorum_that_does_not_fit_starts_nothing() -> None:
     world = World(queue("a", 1)).submit(gang("four", "a", 1, pods=4, quorum=2))
     assert world.cycle() == []

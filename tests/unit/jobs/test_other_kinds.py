@@ -277,6 +277,33 @@ def test_a_volcano_job_is_held_by_gates_on_its_templates():
     assert not record_of(started).suspended
 
 
+def volcano_job(*tasks: tuple[str, int, int | None], **spec: object) -> dict[str, object]:
+    obj = special("volcanojob")
+    template = obj["spec"]["tasks"][0]["template"]
+    obj["spec"] = {**obj["spec"], **spec, "tasks": []}
+    for name, replicas, least in tasks:
+        bound = {} if least is None else {"minAvailable": least}
+        obj["spec"]["tasks"].append({"name": name, "replicas": replicas, "template": template, **bound})
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("tasks", "number", "least"),
+    [
+        ([("a", 2, None)], 0, {"a": 2}),
+        ([("a", 4, 1), ("b", 3, 2)], 0, {"a": 1, "b": 2}),
+        ([("a", 4, 0), ("b", 3, None)], 3, {"a": 0, "b": 3}),
+        ([("a", 0, 0), ("b", 3, 3)], 3, {"a": 0, "b": 3}),
+        ([("a", 4, 0)], 0, {"a": 1}),
+        ([("a", 4, 1), ("b", 3, 1)], 6, {"a": 4, "b": 2}),
+    ],
+)
+def test_a_volcano_job_starts_with_what_it_and_its_tasks_need(tasks, number, least):
+    gang = record_of(volcano_job(*tasks, minAvailable=number)).gang
+    assert gang.least_counts == least
+    assert sum(least.values()) == gang.pods or gang.quorum is not None, "the rest follows only of a quorum"
+
+
 def test_a_volcano_jobs_own_queue_does_not_gate_it():
     obj = special("volcanojob")
     del obj["metadata"]["labels"]
