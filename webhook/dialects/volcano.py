@@ -35,6 +35,14 @@ _STATES: Final = {
 """A closed queue keeps what runs."""
 
 
+_WITHOUT_EFFECT: Final = {
+    "priority": "give its gangs a priority class",
+    "affinity": "choose the nodes in the pod templates",
+    "extendClusters": "remove it",
+}
+"""Fields that would change who starts or where, and what to do instead."""
+
+
 @dataclass(slots=True)
 class _Queue:
     """One Queue object as read."""
@@ -97,6 +105,9 @@ def _read(obj: Mapping[str, object]) -> _Queue:
             spec["parent"].error("the root has no parent", "remove it")
     elif fragment.source.name == parent:
         spec["parent"].error("a queue cannot be its own parent", "name another queue")
+    for name, instead in _WITHOUT_EFFECT.items():
+        if spec[name].value:
+            spec[name].warn("has no effect in Tutti", instead)
     weight = spec["weight"].integer(least=1, most=65535)
     queue = _Queue(
         fragment=fragment,
