@@ -5,8 +5,10 @@ that is never lent. A queue with children is a cohort and takes no gangs; one wi
 which need not exist. Without a capability the root is unlimited: Volcano would use the cluster's total there, which is
 not written in any object. The weight is the fair-sharing weight. A queue that states neither capability nor deserved
 for a resource, on its whole path, is not limited in it. An inner queue that states no deserved amount deserves what
-its children do together. ``reclaimable: false`` keeps what the queue borrows from being taken back, and the dequeue
-strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
+its children do together; a leaf deserves nothing of a resource that its ``deserved`` leaves out, and as a gang that
+would borrow anything takes nothing back, it has to list all that is bounded above it (in Volcano one resource within
+its deserved amount is enough). ``reclaimable: false`` keeps what the queue borrows from being taken back, and the
+dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
 """
 
 from collections.abc import Iterable, Mapping
