@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # Two stages: wheels are installed (and the package compiled) where pip is, then only the result is kept.
 FROM python:3.12-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -9,8 +8,12 @@ COPY requirements.lock .
 RUN /opt/tutti/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
 COPY webhook/ /app/webhook/
 COPY certs/ /app/certs/
-# A read-only root leaves no place for byte code later.
+# What `tutti demo` applies.
+COPY examples/teams/ /app/examples/teams/
+COPY manifests/base/registrations.yaml /app/manifests/base/
+# A read-only root leaves no place for byte code later, and a checkout may have been made for its owner's eyes alone.
 RUN python -m compileall -q -j 0 /app \
+    && chmod -R a+rX /app \
     && /opt/tutti/bin/python -m pip uninstall -q -y pip \
     && printf '#!/bin/sh\nexec /opt/tutti/bin/python -m webhook "$@"\n' > /opt/tutti/bin/tutti \
     && chmod 0755 /opt/tutti/bin/tutti

@@ -51,7 +51,7 @@ async def on_simulated() -> int:
     """Play on a simulated cluster; return the exit status."""
     say(f"starting a simulated cluster with {play.GPUS} GPUs")
     async with AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tutti-demo-")))
+        directory = Path(stack.enter_context(_scratch()))
         tls = ServingCertificate(_issue(directory / "server"))
         cluster = SimulatedCluster(
             Random(1),  # noqa: S311 - a simulation's chance
@@ -116,6 +116,16 @@ def real_control_plane() -> Iterator[Path]:
             yield cluster.kubeconfig
     except failures as error:
         raise StageError(str(error)) from error
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="tutti-demo-")
+    except OSError as error:
+        raise StageError(
+            f"the demo keeps certificates and logs in a temporary folder, and none can be made ({error.strerror}):"
+            " name a writable one in TMPDIR, or mount one at /tmp where the root is read-only"
+        ) from error
 
 
 def _issue(directory: Path) -> Path:

@@ -1,10 +1,11 @@
 """The teams' manifests are found, understood and applied in memory; what is there already is left alone."""
 
+import tempfile
 from random import Random
 
 import pytest
 
-from webhook.demo import files, play
+from webhook.demo import files, play, stages
 from webhook.demo.watching import Watcher
 from webhook.simulated.cluster import SimulatedCluster
 
@@ -19,6 +20,12 @@ def test_every_object_that_the_demo_applies_has_a_path() -> None:
     documents = [*files.teams("quota"), *files.registrations()]
     documents += [document for _, scene in play.SCENES for document in files.teams(scene)]
     assert all(play._collection(document).startswith("/api") for document in documents)
+
+
+async def test_without_a_folder_to_write_in_the_demo_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    with pytest.raises(stages.StageError, match="TMPDIR"):
+        await stages.on_simulated()
 
 
 @pytest.mark.virtual_time

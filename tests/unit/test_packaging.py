@@ -1,0 +1,120 @@
+"""What is shipped runs without the checkout: image and wheel lack nothing that they import."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+import certs, webhook
+
+for package in (certs, webhook):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name != "webhook.__main__":
+            importlib.import_module(module.name)
+from webhook.demo import files
+assert files.registrations() and all(files.teams(name) for name in ("quota", "vision-jobs", "speech-jobs"))
+print(*sorted(f"{name} {getattr(module, '__file__', '') or ''}" for name, module in sys.modules.items()), sep="\\n")
+"""
+
+
+def copied_from_the_checkout() -> list[tuple[str, str]]:
+    """Return source and destination of what the Dockerfile copies, but for what comes from another stage."""
+    found = re.findall(r"^COPY (?!--from)(\S+) (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^COPY (?!--from)", DOCKERFILE, re.MULTILINE)), "a COPY that is read nowhere"
+    return found
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the image has in /app."""
+    app = tmp_path_factory.mktemp("image")
+    for source, destination in copied_from_the_checkout():
+        if destination.startswith("/app/"):
+            target = app / destination.removeprefix("/app/")
+            if source.endswith("/"):
+                shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, target)
+    return app
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel unpacks into site-packages."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True)
+    (built,) = folder.glob("tutti-*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def locked(name: str) -> set[str]:
+    """Return the distributions of a lock file."""
+    return set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / name).read_text(), re.MULTILINE))
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Return what Python prints in a folder where our packages are found nowhere else."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=["image", "wheel"])
+def imported(request: pytest.FixtureRequest) -> tuple[Path, dict[str, str]]:
+    """Where the shipped files are, and the file of every module that importing all of them loads."""
+    folder: Path = request.getfixturevalue(request.param)
+    return folder, dict(line.partition(" ")[::2] for line in run(folder, "-c", IMPORT_EVERYTHING).splitlines())
+
+
+def test_what_is_shipped_imports_nothing_of_ours_that_is_not(imported: tuple[Path, dict[str, str]]) -> None:
+    folder, files = imported
+    ours = {name: file for name, file in files.items() if name.partition(".")[0] in {"webhook", "certs"}}
+    assert len(ours) > 100
+    assert not {name for name, file in ours.items() if not Path(file).is_relative_to(folder)}
+    of_the_checkout = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"webhook", "certs"}
+    assert not {name.partition(".")[0] for name in files} & of_the_checkout
+
+
+def test_what_is_shipped_imports_no_library_that_is_locked_for_development_alone(
+    imported: tuple[Path, dict[str, str]],
+) -> None:
+    development = locked("requirements-dev.lock") - locked("requirements.lock")
+    assert "pytest" in development
+    loaded = {name.partition(".")[0] for name in imported[1]}
+    providers = {top: {name.lower() for name in names} for top, names in packages_distributions().items()}
+    assert not {top for top in loaded if providers.get(top, set()) & development}
+
+
+@pytest.mark.parametrize("program", ["webhook", "certs"])
+def test_the_programs_of_the_image_start_there(program: str, image: Path) -> None:
+    assert "Usage" in run(image, "-m", program, "--help")
+
+
+def test_the_image_is_built_from_files_that_exist_and_are_sent_to_the_builder() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    sent = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert "*" in lines
+    for source, _ in copied_from_the_checkout():
+        path = source.rstrip("/")
+        assert (ROOT / path).exists(), source
+        assert any(path == entry or fnmatch(path, f"{entry}/*") for entry in sent), f"{source} is held back"
