@@ -5,6 +5,8 @@ ExternalName Service is followed to localhost with the port that the registratio
 there for the replicas, as a Service's virtual address would.
 """
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,6 +27,9 @@ NAMESPACE: Final = "tutti-system"
 SECRET: Final = "tutti-certs"
 OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback"
 CERT_MANAGER_OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback-cert-manager"
+SELF_SIGNED_OVERLAY: Final = ROOT / "manifests" / "overlays" / "loopback-self-signed"
+FIRST_CERTIFICATES: Final = "tutti-certs-first"
+"""The Job that issues the first certificates where Tutti signs its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class Installation:
         base = self.apply_manifests()
         if self.overlay == OVERLAY:
             self.issue_certificate()
+        elif self.overlay == SELF_SIGNED_OVERLAY:
+            self.run_job(FIRST_CERTIFICATES)
         folders = [self._folder(replica) / "certs" for replica in self.replicas]
         self._start_mount(folders)
         for replica in self.replicas:
@@ -137,6 +144,20 @@ class Installation:
         """Tell the API server whom to trust: the registrations may be new."""
         out = str(self.cluster.directory / "certs")
         self._certs("patch-ca", "--out", out, "--kubeconfig", str(self.cluster.kubeconfig))
+
+    def run_job(self, name: str) -> str:
+        """Do the work of a Job in Tutti's namespace, where the simulated kubelets only pretend to; return its output.
+
+        Command, arguments, environment and service account are those of its pod template as the API server stored it. A
+        kubeconfig with a token of the account stands in for the mounted one. Raises ComponentError when it fails.
+        """
+        pod = json.loads(self._kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        program, *arguments = [*container["command"], *container.get("args", [])]
+        assert program == "python", f"{name} runs {program}"
+        account = self.cluster.kubeconfig_for_service_account(NAMESPACE, pod["serviceAccountName"])
+        given = {entry["name"]: entry["value"] for entry in container.get("env", [])}
+        return _run([sys.executable, *arguments], environment=given | {"KUBECONFIG": str(account)})
 
     def _replica(self, role: str, number: int) -> Replica:
         name = f"tutti-{role}-{number}"
@@ -225,9 +246,17 @@ def config_of(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return {}
 
 
-def _run(command: list[str], stdin: str | None = None) -> str:
+def _run(command: list[str], stdin: str | None = None, environment: dict[str, str] | None = None) -> str:
     """Return what a command prints; raises ComponentError with its stderr."""
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        check=False,
+    )
     if done.returncode:
         raise ComponentError(f"installing Tutti: {' '.join(command)} failed:\n{done.stderr.strip()}")
     return done.stdout
