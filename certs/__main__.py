@@ -16,7 +16,7 @@ from certs.authority import DAY_SECONDS, Pair, service_names
 from certs.rotation import Material, Terms, advance, why_leaf_is_due, with_new_authority
 from webhook.clock import SystemClock
 from webhook.core.names import SYSTEM_NAMESPACE
-from webhook.errors import TuttiError
+from webhook.errors import TuttiError, in_words
 from webhook.kube.api import Api
 
 Result = TypeVar("Result")
@@ -128,6 +128,8 @@ def status(
     material = store.load_material(out, authority or beside(out))
     terms = terms_for(namespace, names_kept(out, authority, namespace), leaf_days)
     now_seconds = SystemClock().now()
+    if not material.authorities:
+        print(f"there are no certificates in {out}")
     _print_status(material, terms, now_seconds)
     if not material.authorities or advance(material, terms, now_seconds) != material:
         print("due: run python -m certs rotate")
@@ -174,7 +176,9 @@ def main() -> None:
     """Run a command; say what went wrong in one line."""
     try:
         app()
-    except (TuttiError, OSError, ValueError) as error:
+    except OSError as error:
+        sys.exit(f"certs: {error.filename}: {in_words(error)}")
+    except (TuttiError, ValueError) as error:
         sys.exit(f"certs: {error}")
 
 

@@ -120,6 +120,8 @@ async def _read_api(api: Api, path: str) -> list[Document]:
             0, "NotInstalled", "this cluster does not serve visibility.tutti.dev: Tutti is not installed in it"
         ) from error
     except Unavailable as error:
+        if not error.status:  # nobody at the API server's own address
+            raise
         raise Unavailable(error.status, error.reason, f"Tutti's read API does not answer: {error.message}") from error
     return items
 

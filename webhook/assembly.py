@@ -228,8 +228,8 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
 
     clock, identity = SystemClock(), _identity(config)
-    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
     certificate = ServingCertificate(config.cert_dir, clock=clock)
+    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
     rng = random.Random(identity)  # noqa: S311 - jitter
     service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
     parts = webhook(
@@ -348,10 +348,11 @@ def _identity(config: Config) -> str:
 
 
 def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]], config: Config) -> None:
-    """Run a process until SIGTERM or SIGINT."""
+    """Run a process until SIGTERM or SIGINT. Raises PolicyError for wrong job kinds before anything is opened."""
     import uvloop  # noqa: PLC0415
 
     logs.configure(config.log_level)
+    job_kinds(config)
 
     async def body() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -10,7 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from webhook import __version__
-from webhook.errors import ApiError, PolicyError, TuttiError
+from webhook.errors import PolicyError, TuttiError
+
+WRONG = 2
+"""Exit status when arguments (that is typer's own), a file, a configuration or a kubeconfig are wrong."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -196,12 +199,15 @@ def _run(command: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def main() -> None:
-    """Run the command; errors that Tutti raises on purpose are one sentence on standard error and exit status 1."""
+    """Run the command; errors that Tutti raises on purpose are one sentence on standard error.
+
+    The exit status is WRONG for what was given, 1 for what could not be done.
+    """
     try:
         app()
-    except (PolicyError, ApiError) as error:
+    except PolicyError as error:
         sys.stderr.write(f"tutti: {error}\n")
-        sys.exit(1)
+        sys.exit(WRONG)
     except TuttiError as error:
-        sys.stderr.write(f"tutti: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"tutti: {error}\n")
         sys.exit(1)

@@ -1,5 +1,6 @@
 """Every knob, with unit, bound and default. Read from one YAML file; unknown keys are refused by name."""
 
+import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -10,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from webhook.core import names, quantity
 from webhook.core.policy import Diagnostic
 from webhook.core.settings import EngineSettings, Transformation, UsageDecay
-from webhook.errors import PolicyError
+from webhook.errors import PolicyError, in_words
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -186,8 +187,8 @@ def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
     """
     try:
         text = "" if path is None else path.read_text()
-    except OSError as error:
-        raise PolicyError((Diagnostic(str(path), "", str(error), "give a readable YAML file"),)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError((Diagnostic(str(path), "", in_words(error), "give a readable YAML file"),)) from error
     return parse(text, str(path), overrides)
 
 
@@ -196,20 +197,30 @@ def parse(text: str, where: str, overrides: dict[str, Any] | None = None) -> Con
     try:
         document: Any = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise PolicyError((Diagnostic(where, "", str(error), "give readable YAML"),)) from error
+        raise PolicyError((Diagnostic(where, "", in_words(error), "give readable YAML"),)) from error
     if not isinstance(document, dict):
         raise PolicyError((Diagnostic(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:
         return Config.model_validate(document | (overrides or {}))
     except ValidationError as error:
-        raise PolicyError(
-            tuple(
-                Diagnostic(
-                    path=".".join(str(part) for part in problem["loc"]),
-                    value=repr(problem["input"])[:64],
-                    message=problem["msg"],
-                    fix="see docs/configuration.md",
-                )
-                for problem in error.errors()
-            )
-        ) from error
+        raise PolicyError(tuple(_diagnostic(where, problem) for problem in error.errors())) from error
+
+
+def _diagnostic(where: str, problem: Any) -> Diagnostic:
+    """Return one complaint of pydantic in our words."""
+    path = ".".join(str(part) for part in problem["loc"])
+    value, message, fix = repr(problem["input"])[:64], problem["msg"], "see docs/configuration.md"
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(problem["loc"][-1]), _key_names(Config), n=1)
+        message, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix
+    return Diagnostic(f"{where}#{path}", value, message, fix)
+
+
+def _key_names(section: type[BaseModel]) -> set[str]:
+    """Return the keys of a section as they are written, those of its sections included."""
+    found = set()
+    for name, declared in section.model_fields.items():
+        found.add(declared.alias or name)
+        if isinstance(declared.annotation, type) and issubclass(declared.annotation, BaseModel):
+            found |= _key_names(declared.annotation)
+    return found

@@ -18,6 +18,19 @@ TuttiError
 from webhook.core.policy import Diagnostic
 
 
+def in_words(error: Exception) -> str:
+    """Return what a person needs to know of an error that a file caused: no numbers of the system, a place in YAML."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        problem = getattr(error, "problem", None) or getattr(error, "context", None) or "cannot be read"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    if isinstance(error, UnicodeDecodeError):
+        return "is not text in UTF-8"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
 class TuttiError(Exception):
     """Base of all errors that Tutti raises on purpose."""
 

@@ -4,6 +4,7 @@ Prints the quota tree that they make together and what is wrong: where, which va
 hold any objects; those that are no policy are passed over. Needs no cluster.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,6 @@ from webhook.core import quantity
 from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.dialects import merge
-from webhook.errors import PolicyError
 from webhook.paper.files import read, sort_policy
 
 WRONG: Final = 2
@@ -25,17 +25,12 @@ WRONG: Final = 2
 
 
 def run(files: Iterable[Path], console: Console | None = None) -> int:
-    """Print what the policy objects in ``files`` mean and return the exit status.
-
-    Raises PolicyError for files that cannot be read.
-    """
+    """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
     out = console or Console()
     objects, unread = read(files)
-    if unread:
-        raise PolicyError(tuple(unread))
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)
-    problems = [*found.problems, *policy.diagnostics]
+    problems = [*unread, *found.problems, *policy.diagnostics]
     _print_tree(out, policy)
     _print_problems(out, problems)
     errors = sum(1 for problem in problems if not problem.warning)
@@ -44,6 +39,10 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
         f"{errors} errors, {len(problems) - errors} warnings",
         highlight=False,
     )
+    if found.others:
+        kinds = Counter(str(other["kind"]) for other in found.others)
+        listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+        out.print(f"passed over, being no policy: {listed}", highlight=False, markup=False)
     return WRONG if errors else 0
 
 

@@ -6,6 +6,7 @@ import the library, when called, because that takes more than a second.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -21,7 +22,7 @@ from yarl import URL
 
 from webhook import errors
 from webhook.core.policy import Diagnostic
-from webhook.errors import PolicyError
+from webhook.errors import PolicyError, in_words
 from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal
 
@@ -196,6 +197,8 @@ def _unanswered(error: Exception, *, is_write: bool) -> errors.Unavailable:
     never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     reason = "Timeout" if isinstance(error, TimeoutError) else "ConnectionFailed"
     message = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):
+        message = f"cannot connect to the API server at {error.host}:{error.port}: {in_words(error.os_error)}"
     return errors.Unavailable(0, reason, message, outcome_unknown=is_write and not never_sent)
 
 
@@ -213,7 +216,8 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, use
     if source is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         configuration, load = _in_cluster()
     else:
-        configuration, load = _from_kubeconfig(source or str(Path.home() / ".kube" / "config"), context)
+        source = source or str(Path.home() / ".kube" / "config")
+        configuration, load = _from_kubeconfig(source, context)
     try:
         tls = await load()
     except Exception as error:
@@ -262,7 +266,7 @@ def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[],
 def _require_file(paths: str) -> None:
     # The library merges what exists; of nothing it only complains in its log.
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
-        raise FileNotFoundError(f"no such file: {paths}")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), paths)
 
 
 def _new_configuration() -> Any:
@@ -274,8 +278,9 @@ def _new_configuration() -> Any:
 def _unusable(source: str | None, context: str | None, error: Exception) -> Diagnostic:
     return Diagnostic(
         path="kubeconfig",
-        value=" ".join(filter(None, (source or "(default)", context))),
-        message=str(error) or type(error).__name__,
+        value=" ".join(filter(None, (source or "(the pod's service account)", context))),
+        # What the library stumbles over in a document of another kind says nothing to anybody.
+        message="is not a kubeconfig" if isinstance(error, TypeError | AttributeError | KeyError) else in_words(error),
         fix="name a readable kubeconfig and one of its contexts, or run in a pod with a service account",
     )
 

@@ -16,6 +16,7 @@ import yaml
 from webhook.core.policy import Diagnostic
 from webhook.dialects import config_map, resource_quota
 from webhook.dialects.registry import RESOURCE_QUOTA, resource_of
+from webhook.errors import in_words
 
 Object = dict[str, Any]
 STDIN: Final = Path("-")
@@ -43,7 +44,7 @@ def read(files: Iterable[Path]) -> tuple[list[Object], list[Diagnostic]]:
             text = sys.stdin.read() if file == STDIN else file.read_text()
             documents = documents_in(text)
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            problems.append(Diagnostic(str(file), "", str(error), "give a readable YAML file"))
+            problems.append(Diagnostic(str(file), "", in_words(error), "give a readable YAML file"))
             continue
         for index, document in enumerate(documents):
             if document is not None:

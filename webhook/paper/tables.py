@@ -11,6 +11,9 @@ from rich.table import Table
 def show(out: Console, document: Mapping[str, Any]) -> None:
     """Print a report."""
     for number, cycle in enumerate(document["cycles"], start=1):
+        if not any(cycle.values()):
+            out.print("nothing to decide: no gang in these files waits", highlight=False)
+            continue
         out.print(_cycle(f"cycle {number}", cycle), highlight=False)
     for item in document.get("skipped", ()):
         out.print(f"[dim]skipped[/dim]  {escape(item['object'])}: {escape(item['why'])}", highlight=False)
@@ -32,8 +35,6 @@ def _cycle(title: str, cycle: Mapping[str, Any]) -> Table:
         table.add_row("[red]stopped[/red]", escape(each["gang"]), "", escape(each["reason"]))
     for each in cycle["waiting"]:
         table.add_row("[yellow]waiting[/yellow]", *_cells(each, _reason(each["reason"])))
-    if not table.row_count:
-        table.add_row("[dim]nothing[/dim]", "", "", "")
     return table
 
 

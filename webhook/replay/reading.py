@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from webhook.core.policy import Diagnostic
-from webhook.errors import PolicyError
+from webhook.errors import PolicyError, in_words
 from webhook.replay import helios, philly, swf
 from webhook.replay.job_log import JobLog
 from webhook.replay.rows import CsvFormat, fields
@@ -36,7 +36,7 @@ def _text(file: Path) -> str:
         data = file.read_bytes()
         return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        found = Diagnostic(str(file), "", str(error), "give a readable text file, gzipped or not")
+        found = Diagnostic(str(file), "", in_words(error), "give a readable text file, gzipped or not")
         raise PolicyError((found,)) from error
 
 
@@ -66,6 +66,6 @@ def _unknown(place: str, first: str) -> Diagnostic:
     return Diagnostic(
         place,
         first.strip()[:80],
-        "no known format of job logs",
+        "no known format of job logs" if first else "the file is empty",
         f"give one of: SWF: lines of {swf.FIELDS} numbers; Philly JSON: a list of jobs with attempts; {known}",
     )

@@ -125,7 +125,8 @@ class ServingCertificate:
                 authority=authority.read_bytes() if authority.exists() else None,
             )
         except OSError as error:
-            raise BadCertificate(f"{error.filename}: {error.strerror}") from error
+            fix = "cert_dir is where tls.crt and tls.key are; certs/README.md says how they are made"
+            raise BadCertificate(f"{error.filename}: {error.strerror}; {fix}") from error
 
     def _load(self, pair: _Pair) -> tuple[ssl.SSLContext, float]:
         expires_seconds = _verify(pair, self._clock.now())

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from webhook.errors import PolicyError
 from webhook.policy_check import run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -79,11 +78,17 @@ def test_resource_quotas_lists_and_config_maps_are_read_too(tmp_path: Path) -> N
     assert "ClusterQueue research#" in text
     assert "1 policy objects, 1 ResourceQuotas: 2 errors" in text
 
+    assert "passed over, being no policy: 1 Deployment" in text
 
-def test_a_file_that_is_no_yaml_is_refused_by_name(tmp_path: Path) -> None:
+
+def test_a_file_that_cannot_be_read_is_an_error_and_the_rest_is_compiled(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("a: [")
-    with pytest.raises(PolicyError, match=r"bad\.yaml"):
-        check(file)
-    with pytest.raises(PolicyError, match=r"absent\.yaml"):
-        check(tmp_path / "absent.yaml")
+    status, text = check(file, tmp_path / "absent.yaml", EXAMPLES / "teams" / "quota.yaml")
+    assert status == 2
+    assert "bad.yaml" in text
+    assert "line 1, column" in text
+    assert "absent.yaml" in text
+    assert "No such file or directory" in text
+    assert "Errno" not in text
+    assert "queue vision" in text

@@ -1,0 +1,116 @@
+"""Whatever is given wrongly is answered in a sentence or two, with a documented exit status and never a traceback."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from certs.__main__ import main as certs_main
+from webhook.cli import main
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{{name: a, cluster: {{server: "https://127.0.0.1:{port}"}}}}]
+users: [{{name: a, user: {{token: x}}}}]
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+current-context: a
+"""
+
+
+@pytest.fixture
+def tutti(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator["Tutti"]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for name, content in FILES.items():
+        Path(name).write_bytes(content)
+    Path("folder").mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        Path("nobody.kubeconfig").write_text(KUBECONFIG.format(port=probe.getsockname()[1]))
+    yield Tutti(capsys, monkeypatch)
+    structlog.reset_defaults()  # a process configures its log for its whole life
+
+
+class Tutti:
+    """Runs command lines and returns their exit status and everything that they print."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._monkeypatch = capsys, monkeypatch
+
+    def __call__(self, line: str) -> tuple[int, str]:
+        program, *words = line.split()
+        self._monkeypatch.setattr(sys, "argv", [program, *words])
+        with pytest.raises(SystemExit) as ended:
+            (certs_main if program == "certs" else main)()
+        printed = self._capsys.readouterr()
+        code = ended.value.code
+        return (code, printed.out + printed.err) if isinstance(code, int) else (1, str(code))
+
+
+FILES = {
+    "empty.yaml": b"",
+    "broken.yaml": b"a: [1\nb: }\n",
+    "list.yaml": b"- 1\n",
+    "words.yaml": b"just words\n",
+    "binary.yaml": b"\xff\xfe\x00",
+    "widget.yaml": b"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n",
+    "misspelt.yaml": b"lease: {lease_secnds: 3}\n",
+    "kinds.yaml": b"kinds: [{group: example.com, version: v1, kind: Sweep, plurall: sweeps}]\n",
+}
+
+
+@pytest.mark.parametrize("command", ["try", "policy check", "simulate", "webhook --config", "queues --kubeconfig"])
+@pytest.mark.parametrize("file", [*FILES, "absent.yaml", "folder"])
+def test_no_file_brings_any_command_out_of_countenance(tutti: Tutti, command: str, file: str) -> None:
+    status, said = tutti(f"tutti {command} {file}")
+    assert status == EXPECTED.get((command, file), 2)
+    assert "Traceback" not in said
+    assert "Errno" not in said
+    assert "<unicode string>" not in said
+    assert "NoneType" not in said
+
+
+EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file in ("empty.yaml", "widget.yaml")} | {
+    ("webhook --config", "empty.yaml"): 1  # all defaults are fine; there is no certificate
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "parts"),
+    [
+        ("tutti try empty.yaml", 0, ["nothing to decide"]),
+        ("tutti try broken.yaml", 2, ["broken.yaml", "line 2, column 2"]),
+        ("tutti try binary.yaml", 2, ["binary.yaml", "is not text in UTF-8"]),
+        ("tutti policy check widget.yaml", 0, ["passed over, being no policy: 1 Widget"]),
+        ("tutti simulate empty.yaml", 2, ["the file is empty"]),
+        ("tutti webhook --config misspelt.yaml", 2, ["misspelt.yaml#lease.lease_secnds", "perhaps lease_seconds"]),
+        ("tutti webhook --config kinds.yaml", 2, ["kinds", "plurall"]),
+        ("tutti webhook --config empty.yaml", 1, ["/certs/tls.crt: No such file", "certs/README.md"]),
+        ("tutti webhook --config absent.yaml", 2, ["absent.yaml: No such file or directory; give a readable YAML"]),
+        ("tutti queues --kubeconfig empty.yaml", 2, ["empty.yaml: is not a kubeconfig"]),
+        ("tutti queues --kubeconfig absent.yaml", 2, ["absent.yaml: No such file"]),
+        ("tutti queues", 2, [".kube/config: No such file", "name a readable kubeconfig"]),
+        ("tutti queues --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        ("tutti ledger --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        ("tutti uninstall --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        ("tutti demo --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        ("tutti explain train --kubeconfig nobody.kubeconfig", 1, ["write KIND/NAME"]),
+        ("tutti demo --cluster mars", 2, ["say simulated or real"]),
+        ("tutti try --now yesterday empty.yaml", 2, ["--now", "yesterday", "2026-01-31T12:00:00Z"]),
+        ("certs status --out absent", 1, ["there are no certificates in absent", "python -m certs rotate"]),
+        ("certs patch-ca --out absent", 1, ["absent/ca.crt: No such file or directory"]),
+        ("certs rotate --in-cluster --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server"]),
+    ],
+)
+def test_a_mistake_is_answered_with_what_where_and_what_to_do(
+    tutti: Tutti, line: str, status: int, parts: list[str]
+) -> None:
+    ended, said = tutti(line)
+    flat = " ".join(said.split())
+    assert [part for part in parts if part not in flat] == []
+    assert ended == status
