@@ -20,12 +20,15 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Gang admission for Kubernetes: a gang of pods starts whole or not at all.",
+    epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
 app.add_typer(policy_app, name="policy")
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file; see docs/configuration.md.")]
-KubeconfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, or the pod's own.")]
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, else the pod's own, else ~/.kube/config.")
+]
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Default: that of the context.")]
 
 

@@ -248,4 +248,4 @@ def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str
     suspend = None if kind.suspend is None else paths.pointer(*kind.suspend)
     released = any(operation["path"] == suspend for operation in patch)
     name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-    return f"{name}: {'let go' if released else 'strip'}"
+    return f"{name}: {'un-suspend, take off our marks' if released else 'take off our marks'}"

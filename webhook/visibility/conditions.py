@@ -162,7 +162,10 @@ def _evicted(facts: Facts) -> Condition | None:
 def _finished(facts: Facts) -> Condition | None:
     if facts.job is None or facts.job.finished is None:
         return None
-    held = "" if facts.reservation is None else f"; its quota is held until {facts.pods} pods are gone"
+    held = ""
+    if facts.reservation is not None:
+        left = {0: "is being returned", 1: "is held until its last pod is gone"}
+        held = f"; its quota {left.get(facts.pods, f'is held until {facts.pods} pods are gone')}"
     since = facts.milestones.finished_seconds or facts.created_seconds
     return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)
 

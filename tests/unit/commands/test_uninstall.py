@@ -98,7 +98,7 @@ async def test_a_running_job_runs_on_without_our_annotations() -> None:
     stored = await client.post(JOBS, job("running"))
     text = json.dumps({"uid": stored["metadata"]["uid"], "epoch": 1, "seq": 1, "queue": "q", "counts": {"main": 2}})
     await client.merge(f"{JOBS}/running", {"metadata": {"annotations": {names.ADMISSION: text, "theirs": "1"}}})
-    assert "Job team-a/running: strip" in await remove(client)
+    assert "Job team-a/running: take off our marks" in await remove(client)
     found = await client.get(f"{JOBS}/running")
     assert found["metadata"]["annotations"] == {"theirs": "1"}
     assert not found["spec"].get("suspend")

@@ -99,6 +99,16 @@ async def test_a_stopped_gang_is_evicted_with_kueues_reason_and_waits_again() ->
     assert document["status"]["requeueState"] == {"count": 1, "requeueAt": "2027-01-15T08:02:00Z"}
 
 
+async def test_a_finished_gang_that_still_holds_its_quota_says_until_when() -> None:
+    world = World()
+    job = world.waits("train", cpu=2, pods=2)
+    world.admits(job)
+    job = replace(job, suspended=False, finished="Succeeded", finished_seconds=NOW, resource_version=9)
+    world.view.put_job(job)
+    finished = condition(await world.workload(job), "Finished")
+    assert finished["message"] == "The job has succeeded; its quota is being returned"
+
+
 async def test_a_finished_gang_keeps_what_it_was_admitted_with_and_when_it_ended() -> None:
     world = World()
     job = world.waits("train", cpu=1, pods=2)
