@@ -38,6 +38,8 @@ def park(state: State, line: Line, decision: Decision) -> None:
         state.room.wake(head_of(line.lane))
     if node is None or not keys:
         state.room.park(line, points)
+        if line.hopeless and line.lane.backfills:
+            state.room.head_changed(line.lane)
         return
     need = None
     if _waits_for_room_only(state, line, node, decision):

@@ -150,7 +150,7 @@ class State:
         assert self.decayed is not None
         lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
         self.room.awake[lane] = None
-        self.room.wake(head_of(lane))
+        self.room.head_changed(lane)
 
     def _ranks(self, queue: str) -> Mapping[str, float] | None:
         """Return the usage-decay rank of each holding of a queue that goes by it."""

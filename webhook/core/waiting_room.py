@@ -74,7 +74,7 @@ class WaitingRoom:
                 if aside != line.aside:
                     line.aside = aside
                     self.wake_line(line)
-                    self.wake(head_of(lane))
+                    self.head_changed(lane)
 
     def _index_backfilling(self) -> None:
         self.backfilling = {}
@@ -192,6 +192,15 @@ class WaitingRoom:
         """Wake the lines that any change at ``point`` could help."""
         for line in self._parking.helped_by(point):
             self.wake_line(line)
+
+    def head_changed(self, lane: Lane) -> None:
+        """Have those decided about again whom the former head of a Backfill queue held up, and the new one, which has
+        the rights of a head now.
+        """
+        self.wake(head_of(lane))
+        head = lane.head() if lane.backfills else None
+        if head is not None and head.parked:
+            self.wake_line(head)
 
     def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
         """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
@@ -311,12 +320,11 @@ class WaitingRoom:
             self.wake_line(line)
             if lane.backfills and lane.head() is line:
                 # Those that an earlier head held up may go before this one does.
-                self.wake(head_of(lane))
+                self.head_changed(lane)
 
     def _leave(self, line: Line, uid: str) -> None:
         was_head = line.order[0][1] == uid
-        if was_head and line.lane.backfills and line.lane.head() is line:
-            self.wake(head_of(line.lane))
+        led = was_head and line.lane.backfills and line.lane.head() is line
         line.drop(uid)
         if not line.order:
             self._parking.forget(line)
@@ -326,6 +334,8 @@ class WaitingRoom:
             self.wake_line(line)
         if was_head:
             self.awake[line.lane] = None
+        if led:
+            self.head_changed(line.lane)
 
     def _aside(self, gang: Gang) -> Reason | None:
         """Return why the policy keeps the gang out of its queue, blocking nobody."""

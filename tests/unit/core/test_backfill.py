@@ -143,3 +143,13 @@ def test_under_fair_sharing_shares_decide_between_queues() -> None:
     world.cycle()
     world.submit(gang("head", "a", 7, priority=1), gang("long", "b", 2, max_run_seconds=101))
     assert world.cycle() == ["long"]
+
+
+def test_a_gang_that_becomes_the_head_keeps_its_queues_own_quota_at_once() -> None:
+    world = World(queue("a", 4, cohort="c", strategy=BACKFILL), queue("b", 0, cohort="c"), cohort("c", None, 4))
+    world.fences.put_fence(Fence("team", "hard", {"pods": 0}))
+    world.submit(gang("endless", "b", 5, namespace="other"), gang("fenced", "a", 1, priority=1))
+    assert world.submit(gang("wide", "a", 4, namespace="other")).cycle() == ["endless"]
+    world.fences.drop_fence("team", "hard")
+    world.engine.wake_namespace("team")
+    assert world.submit(gang("borrower", "b", 1, created=1)).cycle() == ["fenced"]
