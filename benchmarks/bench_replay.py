@@ -20,7 +20,14 @@ from webhook.replay.measures import waits
 from webhook.replay.run import replay
 
 PHILLY = Path(__file__).parent / "traces" / "philly.csv.gz"
-POLICIES = ("private:StrictFIFO", "borrow:BestEffortFIFO", "reclaim:BestEffortFIFO", "reclaim:StrictFIFO")
+POLICIES = (
+    "private:StrictFIFO",
+    "borrow:BestEffortFIFO",
+    "reclaim:BestEffortFIFO",
+    "reclaim:StrictFIFO",
+    "borrow:Backfill",
+    "reclaim:Backfill",
+)
 
 
 def measure(log: JobLog, text: str) -> None:

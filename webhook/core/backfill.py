@@ -5,35 +5,36 @@ head fits, borrowing included. A later gang of the queue may pass if its own lim
 that moment side by side. Gangs without a limit never pass, and nobody passes a head whose start depends on gangs
 without one, unless they ask for nothing that the head asks for.
 
-Gangs of other queues could take what the head is to borrow. Those that go after it by priority, time and uid may start
-only if they do not delay it, unless all they take is owned by their own side of the tree: who takes what it owns never
-waits for a borrower. Under fair sharing shares decide between queues, and the head is protected in its own queue only.
+Gangs of other queues could take what the head is to borrow. None of them may start if that delays the head of any
+Backfill queue of the tree, unless it *intervenes*, which is to say one of these:
 
-So the promise to the head only ever moves earlier, while limits are enforced and nobody who goes before it, an owner or
-a policy intervenes; and nobody starves.
+- It has a higher priority than that head.
+- It goes first in its own queue, whatever the strategy there, and has the head's priority and an earlier time, or the
+  same time and a smaller uid. A gang that passes another one of its own queue has no such right, however old it is.
+- It *reclaims*: all that it takes of what the head asks for is owned by its own side of the tree, below the lowest
+  cohort that it shares with the head. Who takes what it owns never waits for a borrower; so a head that stays within
+  what its own side owns is delayed by no owner. The quota that a blocked head keeps for itself counts as taken.
+
+A gang that grows to full size intervenes as an owner only. A head that has room stands back behind an older head of
+another queue as anybody does, and starts once it no longer delays that one.
+
+So what a head has been promised, the earliest start that it had once it was the head, only ever moves earlier while
+limits are enforced, nobody intervenes and no policy changes; and nobody starves. It holds for heads that wait for
+quota: one that a fence holds up holds up nobody, and takes what is left when the fence gives. Under fair sharing shares
+decide between queues, and a head is protected in its own queue only.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from webhook.core.decision import Decision
+from webhook.core.earliest_start import Start, earliest_start, fits
 from webhook.core.fences import Fences
-from webhook.core.flavors import Assignment, Mode, Verdict, assign
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource
-from webhook.core.queueing import Lane, Line, head_of
+from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code, Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The earliest start of a head, if nobody else starts."""
-
-    at_seconds: float
-    """Unix time."""
-    usage: Usage
-    """What is taken then."""
 
 
 @dataclass(slots=True)
@@ -59,10 +60,11 @@ class Backfill:
                 why = self._may_not_pass(line, decision, head, fences, now)
                 if why is not None:
                     return why
-        end = _ends_at(line.head.max_run_seconds, now)
+        # Nobody knows when who has to wait for victims starts, and so when that one ends.
+        end = None if decision.preempts else _ends_at(line.head.max_run_seconds, now)
         victims = [victim.holding for victim in decision.victims]
         for head in self._heads_elsewhere(node, fences):
-            if head.order_key[1:] > line.order_key[1:]:
+            if _goes_before(line, head):
                 continue
             start = self._delayed(head, node, decision.assignment.usage, end=end, victims=victims, now=now)
             if start is not None:
@@ -78,13 +80,14 @@ class Backfill:
         if own is not None and own.request.keys & extra.keys() and self.start(own, now) is None:
             return False
         heads = [*self._heads_elsewhere(node, fences), *([] if own is None else [own])]
-        return all(self._delayed(head, node, extra, end=_end(holding), now=now) is None for head in heads)
+        return all(self._delayed(head, node, extra, end=holding.end_seconds, now=now) is None for head in heads)
 
     def start(self, head: Line, now: float) -> Start | None:
         """Return when the head of a queue fits at the latest, if nobody else starts; None when that depends on gangs
         without a run-time limit.
         """
-        of = (self.holdings.version, head.head.uid, now)
+        lifted = self.holdings.lifted
+        of = (self.holdings.version, None if lifted is None else lifted[0], head.head.uid, now)
         known = self._starts.get(head.lane.name)
         if known is None or known[0] != of:
             known = self._starts[head.lane.name] = (of, earliest_start(self.holdings, head, now))
@@ -155,43 +158,15 @@ class Backfill:
         for holding in gone:
             _take_out(self.holdings, view, holding)
         view.add(node, amounts)
-        fits = _fits(head, view)
+        beside = fits(head, view)
         view.remove(node, amounts)
-        return fits
+        return beside
 
 
-def earliest_start(holdings: Holdings, head: Line, now: float) -> Start | None:
-    """Return when the head of a line fits at the latest, if nobody else starts, and usage at that time.
-
-    None when that depends on gangs without a run-time limit. What the head itself holds back is not in its own way.
-    """
-    node = head.lane.node
-    if node is None:
-        return None
-    going = sorted(
-        (
-            (end, holding.uid, holding)
-            for holding in holdings.under(node.root)
-            if (end := _end(holding)) is not None and holding.uid not in holdings.stopping
-        ),
-        key=lambda item: item[:2],
-    )
-    own = holdings.promises.get(head_of(head.lane))
-    view = holdings.outlook.copy()
-    if own is not None:
-        view.remove(*own)
-    taken_out = 0
-    while not _fits(head, view):
-        if taken_out == len(going):
-            return None
-        _take_out(holdings, view, going[taken_out][2])
-        taken_out += 1
-    at = max(now, going[taken_out - 1][0]) if taken_out else now
-    for end, _, holding in going[taken_out:]:
-        if end > at:
-            break
-        _take_out(holdings, view, holding)
-    return Start(at, view)
+def _goes_before(line: Line, head: Line) -> bool:
+    """Return whether a line may start though that delays the head of another queue, whoever owns what it takes."""
+    mine, theirs = line.sample.priority, head.sample.priority
+    return mine > theirs or (mine == theirs and line.order_key[1:] < head.order_key[1:] and line.lane.leads(line))
 
 
 def _take_out(holdings: Holdings, view: Usage, holding: Holding) -> None:
@@ -204,32 +179,9 @@ def _ends_at(limit_seconds: int | None, since_seconds: float) -> float | None:
     return None if limit_seconds is None else since_seconds + limit_seconds
 
 
-def _end(holding: Holding) -> float | None:
-    """Return when an admitted gang ends at the latest, Unix time; None when nothing limits it."""
-    limit = None if holding.gang is None else holding.gang.max_run_seconds
-    return _ends_at(limit, holding.reservation.since_seconds)
-
-
 def _ended(holding: Holding, at_seconds: float) -> bool:
-    end = _end(holding)
+    end = holding.end_seconds
     return end is not None and end <= at_seconds
-
-
-def _fits(head: Line, view: Usage) -> bool:
-    """Return whether the smallest start of a head fits ``view``."""
-    return _fitting(head, view).mode is Mode.FIT
-
-
-def _fitting(head: Line, view: Usage) -> Assignment:
-    queue, node = head.lane.queue, head.lane.node
-    assert queue is not None
-    assert node is not None
-
-    def judge(key: FlavorResource, amount: int) -> Verdict:
-        fits = amount <= max(0, view.available(node, key))
-        return Verdict(Mode.FIT if fits else Mode.NO_FIT, 0, None if fits else Code.WAITING_FOR_QUOTA)
-
-    return assign(head.request, head.head.least_counts, queue.fungibility, judge)
 
 
 def _in(start: Start, now: float) -> str:

@@ -68,6 +68,10 @@ class Cycle:
             line = lane.first()
             if line is None:
                 continue
+            if lane.has_to_lead(line):
+                room.park(line, ())
+                self._enter(lane)
+                continue
             decision = self._decide_once(line)
             if decision.assignment.level > level and (decision.fits or decision.preempts or lane.strict):
                 room.pass_on(line)

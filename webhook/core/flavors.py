@@ -121,6 +121,11 @@ class Request:
         """Some resource could come from more than one flavor."""
         return any(len(choice.options) > 1 for choice in self.choices)
 
+    @property
+    def has_one_way(self) -> bool:
+        """Each resource can come from one flavor and no other."""
+        return self.refusal is None and all(len(c.options) == 1 and c.options[0].misfit is None for c in self.choices)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

@@ -6,6 +6,7 @@ both, so that it neither oversubscribes a node now nor takes what a preemptor wa
 stopped or claimed the two are one object.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -40,6 +41,12 @@ class Holding:
         """Its place in the queue's order of time."""
         return self.reservation.since_seconds if self.gang is None else self.gang.created_seconds
 
+    @property
+    def end_seconds(self) -> float | None:
+        """When it ends at the latest, Unix time; None when no run-time limit sees to that."""
+        limit = None if self.gang is None else self.gang.max_run_seconds
+        return None if limit is None else self.reservation.since_seconds + limit
+
     def tells(self, other: "Holding") -> bool:
         """Return whether ``other`` says nothing new."""
         mine = (self.reservation, self.gang, self.reclaimed or {})
@@ -65,6 +72,10 @@ class Holdings:
         self._priorities: dict[str, dict[int, int]] = {}
         """Queue to priority to number of holdings."""
         self._outlook: Usage | None = None
+        self._ends: dict[Node, list[tuple[float, str]]] = {}
+        """By root of each tree that was asked about: (end, uid) of its holdings with a run-time limit, sorted."""
+        self.lifted: tuple[str, Node, AmountsByFlavor] | None = None
+        """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
         self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
@@ -101,7 +112,7 @@ class Holdings:
 
     def rebase(self, tree: QuotaTree) -> None:
         """Charge everything to another tree: the policy changed. Promises at nodes that are no more lapse."""
-        self.usage, self._outlook = Usage(tree), None
+        self.usage, self._outlook, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
         for holding in self.by_uid.values():
@@ -123,6 +134,9 @@ class Holdings:
         if gang is not None and gang.quorum is not None and holding.reservation.counts != gang.counts:
             self.elastic[holding.uid] = holding
         self._charge(holding, 1)
+        ends, end = self._ends_beside(holding), holding.end_seconds
+        if ends is not None and end is not None:
+            insort(ends, (end, holding.uid))
         if holding.reservation.stopping is not None:
             self.stop(holding.uid)
 
@@ -132,6 +146,9 @@ class Holdings:
         if holding is not None:
             self.version += 1
             self._charge(holding, -1)
+            ends, end = self._ends_beside(holding), holding.end_seconds
+            if ends is not None and end is not None:
+                del ends[bisect_left(ends, (end, uid))]
             del self.by_uid[uid]
             self.stopping.pop(uid, None)
             self.elastic.pop(uid, None)
@@ -178,6 +195,20 @@ class Holdings:
         self._refresh()
         return True
 
+    def lift(self, to: str) -> None:
+        """Put the promise to ``to`` aside, if there is one, until ``put_back``. The version stays as it is."""
+        promised = self.promises.pop(to, None)
+        if promised is not None:
+            self.lifted = (to, *promised)
+            self._separate().remove(*promised)
+
+    def put_back(self) -> None:
+        """Let the promise that was put aside hold again."""
+        if self.lifted is not None:
+            to, node, amounts = self.lifted
+            self._separate().add(node, amounts)
+            self.promises[to], self.lifted = (node, amounts), None
+
     def node_of(self, holding: Holding) -> Node | None:
         """Return the queue that is charged; None for a gang without queue or whose queue is gone."""
         return self.tree.queues.get(holding.reservation.queue or "")
@@ -200,6 +231,21 @@ class Holdings:
             known = tuple(nsmallest(number, users, key=lambda h: (-h.amounts[key], str(h), h.uid)))
             self._largest[node, key, number] = known
         return known
+
+    def ending(self, root: Node) -> list[Holding]:
+        """Return the holdings of a tree that a run-time limit ends, in the order of their ends; those
+        being stopped are as good as gone.
+        """
+        ends = self._ends.get(root)
+        if ends is None:
+            found = ((holding.end_seconds, holding.uid) for holding in self.under(root))
+            ends = self._ends[root] = sorted((end, uid) for end, uid in found if end is not None)
+        return [self.by_uid[uid] for _, uid in ends if uid not in self.stopping]
+
+    def _ends_beside(self, holding: Holding) -> list[tuple[float, str]] | None:
+        """Return the known ends of the tree that ``holding`` is charged in."""
+        node = self.node_of(holding) if self._ends else None
+        return None if node is None else self._ends.get(node.root)
 
     def under(self, node: Node) -> Iterator[Holding]:
         """Yield the holdings of every queue at or below ``node``."""

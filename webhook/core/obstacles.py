@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Mode
 from webhook.core.parking import GateOrder, Need, Point
-from webhook.core.policy import FlavorResource, PreemptionPolicy, Strategy
+from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.queueing import Line, head_of
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code
@@ -32,13 +32,15 @@ def park(state: State, line: Line, decision: Decision) -> None:
     line.hopeless = not keys and decision.fence is None
     if decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
-        points += [head_of(lane) for lane in state.room.backfilling.get(node.root, ())] if node is not None else []
+        # Another head goes, or it becomes the head of its own queue.
+        lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
+        points += [head_of(lane) for lane in lanes]
     elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
         # It waits for a fence: nobody else has to wait for it.
         state.room.wake(head_of(line.lane))
     if node is None or not keys:
         state.room.park(line, points)
-        if line.hopeless and line.lane.backfills:
+        if line.hopeless:
             state.room.head_changed(line.lane)
         return
     need = None
@@ -63,7 +65,7 @@ def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decisio
     queue, settings = line.lane.queue, state.settings
     if queue is None or line.shifting or settings.one_head_per_queue or settings.fair_sharing:
         return False
-    if decision.fence is not None or queue.strategy is not Strategy.BEST_EFFORT_FIFO:
+    if decision.fence is not None or line.lane.strict or (line.lane.backfills and line.lane.head() is line):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.
         return False
     rules = queue.preemption

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from webhook.core.flavors import Request
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.policy import Queue, Strategy
-from webhook.core.quota_tree import Node
+from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Reason
 
 LineKey = tuple[object, ...]
@@ -57,6 +57,8 @@ class Line:
     order: list[tuple[float, str]] = field(default_factory=list)
     """(time, uid), sorted."""
     request: Request = field(default_factory=Request)
+    smallest: AmountsByFlavor | None = None
+    """What its smallest start is charged, where there is no choice of flavors."""
     elastic: bool = False
     """It may start with fewer pods than it has."""
     shifting: bool = False
@@ -152,6 +154,17 @@ class Lane:
             else:
                 return line
         return None
+
+    def leads(self, line: Line) -> bool:
+        """Return whether nobody who could ever start waits here before the head of ``line``: it passes nobody."""
+        if self.backfills:
+            return self.head() in (None, line)
+        ahead = (each for each in self.lines.values() if each.aside is None and not each.hopeless)
+        return self.strict or all(each is line or each.order_key > line.order_key for each in ahead)
+
+    def has_to_lead(self, line: Line) -> bool:
+        """Return whether a line has to be the head to start: in a Backfill queue nobody passes without a limit."""
+        return self.backfills and line.sample.max_run_seconds is None and not self.leads(line)
 
     def offer(self, line: Line) -> None:
         """Put a line (back) into the order, after its head changed or it woke up."""

@@ -217,6 +217,13 @@ class Usage:
         """Return an independent copy."""
         return Usage(self.tree, [dict(taken) for taken in self._taken])
 
+    def copy_of(self, root: Node) -> "Usage":
+        """Return a copy in which one tree can be charged independently; the others are shared."""
+        taken = list(self._taken)
+        for node in root.below():
+            taken[node.index] = dict(taken[node.index])
+        return Usage(self.tree, taken)
+
     def of(self, node: Node, key: FlavorResource) -> int:
         """Return what ``node`` uses of its parent's and its own quota."""
         return self._taken[node.index].get(key, 0)

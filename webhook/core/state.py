@@ -166,23 +166,21 @@ class State:
     def decide(self, line: Line) -> Decision:
         """Decide about the head of a line, as if the line's own queue held nothing back for it."""
         lane, holdings = line.lane, self.holdings
-        version = holdings.version
-        promised = holdings.promises.get(head_of(lane)) if lane.strict or lane.backfills else None
-        if promised is not None:
-            holdings.withdraw_promise(head_of(lane))
-            holdings.version = version
+        if lane.strict or lane.backfills:
+            holdings.lift(head_of(lane))
         decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
         if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
             level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
             decision = replace(decision, assignment=replace(decision.assignment, level=level))
+        if holdings.lifted is not None and not lane.leads(line):
+            # What is held back for the head stays so after a passer has started.
+            holdings.put_back()
         if decision.fits or decision.preempts:
             why = self.backfill.refusal(line, decision, self.fences, self.now)
             if why is not None:
                 decision = replace(decision, fence=why, victims=(), awaits=())
-        if promised is not None:
-            holdings.promise(head_of(lane), *promised)
-            holdings.version = version
+        holdings.put_back()
         return decision
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:

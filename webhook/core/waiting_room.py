@@ -194,8 +194,8 @@ class WaitingRoom:
             self.wake_line(line)
 
     def head_changed(self, lane: Lane) -> None:
-        """Have those decided about again whom the former head of a Backfill queue held up, and the new one, which has
-        the rights of a head now.
+        """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
+        which has the rights of a head now.
         """
         self.wake(head_of(lane))
         head = lane.head() if lane.backfills else None
@@ -313,6 +313,8 @@ class WaitingRoom:
             line.elastic = gang.least_pods < gang.pods
             if lane.queue is not None:
                 line.request = compile_request(gang, lane.queue, self.policy.flavors, self.settings)
+            if line.request.has_one_way:
+                line.smallest = line.request.amounts(gang.least_counts)
             line.shifting = line.elastic or line.request.has_alternatives
         line.put(gang)
         self.tickets[gang.uid] = Ticket(gang, lane, line)
@@ -324,7 +326,7 @@ class WaitingRoom:
 
     def _leave(self, line: Line, uid: str) -> None:
         was_head = line.order[0][1] == uid
-        led = was_head and line.lane.backfills and line.lane.head() is line
+        led = was_head and (not line.lane.backfills or line.lane.head() is line)
         line.drop(uid)
         if not line.order:
             self._parking.forget(line)

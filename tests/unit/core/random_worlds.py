@@ -44,8 +44,9 @@ def nodes(
     preempting: bool = True,
     strategies: tuple[Strategy, ...] = tuple(Strategy)[:2],
     draining: bool = False,
+    queues: tuple[int, ...] = (1, 2, 3, 4, 5),
 ) -> Any:
-    """A root cohort, up to two below it, up to five queues anywhere, of one or two flavors."""
+    """A root cohort, up to two below it, as many ``queues`` anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
     stops = [*[StopPolicy.NONE] * 6, *(StopPolicy if draining else ())]
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
@@ -58,7 +59,7 @@ def nodes(
         for i, name in enumerate(lower)
     ]
     found.append(cohort("root"))
-    for i in range(draw(st.sampled_from([1, 2, 3, 4, 5]))):
+    for i in range(draw(st.sampled_from(queues))):
         found.append(
             queue(
                 f"q{i}",

@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.engine import EngineSettings
 from webhook.core.fences import Fence
-from webhook.core.policy import Strategy
+from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.reasons import Code
 
 BACKFILL = Strategy.BACKFILL
@@ -116,6 +116,58 @@ def test_who_takes_what_its_own_side_owns_does_not_wait_for_a_borrower() -> None
 
 def test_who_goes_before_the_head_does_not_wait_for_it() -> None:
     assert shared().submit(gang("urgent", "b", 2, priority=2)).cycle() == ["urgent"]
+
+
+def two_heads(**others: Any) -> World:
+    """6 of 8 cpu are in use until second 100. Queue b's first gang wants 7, and queue a's younger head all 8."""
+    world = World(
+        queue("a", 2, cohort="c", strategy=BACKFILL), queue("b", 0, cohort="c", **others), cohort("c", None, 6)
+    )
+    world.submit(gang("runs", "b", 6, max_run_seconds=100)).cycle()
+    return world.submit(gang("older", "b", 7, priority=1), gang("head", "a", 8, priority=1, created=2))
+
+
+def test_a_gang_that_passes_its_own_head_does_not_delay_the_younger_head_of_another_queue() -> None:
+    world = two_heads(strategy=BACKFILL).submit(gang("passer", "b", 1, max_run_seconds=101, priority=1, created=1))
+    assert world.cycle() == []
+    assert "would delay team/head, head of queue a" in world.why("passer")
+    world.submit(gang("short", "b", 1, max_run_seconds=100, priority=1, created=1))
+    assert world.cycle() == ["short"]
+    world.engine.withdraw("head")
+    assert world.cycle() == ["passer"]
+
+
+def test_who_passes_in_a_best_effort_queue_has_no_right_before_a_younger_head_either() -> None:
+    world = two_heads().submit(gang("passer", "b", 1, priority=1, created=1))
+    assert world.cycle() == []
+    assert "would delay team/head, head of queue a" in world.why("passer")
+    world.engine.withdraw("older")
+    assert world.cycle() == ["passer"]
+
+
+def test_an_older_head_goes_before_a_younger_one_of_another_queue() -> None:
+    world = two_heads(strategy=BACKFILL)
+    assert world.end("runs").cycle() == ["older"]
+
+
+def test_a_gang_that_passes_a_more_urgent_one_goes_before_a_head_of_lower_priority_than_its_own() -> None:
+    world = two_heads().submit(gang("urgent", "b", 1, priority=2, created=3), gang("most", "b", 8, priority=3))
+    assert world.cycle() == ["urgent"]
+
+
+def test_who_would_have_others_stopped_and_starts_at_an_unknown_time_has_to_fit_beside_the_head() -> None:
+    stops = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY, borrow_within_cohort=PreemptionPolicy.LOWER_PRIORITY)
+    world = World(
+        queue("a", 2, cohort="c", strategy=BACKFILL),
+        queue("b", 0, cohort="c"),
+        queue("d", 1, cohort="c", preemption=stops),
+        cohort("c", None, 5),
+    )
+    world.submit(
+        gang("runs", "b", 6, max_run_seconds=100), gang("low", "b", 2, priority=-1, max_run_seconds=900)
+    ).cycle()
+    world.submit(gang("head", "a", 7, priority=1), gang("stops", "d", 2, max_run_seconds=100, created=1))
+    assert not world.plan().preempted
 
 
 def test_a_head_that_a_fence_holds_up_holds_up_no_other_queue() -> None:

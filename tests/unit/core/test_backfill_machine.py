@@ -1,8 +1,12 @@
-"""Backfill as a state machine: queues of a tree, run-time limits that are enforced, and what was promised to each head.
+"""Backfill as a state machine: several Backfill queues in nested cohorts with borrowing and lending limits, run-time
+limits that are enforced, and what was promised to the head of each.
 
-After each cycle the earliest start of a head is no later than it was, unless somebody intervened who may: a gang of
-another queue that goes before it, or one that takes what its own side of the tree owns, or a new policy.
+After each cycle no head's earliest start is later than it was, unless somebody intervened who may: a gang of higher
+priority, an older one that passes nobody in its own queue, or one that takes what its own side of the tree owns. A head
+that has room may stand back behind an older head, which it would delay: then its start is always now.
 """
+
+from dataclasses import dataclass
 
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
@@ -10,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import World, gang, queue
-from webhook.core.backfill import earliest_start
+from webhook.core.earliest_start import earliest_start
 from webhook.core.engine import Plan
 from webhook.core.gang import Gang
 from webhook.core.policy import FlavorResource, Strategy
@@ -21,18 +25,28 @@ BACKFILL = Strategy.BACKFILL
 MOSTLY_BACKFILL = (BACKFILL, BACKFILL, BACKFILL, Strategy.BEST_EFFORT_FIFO, Strategy.STRICT_FIFO)
 
 
+@dataclass
+class _Promise:
+    """The earliest start of a head as it was after some cycle."""
+
+    uid: str
+    start_seconds: float
+
+
 class BackfillMachine(RuleBasedStateMachine):
     """A world in which nobody is stopped but at the run-time limit."""
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         alone = [queue("q0", 8, strategy=BACKFILL)]
-        self.world = World(*data.draw(st.just(alone) | nodes(preempting=False, strategies=MOSTLY_BACKFILL)))
+        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL)
+        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5))
+        self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, several)))
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
         self.known: dict[str, Gang] = {}
-        self.promised: dict[str, tuple[str, float]] = {}
-        """Queue to its head and when that was to start at the latest."""
+        self.promised: dict[str, _Promise] = {}
+        """By queue, for each head whose start was bounded."""
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -92,6 +106,7 @@ class BackfillMachine(RuleBasedStateMachine):
         steps, holdings = self._single_steps(), self.world.engine._state.holdings
         self.before = holdings.usage.copy()
         self.held = {uid: dict(holding.amounts) for uid, holding in holdings.by_uid.items()}
+        self.waited = {name: self.world.engine.waiting(name) for name in self.world.policy.queues}
         self.kept_back = {head: dict(amounts) for head, (_, amounts) in holdings.promises.items()}
         plan = self.world.plan()
         note(f"{self.world.now}: {[r.uid for r in plan.admitted]} grown {[r.uid for r in plan.grown]}")
@@ -101,7 +116,7 @@ class BackfillMachine(RuleBasedStateMachine):
             if admitted.max_run_seconds is not None:
                 self.ends[admitted.uid] = self.world.now + admitted.max_run_seconds
         self._without_a_limit_nobody_passes(plan)
-        self._no_earliest_start_moves_later(plan)
+        self._no_heads_earliest_start_moves_later_unless_somebody_intervenes(plan)
         assert not self.world.engine.copy().cycle(self.world.now, self.world.fences, 1), "fixed point"
 
     def _single_steps(self) -> list[str]:
@@ -117,52 +132,58 @@ class BackfillMachine(RuleBasedStateMachine):
                 for other in self.world.engine.waiting(queue.name):
                     assert _place(one) < _place(other) or self.world.engine.potential(other) is not None
 
-    def _no_earliest_start_moves_later(self, plan: Plan) -> None:
+    def _no_heads_earliest_start_moves_later_unless_somebody_intervenes(self, plan: Plan) -> None:
         state, now = self.world.engine._state, self.world.now
-        kept: dict[str, tuple[str, float]] = {}
+        kept: dict[str, _Promise] = {}
         for name, lane in state.room.lanes.items():
             head = lane.head() if lane.backfills and lane.closed is None else None
             if name is None or head is None:
                 continue
             start = earliest_start(state.holdings, head, now)
             before = self.promised.get(name)
-            if before is not None and before[0] == head.head.uid and not self._intervened(plan, head):
-                assert start is not None, f"the start of {head.head.uid} is not bounded any more"
-                assert start.at_seconds <= before[1], f"{head.head.uid} starts later than it was promised"
-            if start is not None and not self._another_head_goes_first(head):
-                kept[name] = (head.head.uid, start.at_seconds)
+            if before is not None and before.uid == head.head.uid and not self._intervened(plan, head):
+                assert start is not None, f"the start of {before.uid} is bounded no more"
+                behind = start.at_seconds <= now and self._another_head_goes_first(head)
+                assert behind or start.at_seconds <= before.start_seconds, f"{before.uid} starts later than it was to"
+            if start is not None:
+                kept[name] = _Promise(head.head.uid, start.at_seconds)
         self.promised = kept
 
     def _another_head_goes_first(self, head: Line) -> bool:
-        """Return whether the head of another Backfill queue of the tree is promised its start before this one."""
+        """Return whether ``head`` may have to stand back though it has room: an older or more urgent one waits too."""
         assert head.lane.node is not None
         lanes = self.world.engine._state.room.backfilling[head.lane.node.root]
         others = [other for lane in lanes if lane is not head.lane and (other := lane.head()) is not None]
         return any(_place(other.head) < _place(head.head) for other in others)
 
     def _intervened(self, plan: Plan, head: Line) -> bool:
-        """Return whether the plan lets somebody go before ``head`` who may, or holds back what its queue owns."""
+        """Return whether the plan lets somebody start who may delay ``head``, or has a queue keep what it owns."""
         for name, (node, amounts) in self.world.engine._state.holdings.promises.items():
             before = self.kept_back.get(name, {})
             if node is not head.lane.node and any(
                 amounts.get(key, 0) > before.get(key, 0) for key in head.request.keys
             ):
                 return True
-        usage = self.before.copy()
-        held = dict(self.held)
+        usage, held, started = self.before.copy(), dict(self.held), set[str]()
         for reservation in (*plan.admitted, *plan.grown):
             other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
             charged = held.get(reservation.uid, {})
             extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
             usage.add(node, extra)
             held[reservation.uid] = reservation.usage()
-            if _place(other) < _place(head.head):
+            grows, elsewhere = bool(charged), reservation.queue != head.lane.name
+            older = _place(other) < _place(head.head) and self._passes_nobody(other, started)
+            if not grows and (other.priority > head.head.priority or older):
                 return True
-            if reservation.queue != head.lane.name and _side_owns(
-                usage, node, head, {k for k, a in extra.items() if a}
-            ):
+            started.add(other.uid)
+            if elsewhere and _side_owns(usage, node, head, {key for key, amount in extra.items() if amount}):
                 return True
         return False
+
+    def _passes_nobody(self, one: Gang, started: set[str]) -> bool:
+        """Return whether ``one`` was the first of its queue that could ever start, once those ``started`` had."""
+        ahead = (each for each in self.waited[one.queue or ""] if _place(each) < _place(one))
+        return all(each.uid in started or self.world.engine.potential(each) is not None for each in ahead)
 
     def teardown(self) -> None:
         """Nobody starves: once nobody new comes, time alone starts every gang whose way is bounded."""
