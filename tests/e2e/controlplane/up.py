@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from tests.e2e.controlplane import kubeconfig
-from tests.e2e.controlplane.binaries import BuildError, cache_root, say
+from tests.e2e.controlplane.binaries import BuildError, cache_root, find, say
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.controlplane.process import ComponentError
@@ -50,6 +50,8 @@ def up(arguments: argparse.Namespace) -> None:
             supervisor.terminate()
             supervisor.wait(30)
             raise
+    if shutil.which("kubectl") is None:
+        say(f"you have no kubectl: the one that was built is in {find('kubectl', say).parent}")
     say(f"logs: {_state()['directory']}/logs; stop it with `make down`")
     print(f"export KUBECONFIG={KUBECONFIG}", flush=True)
 
