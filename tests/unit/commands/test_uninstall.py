@@ -61,7 +61,7 @@ async def test_a_waiting_job_is_let_go_as_its_owner_wrote_it() -> None:
     plain = await client.post(JOBS, job("plain"))
     await client.post(JOBS, marked(job("waiting")))
     text = await remove(client)
-    assert "Job team-a/waiting: let go" in text
+    assert "Job team-a/waiting: un-suspend, take off our marks" in text
     found = await client.get(f"{JOBS}/waiting")
     expected = deepcopy(written(plain))
     found["spec"]["suspend"] = found["spec"].get("suspend") or False
