@@ -124,7 +124,7 @@ def uninstalled(adopted: Busy) -> Busy:
     admin("delete", "mutatingwebhookconfiguration/tutti", "validatingwebhookconfiguration/tutti")
     for replica in tutti.replicas:
         replica.component.kill()
-    assert "let go" in uninstall(tutti, "--dry-run")
+    assert "un-suspend" in uninstall(tutti, "--dry-run")
     assert owner.get("job", "late")["spec"]["suspend"], "a dry run writes nothing"
     uninstall(tutti)
     return adopted
