@@ -44,9 +44,14 @@ class Cycle:
         """Carry the cycle out on the state and return the plan."""
         self._let_heads_pass()
         self._settle_claims()
-        self._decide_all()
-        grown = () if self._spent else grow_all(self._state)
-        return Plan(tuple(self._admitted), grown, tuple(self._preempted))
+        self._state.end_hunger(anew=True)
+        grown: list[Reservation] = []
+        while True:
+            self._decide_all()
+            grown += () if self._spent else grow_all(self._state)
+            # What grew may have been hungry, and others of its queue with it.
+            if self._spent or not self._state.end_hunger():
+                return Plan(tuple(self._admitted), tuple(grown), tuple(self._preempted))
 
     @property
     def _spent(self) -> bool:
@@ -57,6 +62,7 @@ class Cycle:
     def _decide_all(self) -> None:
         room, agenda = self._state.room, self._agenda
         while not self._spent:
+            self._state.end_hunger()
             room.open_gates()
             awake, room.awake = room.awake, {}
             for lane in awake:

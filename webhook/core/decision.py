@@ -14,6 +14,7 @@ from webhook.core.fences import Fences
 from webhook.core.flavors import Assignment, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holdings
+from webhook.core.parking import Owed
 from webhook.core.policy import FlavorResource, PreemptionPolicy, Queue
 from webhook.core.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
@@ -31,11 +32,13 @@ class Decision:
     counts: Mapping[str, int]
     assignment: Assignment
     fence: Reason | None = None
-    """Set when the quota has room, or could get it, and a fence has none."""
+    """Set when the quota has room, or could get it, and a fence has none, or another gang goes first."""
     victims: tuple[Candidate, ...] = ()
     """Whom to stop to make room."""
     awaits: tuple[str, ...] = ()
     """Uids of gangs that are being stopped already and whose room it may count on."""
+    owed: Owed | None = None
+    """What it leaves to a hungry gang, if that is what blocks it."""
 
     @property
     def fits(self) -> bool:

@@ -10,6 +10,7 @@ from webhook.core.reasons import Code, Holder, Reason
 from webhook.core.state import Claim, State
 
 HOLDERS_SHOWN = 3
+_BEHIND = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
@@ -152,7 +153,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
     decision = state.decide(line) if lane.node is not None else None
-    held_up = decision is not None and decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
+    held_up = decision is not None and decision.fence is not None and decision.fence.code in _BEHIND
     if line.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
         decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)

@@ -30,7 +30,11 @@ def park(state: State, line: Line, decision: Decision) -> None:
         blocks += smallest.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     line.hopeless = not keys and decision.fence is None
-    if decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
+    if decision.owed is not None:
+        keys = dict.fromkeys(decision.assignment.usage)
+        points.append(decision.owed)
+        state.hunger.watch(decision.owed)
+    elif decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
         # Another head goes, or it becomes the head of its own queue.
         lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))

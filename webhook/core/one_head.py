@@ -64,6 +64,7 @@ class _Snapshot:
 
 def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
+    state.end_hunger(anew=True)
     state.room.open_gates()
     offers = [line for lane in state.room.lanes.values() if (line := offered(lane)) is not None]
     heads = [line for line in offers if line.aside is None]
@@ -80,8 +81,10 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
         gang = line.head
         state.room.withdraw(gang.uid)
         reservations.append(admit(state, line, decision, now=now, epoch=epoch, gang=gang))
+    grown = grow_all(state)
+    state.end_hunger()
     state.room.awake = {}
-    return Plan(tuple(reservations), grow_all(state), tuple(snapshot.preempted))
+    return Plan(tuple(reservations), grown, tuple(snapshot.preempted))
 
 
 def offered(lane: Lane) -> Line | None:
@@ -114,7 +117,7 @@ def _nominate(
     attempt = Attempt(state.decider, line.head, request or line.request, lane.queue, lane.node)
     attempt.snapshot, attempt.gone = usage, gone
     attempt.resume = line.resume if request is None else None
-    return attempt.best()
+    return state.hunger.judge(line, attempt.best(), state.fences, usage)
 
 
 def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -> Iterator[tuple[Line, Decision]]:
@@ -146,6 +149,9 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         _step_aside(snapshot, line, decision)
     elif decision.fits and snapshot.state.fences.shortfall(line.head, decision.counts) is not None:
         # An earlier head took the room at a fence. It has its turn again in the next cycle, and then its reason.
+        return
+    elif snapshot.state.hunger.judge(line, decision, snapshot.state.fences, snapshot.usage) is not decision:
+        # With what earlier heads took it would keep a hungry gang waiting.
         return
     elif not _overlaps(snapshot, decision) and snapshot.fits(line, decision):
         snapshot.charge(line, decision.assignment.usage)

@@ -2,8 +2,8 @@
 
 Three ways to be registered:
 
-- at *points*: woken by any change there. A point is a key at a node of the tree (its usage fell) or a namespace (its
-  fences gave).
+- at *points*: woken by any change there. A point is a key at a node of the tree (its usage fell), a namespace (its
+  fences gave) or something owed to a hungry gang (it is not any more).
 - at one *gate*: a key at the node that refused the line. Of all lines at a gate that ask no more than it has room for,
   only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
   offered to as many lines as can use it, not to all that wait.
@@ -18,13 +18,26 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from webhook.core.policy import FlavorResource
-from webhook.core.queueing import Line
+from webhook.core.queueing import Line, LineKey
 from webhook.core.quota_tree import Node
 
 Spot = tuple[int, FlavorResource]
 """(index of a node, key)."""
-Point = Spot | str
-"""A key at a node whose usage would have to fall, or a namespace whose fences would have to give."""
+
+
+class Owed(NamedTuple):
+    """What a hungry gang lacks, as plain data: a copy of the engine knows it by the same name."""
+
+    queue: str
+    line: LineKey
+    cohort: int
+    """Index of the cohort below which its side of the tree is compared with another."""
+    key: FlavorResource
+
+
+Point = Spot | str | Owed
+"""A key at a node whose usage would have to fall, a namespace whose fences would have to give, or a hunger that would
+have to end."""
 GateOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's agenda orders."""
 

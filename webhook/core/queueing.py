@@ -142,6 +142,11 @@ class Lane:
         """Only those pass the head that do not delay it."""
         return self.queue is not None and self.queue.strategy is Strategy.BACKFILL
 
+    @property
+    def yields(self) -> bool:
+        """Its gangs may be hungry, and leave room to hungry ones of other queues."""
+        return self.queue is not None and self.queue.yields_to_hungry
+
     def head(self) -> Line | None:
         """Return the first line of a Backfill queue that could ever start, parked or not."""
         while self._standing:

@@ -24,6 +24,7 @@ class Code(StrEnum):
 
     FENCED = "ResourceQuotaExceeded"
     BEHIND_HEAD = "BehindHead"
+    BEHIND_HUNGRY = "BehindHungryQueue"
     BACKING_OFF = "BackingOff"
     QUEUE_NOT_FOUND = "QueueNotFound"
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"

@@ -10,6 +10,7 @@ from webhook.core.fences import Fences
 from webhook.core.flavors import Mode, Request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
+from webhook.core.hunger import Hunger
 from webhook.core.policy import FlavorResource, Policy
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import Node, QuotaTree
@@ -63,10 +64,13 @@ class State:
 
     backfill: Backfill = field(init=False)
     """The heads of Backfill queues."""
+    hunger: Hunger = field(init=False)
+    """Who leaves room to whom."""
     _decider: Decider | None = None
 
     def __post_init__(self) -> None:
         self.room.room_at = self.holdings.headroom
+        self.hunger = Hunger(self.room, self.holdings)
         self.backfill = Backfill(
             self.holdings, lambda root: self.room.backfilling.get(root, ()), not self.settings.fair_sharing
         )
@@ -180,12 +184,26 @@ class State:
             why = self.backfill.refusal(line, decision, self.fences, self.now)
             if why is not None:
                 decision = replace(decision, fence=why, victims=(), awaits=())
+        decision = self.hunger.judge(line, decision, self.fences)
         holdings.put_back()
         return decision
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
-        """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue."""
-        return self.backfill.lets_grow(holding, extra, self.fences, self.now)
+        """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
+        keeping a hungry gang waiting.
+        """
+        allowed = self.backfill.lets_grow(holding, extra, self.fences, self.now)
+        return allowed and self.hunger.lets_grow(holding, extra, self.fences)
+
+    def end_hunger(self, *, anew: bool = False) -> bool:
+        """Have those decided about again whom nobody hungry holds up any more; return whether there may be some.
+
+        ``anew`` tells that more may have changed than holdings.
+        """
+        if not self.hunger.settle(self.fences, anew=anew):
+            return False
+        self.growing.update(dict.fromkeys(self.partial()))
+        return True
 
     def let_head_go(self, lane: Lane) -> None:
         """End what the head of a StrictFIFO or Backfill queue holds back."""
@@ -261,6 +279,7 @@ class State:
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.undrained, twin.stirred = self.undrained, self.stirred
+        twin.hunger.watched = dict(self.hunger.watched)
         return twin
 
     def partial(self) -> dict[str, Holding]:

@@ -44,6 +44,8 @@ class WaitingRoom:
         """How much a node lets through now beyond its private quota."""
         self.backfilling: dict[Node, list[Lane]] = {}
         """Root of a tree to its Backfill queues."""
+        self.yielding: dict[Node, list[Lane]] = {}
+        """Root of a tree to its queues that hunger and yield to hungry ones."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -64,7 +66,7 @@ class WaitingRoom:
         for name, queue in policy.queues.items():
             if name not in self.lanes:
                 self.lanes[name] = Lane(name, queue, tree.queues[name], closed=_closed(queue))
-        self._index_backfilling()
+        self._index_lanes()
         for uid, ticket in list(self.tickets.items()):
             if self._lane_of(ticket.gang) is not ticket.lane:
                 self._move(uid, ticket)
@@ -76,12 +78,14 @@ class WaitingRoom:
                     self.wake_line(line)
                     self.head_changed(lane)
 
-    def _index_backfilling(self) -> None:
-        self.backfilling = {}
+    def _index_lanes(self) -> None:
+        self.backfilling, self.yielding = {}, {}
         for name in sorted(name for name in self.lanes if name is not None):
             lane = self.lanes[name]
             if lane.backfills and lane.node is not None:
                 self.backfilling.setdefault(lane.node.root, []).append(lane)
+            if lane.yields and lane.node is not None:
+                self.yielding.setdefault(lane.node.root, []).append(lane)
 
     def _close(self, lane: Lane) -> None:
         """Give up a lane whose queue changed; its gangs are moved afterwards."""
@@ -286,7 +290,7 @@ class WaitingRoom:
         lines: dict[Line, Line] = {}
         twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
         twin.awake = {twin.lanes[lane.name]: None for lane in self.awake}
-        twin._index_backfilling()
+        twin._index_lanes()
         twin.tickets = {
             uid: Ticket(t.gang, t.lane and twin.lanes[t.lane.name], t.line and lines[t.line])
             for uid, t in self.tickets.items()

@@ -9,6 +9,9 @@ A job labelled as not preemptible is held to the minimums instead: all such jobs
 resource that a node lists there, so that they never borrow, and they are never stopped for others. The tree's label
 ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
 
+A leaf that has its min leaves room to hungry gangs of leaves below theirs (``core/hunger.py``). Upstream has this
+behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is always on.
+
 All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
 are sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a node below, or the root in a
 list, names besides tie its pods to nodes in the scheduler, which reads the tree too; here they change nothing.
@@ -251,6 +254,7 @@ def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
                 preemption=reclaim,
                 ignores_undeclared=True,
                 spares_non_preemptible=True,
+                yields_to_hungry=True,
                 inactive=broken,
             )
         )

@@ -48,6 +48,7 @@ def nodes(
 ) -> Any:
     """A root cohort, up to two below it, as many ``queues`` anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
+    yields = draw(st.sampled_from([(False,), (True,), (False, True)]))
     stops = [*[StopPolicy.NONE] * 6, *(StopPolicy if draining else ())]
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
 
@@ -74,6 +75,7 @@ def nodes(
                 weight_millis=draw(st.sampled_from([0, 500, 1000, 2000])),
                 stop_policy=draw(st.sampled_from(stops)),
                 reclaimable=draw(st.sampled_from([True, True, True, False])),
+                yields_to_hungry=draw(st.sampled_from(yields)),
             )
         )
     return found
