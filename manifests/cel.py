@@ -17,7 +17,11 @@ from webhook.jobs.paths import Path, render
 OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     # Paths to what carries the pods' labels, for entries whose reader is code and cannot become CEL. ``[*]`` steps
     # through a list, ``{*}`` through a map.
-    "TrainJob.trainer.kubeflow.org": ("spec", "spec.podTemplateOverrides[*].metadata"),
+    "TrainJob.trainer.kubeflow.org": (
+        "spec",
+        "spec.podTemplateOverrides[*].metadata",
+        "spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*].template.spec.template.metadata",
+    ),
     "SparkApplication.sparkoperator.k8s.io": ("spec.driver", "spec.executor"),
     "AppWrapper.workload.codeflare.dev": (
         "spec.components[*].template.metadata",
@@ -83,8 +87,14 @@ def step(root: str, path: str) -> str:
 
 
 def template_labels(root: str, family: Family) -> str:
-    """Return an expression: the labels of every pod template, as a list of maps."""
-    return " +\n".join(_labels_at(root, path) for path in family.label_paths)
+    """Return an expression: the labels of every pod template that is not in a list of lists, as a list of maps."""
+    return " +\n".join(_labels_at(root, path) for path in family.label_paths if not _nested(path))
+
+
+def templates_carry(root: str, family: Family, keys: Sequence[str]) -> str:
+    """Return an expression: some pod template has a label with one of the keys."""
+    listed = f"({template_labels(root, family)}).exists(labels, {one_of(keys, 'labels')})"
+    return either(listed, *(_carried_below(root, path, keys) for path in family.label_paths if _nested(path)))
 
 
 def labels_of(root: str) -> str:
@@ -101,7 +111,7 @@ def asks(root: str, family: Family) -> str:
     """Return an expression: the object opts in, by a queue label or by a PodGroup label on a template."""
     return either(
         one_of(names.QUEUE_LABELS, labels_of(root)),
-        f"({template_labels(root, family)}).exists(labels, {one_of(names.POD_GROUP_LABELS, 'labels')})",
+        templates_carry(root, family, names.POD_GROUP_LABELS),
     )
 
 
@@ -120,7 +130,7 @@ def concerns(root: str, family: Family) -> str:
     return either(
         one_of(names.QUEUE_LABELS, labels_of(root)),
         one_of(sorted(names.OWN_ANNOTATIONS), annotations_of(root)),
-        f"({template_labels(root, family)}).exists(labels, {one_of(ours, 'labels')})",
+        templates_carry(root, family, ours),
     )
 
 
@@ -152,6 +162,19 @@ def _labels_at(root: str, path: str) -> str:
             item = "item" if mark == "[*]" else f"{items}[item]"
             return f"{items}.map(item, {step(item, tail)}.?labels.orValue({{}}))"
     return f"[{step(root, path)}.?labels.orValue({{}})]"
+
+
+def _nested(path: str) -> bool:
+    return path.count("[*]") > 1
+
+
+def _carried_below(root: str, path: str, keys: Sequence[str], depth: int = 0) -> str:
+    """Return an expression for labels in lists of lists, which CEL cannot flatten."""
+    head, found, tail = path.partition("[*]")
+    if not found:
+        return one_of(keys, f"{step(root, path)}.?labels.orValue({{}})")
+    item = f"item{depth}"
+    return f"{step(root, head)}.orValue([]).exists({item}, {_carried_below(item, tail, keys, depth + 1)})"
 
 
 def _short(group: str) -> str:

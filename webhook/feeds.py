@@ -311,7 +311,7 @@ class Feeds:
                 namespace=new.namespace,
                 name=new.name,
                 min_member=_least_members(spec),
-                schedule_timeout_seconds=spec.get("scheduleTimeoutSeconds"),
+                schedule_timeout_seconds=_schedule_timeout_seconds(spec),
                 resource_version=new.resource_version,
                 generation=feed.partition(".")[2],
                 api_version=POD_GROUP_PATHS[feed.partition(".")[2]].removeprefix("/apis/").removesuffix("/podgroups"),
@@ -415,6 +415,12 @@ def _job_feed(kind: JobKind) -> str:
 def _least_members(spec: Mapping[str, Any]) -> int:
     gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
     return int(spec.get("minMember") or gang.get("minCount") or 0)
+
+
+def _schedule_timeout_seconds(spec: Mapping[str, Any]) -> int | None:
+    """Return the start time-out of a PodGroup. One that gives pods no time at all is no time-out."""
+    stated = spec.get("scheduleTimeoutSeconds")
+    return stated if type(stated) is int and stated > 0 else None
 
 
 def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:

@@ -23,6 +23,7 @@ class PodGroupRecord:
     name: str
     min_member: int
     schedule_timeout_seconds: int | None = None
+    """How long its gangs have to start; None: as configured."""
     resource_version: int = 0
     generation: str = ""
     """API group it was read from; with the version where that tells generations apart."""

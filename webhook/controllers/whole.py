@@ -2,7 +2,8 @@
 
 A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
 with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
-each time another pod starts.
+each time another pod starts. A PodGroup's ``scheduleTimeoutSeconds``, as long as scheduler-plugins lets its pods wait,
+is the time that its gangs have to start; after they have been whole once, the configured one counts.
 
 Pods prove that a gang is whole. What its controller reports counts too until its pods have proved it once; later the
 report may be stale, for training operators write none while a pod that they want is refused. Kinds that bring pods up
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from webhook.config import Start
 from webhook.controllers.requeues import START_TIMEOUT
+from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
@@ -66,11 +68,16 @@ class WholeGangs:
             return None
         if moved and job.ordered_start:
             progress.since_seconds = now
-        limit = self._settings.recovery_seconds if progress.whole_once else self._settings.timeout_seconds
+        limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(gang, view)
         if now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
         return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
+
+    def _start_seconds(self, gang: Gang, view: View) -> float:
+        group = view.pod_groups.get((gang.namespace, gang.pod_group or ""))
+        stated = None if group is None else group.schedule_timeout_seconds
+        return self._settings.timeout_seconds if stated is None else stated
 
     def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:
         """Return the place and back-off of a gang that is stopped for want of its quorum: it goes to the back.

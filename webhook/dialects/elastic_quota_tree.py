@@ -10,7 +10,7 @@ resource that a node lists there, so that they never borrow, and they are never 
 ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
 
 A leaf that has its min leaves room to hungry gangs of leaves below theirs (``core/hunger.py``). Upstream has this
-behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is always on.
+behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is on.
 
 All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
 are sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a node below, or the root in a

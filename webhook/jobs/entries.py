@@ -3,7 +3,17 @@
 from typing import Final
 
 from webhook.core import names
-from webhook.jobs.kinds import AddedContainer, Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
+from webhook.jobs.kinds import (
+    AddedContainer,
+    Factor,
+    JobKind,
+    Layout,
+    Needed,
+    PodSetSource,
+    Signal,
+    Tally,
+    TemplateChange,
+)
 from webhook.jobs.paths import parse
 
 
@@ -317,6 +327,7 @@ TRAINJOB: Final = JobKind(
     child_kinds=frozenset({"JobSet.jobset.x-k8s.io"}),
     # Initializers run before the nodes.
     ordered_start=(Signal(path=parse("spec.initializer.dataset")), Signal(path=parse("spec.initializer.model"))),
+    labels_need=Needed(parse("spec.runtimePatches"), "install Kubeflow Trainer 2.2 or newer"),
     prepared_start=True,
 )
 

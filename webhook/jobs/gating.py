@@ -14,7 +14,7 @@ from webhook.core import names
 from webhook.jobs import paths
 from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
+from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets, stated_labels
 from webhook.jobs.record import Owner
 from webhook.jobs.registry import KINDS
 
@@ -125,7 +125,8 @@ def pod_group_of(labels: Mapping[str, Any]) -> str | None:
 
 
 def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
-    return any(pod_group_of(site.pod_labels) is not None for site in readable_sites(kind, obj))
+    labels = [*(site.pod_labels for site in readable_sites(kind, obj)), *stated_labels(kind, obj)]
+    return any(pod_group_of(each) is not None for each in labels)
 
 
 def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:

@@ -114,6 +114,15 @@ class TemplateChange(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Needed:
+    """A field without which a kind cannot be gated, and which not every release of its definition has."""
+
+    field: Path
+    remedy: str
+    """What to do where it lacks, as an order."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobKind:
     """One API kind whose objects are gangs."""
 
@@ -165,6 +174,8 @@ class JobKind:
     loose_pods: bool = False
     """Its pods cannot be told apart in advance: they carry no gang label and count as loose; the gang holds quota of
     its queue, none of the fences, and is never found incomplete."""
+    labels_need: Needed | None = None
+    """What carries our labels to its pods, where that is no pod template of its own."""
     prepared_start: bool = False
     """Its own webhook takes template changes only while it stays suspended: a start is two patches."""
 

@@ -7,9 +7,9 @@ from typing import Any
 from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import AddedContainer, JobKind
 from webhook.jobs.pod_set_sites import Place, PodSetSite, UnreadableJob, from_source
-from webhook.jobs.readers import READERS
+from webhook.jobs.readers import READERS, STATED_LABELS
 
-__all__ = ["Place", "PodSetSite", "UnreadableJob", "find_pod_sets"]
+__all__ = ["Place", "PodSetSite", "UnreadableJob", "find_pod_sets", "stated_labels"]
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
@@ -24,6 +24,12 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
         if added.version in ("", kind.version) and (not added.beside or added.beside in names):
             sites = [_with_added(site, added) if _gets(site.name, added) else site for site in sites]
     return sites
+
+
+def stated_labels(kind: JobKind, obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the pod labels that ``obj`` brings by itself, where another object is needed to find its pod sets."""
+    stated = STATED_LABELS.get(kind.reader or "")
+    return [] if stated is None else stated(obj)
 
 
 def _gets(name: str, added: AddedContainer) -> bool:

@@ -177,6 +177,11 @@ def read_train_job(obj: Mapping[str, Any], context: ReadContext, _sites: list[Po
     return train_job.pod_sets(obj, context)
 
 
+STATED_LABELS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]]] = {
+    "train-job": train_job.stated_labels
+}
+"""By reader: the pod labels that an object brings, where another object is needed to read its pod sets."""
+
 READERS: Final[Mapping[str, Reader]] = {
     "job": read_job,
     "ray-cluster": read_ray_cluster,

@@ -1,7 +1,8 @@
 """The pod sets of a TrainJob: what its (Cluster)TrainingRuntime's JobSet template becomes with the job's own sizes.
 
 Kubeflow Trainer renders a JobSet from the runtime; the job overrides the number of nodes and each node's resources.
-Labels and node selectors reach its pods through an entry of our own in ``spec.runtimePatches``, keyed by manager.
+Labels and node selectors reach its pods through an entry of our own in ``spec.runtimePatches``, keyed by manager. The
+entries of others may bring labels too, those of a PodGroup among them.
 """
 
 from collections.abc import Mapping
@@ -36,13 +37,31 @@ def pod_sets(obj: Mapping[str, Any], context: ReadContext) -> list[PodSetSite]:
     runtime = _runtime(obj, context)
     found, jobs = list(from_source(_RUNTIME, runtime)), paths.find(runtime, _RUNTIME.items)
     nodes, entry = _nodes(obj, runtime), _our_entry(obj, [str(job.get("name")) for job in jobs])
-    sites = []
+    stated, sites = _patched_labels(obj), []
     for index, (site, job) in enumerate(zip(found, jobs, strict=True)):
         trains = _is_trainer(job)
         spec = _with_node_resources(site.spec, obj) if trains else site.spec
         count = nodes if trains and site.name != "launcher" else site.count
-        sites.append(_patchable(replace(site, spec=spec, count=count), entry, index))
+        labels = {**site.labels, **stated.get(str(job.get("name")), {})}
+        sites.append(_patchable(replace(site, spec=spec, count=count, owner_labels=labels), entry, index))
     return sites
+
+
+def stated_labels(obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the pod labels that the object itself brings, whatever its runtime says."""
+    return list(_patched_labels(obj).values())
+
+
+def _patched_labels(obj: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the pod labels that ``spec.runtimePatches`` brings, by the name of the replicated job."""
+    found: dict[str, dict[str, Any]] = {}
+    patches = paths.find(obj, _PATCHES)
+    for patch in patches if isinstance(patches, list) else ():
+        jobs = paths.find(patch, _JOBS)
+        for job in jobs if isinstance(jobs, list) else ():
+            labels = paths.find_mapping(job, (*_TEMPLATE, "metadata", "labels"))
+            found.setdefault(str(paths.find(job, ("name",))), {}).update(labels)
+    return found
 
 
 def _runtime(obj: Mapping[str, Any], context: ReadContext) -> Mapping[str, Any]:
@@ -101,7 +120,6 @@ def _patchable(site: PodSetSite, entry: _Entry, index: int) -> PodSetSite:
         site,
         metadata=metadata if isinstance(metadata, dict) else None,
         scheduling=paths.find_mapping(template, ("spec",)),
-        owner_labels=site.labels,
         scaffold=entry.scaffold,
         template_path=None,
         metadata_path=(*place, "metadata"),

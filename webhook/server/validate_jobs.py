@@ -105,9 +105,10 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> 
     if suspend is not None and not isinstance(suspend, bool):
         return deny(Refusal.MALFORMED, f"{where} must be true or false", 422)
     if suspend is not True:
+        dropped = "" if suspend is not None else _dropped(kind, where, "upgrade its operator, or correct the entry")
         message = (
             f"a job that waits is stored with {where}: true; Tutti's mutating webhook sets it and did "
-            "not act. Set it yourself, or ask the administrators to look at the registration"
+            f"not act. Set it yourself, or ask the administrators to look at the registration{dropped}"
         )
         return deny(Refusal.UNSUSPENDED, message)
     unmarked = [t.pod_set for t in record.templates if (t.labels or {}).get(names.GANG_LABEL) != names.GANG_PENDING]
@@ -116,8 +117,21 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> 
             f"pod template {unmarked[0]} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
             "webhook sets it and did not act. Ask the administrators to look at the registration"
         )
-        return deny(Refusal.UNSUSPENDED, message)
+        return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
     return None
+
+
+def _dropped(kind: JobKind, field: str, remedy: str) -> str:
+    """Return the other explanation for a field that the mutating webhook wrote and that is not there."""
+    served = f"the definition of {kind.kind} {kind.group}/{kind.version} that this cluster serves"
+    return f"; or {served} has no field {field}, and the API server dropped it: {remedy}"
+
+
+def _cannot_carry(kind: JobKind, obj: Mapping[str, Any]) -> str:
+    needed = kind.labels_need
+    if needed is None or paths.find(obj, needed.field) is not None:
+        return ""
+    return _dropped(kind, paths.render(needed.field), needed.remedy)
 
 
 # -- change -----------------------------------------------------------------------------------------------------------

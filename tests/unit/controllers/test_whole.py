@@ -78,6 +78,25 @@ def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
     assert whole.overdue(grouped, RESERVED, view, 200) is None
 
 
+def test_the_time_out_of_its_pod_group_is_that_of_a_gangs_start() -> None:
+    whole, view = WholeGangs(SETTINGS), view_with("Running")
+    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
+    assert whole.overdue(grouped, RESERVED, view, 129) is None
+    requeue = whole.overdue(grouped, RESERVED, view, 130)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 30 s after its admission"
+
+
+def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time() -> None:
+    whole, view = WholeGangs(SETTINGS), view_with("Running", "Running")
+    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
+    assert whole.overdue(grouped, RESERVED, view, 150) is None
+    view.fences.drop_pod("ns", "pod-1")
+    assert whole.overdue(grouped, RESERVED, view, 155) is not None
+
+
 def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
     loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
     assert WholeGangs(SETTINGS).overdue(loose, RESERVED, view_with(), 1000) is None

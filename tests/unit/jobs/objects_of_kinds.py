@@ -24,6 +24,11 @@ def load(name: str) -> dict[str, Any]:
     return yaml.safe_load((DIRECTORY / f"{name}.yaml").read_text())
 
 
+def special(name: str) -> dict[str, Any]:
+    """An object of a kind that needs tests of its own, or of what describes its pods."""
+    return yaml.safe_load((DIRECTORY.parent / "special" / f"{name}.yaml").read_text())
+
+
 def kind_of(obj: dict[str, Any]) -> JobKind:
     group = obj["apiVersion"].rpartition("/")[0]
     return KINDS[f"{obj['kind']}.{group}"]

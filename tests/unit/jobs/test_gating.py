@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.unit.jobs.objects_of_kinds import kind_of, load
+from tests.unit.jobs.objects_of_kinds import kind_of, load, record_of, special
 from webhook.core import names
+from webhook.jobs.context import context_from
 from webhook.jobs.gating import Gate, GateRule, gated_by, queue_label
 
 CONTROLLER = "system:serviceaccount:jobset-system:jobset-controller-manager"
@@ -45,6 +46,20 @@ def test_a_pod_group_label_on_a_pod_template_gates_without_a_queue(name, label):
     }[name]()
     template.setdefault("metadata", {}).setdefault("labels", {})[label] = "group"
     assert gate(obj) == Gate(GateRule.POD_GROUP, None)
+
+
+@pytest.mark.parametrize("label", names.POD_GROUP_LABELS)
+def test_a_pod_group_label_that_a_train_job_patches_into_its_runtime_gates(label):
+    obj = special("trainjob")
+    del obj["metadata"]["labels"]
+    assert gate(obj) is None
+    template = {"metadata": {"labels": {label: "group"}}}
+    jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
+    patch = {"manager": "users/own", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    obj["spec"]["runtimePatches"].append(patch)
+    assert gate(obj) == Gate(GateRule.POD_GROUP, None)
+    context = context_from(training_runtimes=[special("runtime")])
+    assert record_of(obj, context).gang.pod_group == "group"
 
 
 def test_a_marked_or_mapped_namespace_gates_everything_in_it():

@@ -4,11 +4,10 @@ import copy
 from dataclasses import replace
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.jobs.objects_of_kinds import DIRECTORY, apply, kind_of, load, record_of, reservation_of
+from tests.unit.jobs.objects_of_kinds import apply, kind_of, load, record_of, reservation_of, special
 from tests.unit.jobs.test_patches import FLAVORS, REQUEUE
 from tests.unit.jobs.test_reading import ODD, places
 from webhook.core import names
@@ -21,10 +20,6 @@ from webhook.jobs.train_job import MANAGER
 
 GI = 1024**3 * MILLI
 MI = 1024**2 * MILLI
-
-
-def special(name):
-    return yaml.safe_load((DIRECTORY.parent / "special" / f"{name}.yaml").read_text())
 
 
 RUNTIMES = context_from(training_runtimes=[special("runtime")])

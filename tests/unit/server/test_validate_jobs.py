@@ -102,6 +102,42 @@ async def test_a_job_whose_template_is_not_marked_is_refused(waiting: Gate) -> N
     assert names.GANG_LABEL in (await create(waiting, obj)).message
 
 
+async def test_a_suspend_field_that_the_served_schema_lacks_is_named(waiting: Gate) -> None:
+    obj = stored()
+    del obj["spec"]["suspend"]
+    message = (await create(waiting, obj)).message
+    assert "the definition of Job batch/v1 that this cluster serves has no field spec.suspend" in message
+    assert "has no field" not in (await create(waiting, stored(suspend=False))).message
+
+
+async def test_a_train_job_of_a_trainer_without_runtime_patches_is_told_which_one_it_needs() -> None:
+    runtime = {
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": _job_template()}]}}},
+    }
+    context = ReadContext(training_runtimes={("", "torch"): runtime})
+    gate = Gate(view(), context=lambda: context)
+    obj = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "t", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
+        "spec": {"runtimeRef": {"name": "torch"}},
+    }
+    held: dict[str, Any] = copy.deepcopy(marked(KINDS["TrainJob.trainer.kubeflow.org"], obj, context))
+    assert (await create(gate, held)).allowed
+    del held["spec"]["runtimePatches"]
+    answer = await create(gate, held)
+    assert not answer.allowed
+    assert (
+        "has no field spec.runtimePatches, and the API server dropped it: install Kubeflow Trainer 2.2"
+        in answer.message
+    )
+
+
+def _job_template() -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": containers(gpu="1")}}}}
+
+
 async def test_a_job_with_a_forged_admission_is_refused(waiting: Gate) -> None:
     obj = stored()
     obj["metadata"]["annotations"] = {names.ADMISSION: "{}"}
