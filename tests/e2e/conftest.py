@@ -30,7 +30,11 @@ OWNER_RULES = [
     {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["*"]},
     {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": ["*"]},
     {"apiGroups": ["example.com"], "resources": ["sweeps"], "verbs": ["*"]},
-    {"apiGroups": ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"], "resources": ["podgroups"], "verbs": ["*"]},
+    {
+        "apiGroups": ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"],
+        "resources": ["podgroups"],
+        "verbs": ["*"],
+    },
 ]
 """What a team's member may do beside Kubernetes's own role ``edit``."""
 

@@ -226,3 +226,35 @@ def test_a_volcano_job_is_stored_with_gates_and_its_pods_go_when_it_is_admitted(
     )
     admin("delete", kind, "sim", "--wait=false")
     wait_until(lambda: not reservations(admin), what="its quota returns with its last pod")
+
+
+@pytest.mark.usefixtures("volcano")
+@pytest.mark.parametrize("annotation", names.POD_GROUP_ANNOTATIONS)
+def test_plain_pods_join_a_pod_group_of_volcano_by_its_annotations(
+    owner: Kubectl, admin: Kubectl, annotation: str
+) -> None:
+    give_queue(admin, 1)
+    group = pod_group("crew", 2) | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+    owner.apply(group)
+    template = pod_template(labels={"tutti.dev/queue-name": QUEUE})
+    template["metadata"]["annotations"] = {annotation: "crew"}
+    for number in range(2):
+        owner.create(pod(f"crew-{number}", template))
+    reason = wait_until(lambda: told(owner, "crew", "Queued"), what="their PodGroup says why")[-1]
+    assert "asks 2 nvidia.com/gpu" in reason
+    stays(lambda: (running(owner), waiting(owner)) == (0, 2), 2, "neither is scheduled")
+    set_gpus(admin, 2)
+    wait_until(lambda: running(owner) == 2, what="both run")
+    assert reserved(admin) == 2
+
+
+def test_a_pod_groups_own_time_out_stops_a_gang_that_does_not_come_up(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 4)
+    owner.apply(pod_group("crew", 2) | {"spec": {"minMember": 2, "scheduleTimeoutSeconds": 4}})
+    template = pod_template(labels=CREW)
+    template["spec"]["nodeSelector"] = {"no-such": "node"}
+    for number in range(2):
+        owner.create(pod(f"crew-{number}", template))
+    evicted = wait_until(lambda: told(owner, "crew", "Evicted"), timeout_seconds=60, what="it is stopped")[-1]
+    assert "within 4 s after its admission" in evicted
+    wait_until(lambda: not reservations(admin), what="its quota is returned")

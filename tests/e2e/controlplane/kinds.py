@@ -59,7 +59,7 @@ PROJECTS: Final = {
         "volcano.sh/volcano",
         "v1.10.0",
         "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
-        "config/crd/volcano/bases/batch.*.yaml",
+        "config/crd/volcano/bases/*.volcano.sh_[jp]o*.yaml",  # jobs and podgroups
     ),
     "scheduler-plugins": Definitions(
         "sigs.k8s.io/scheduler-plugins",
