@@ -1,14 +1,14 @@
 """Volcano's Queue (``scheduling.volcano.sh/v1beta1``): capability, deserved and guarantee, in a tree by parent.
 
 ``capability`` is the maximum, ``deserved`` the minimum that is taken back when needed, ``guarantee`` the part of it
-that is never lent. A queue with children is a cohort and takes no gangs; one without a parent is a child of ``root``,
-which need not exist. Without a capability the root is unlimited: Volcano would use the cluster's total there, which is
-not written in any object. The weight is the fair-sharing weight. A queue that states neither capability nor deserved
-for a resource, on its whole path, is not limited in it. An inner queue that states no deserved amount deserves what
-its children do together; a leaf deserves nothing of a resource that its ``deserved`` leaves out, and as a gang that
-would borrow anything takes nothing back, it has to list all that is bounded above it (in Volcano one resource within
-its deserved amount is enough). ``reclaimable: false`` keeps what the queue borrows from being taken back, and the
-dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
+that is never lent. A queue with children is a cohort and takes no gangs; what ran in it before it had any still counts.
+One without a parent is a child of ``root``, which need not exist. Without a capability the root is unlimited: Volcano
+would use the cluster's total there, which is not written in any object. The weight is the fair-sharing weight. A queue
+that states neither capability nor deserved for a resource, on its whole path, is not limited in it. An inner queue that
+states no deserved amount deserves what its children do together; a leaf deserves nothing of a resource that its
+``deserved`` leaves out, and as a gang that would borrow anything takes nothing back, it has to list all that is bounded
+above it (in Volcano one resource within its deserved amount is enough). ``reclaimable: false`` keeps what the queue
+borrows from being taken back, and the dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
 """
 
 from collections.abc import Iterable, Mapping
@@ -201,6 +201,7 @@ def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
     if inactive is outside is not None:
         queue.place["spec"]["parent"].warn(outside, "mend the parent or name another")
     if queue.children:
+        queue.fragment.queues.append(_inner(queue, None if inactive else cohort_name(queue.name)))
         return
     queue.fragment.queues.append(
         Queue(
@@ -218,6 +219,15 @@ def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
             inactive=inactive,
         )
     )
+
+
+def _inner(queue: _Queue, cohort: str | None) -> Queue:
+    """Return the queue that takes no gangs, and counts those that ran when it was given children.
+
+    Volcano refuses children to a queue in which pods run. Which of two objects came first says nothing here.
+    """
+    why = queue.fragment.broken or "it has children, and gangs wait in queues without any"
+    return Queue(name=queue.name, dialect=DIALECT, cohort=cohort, namespace_selector=LabelSelector(), inactive=why)
 
 
 def _why_outside(queue: _Queue, queues: Mapping[str, _Queue]) -> str:
