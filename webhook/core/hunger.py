@@ -15,7 +15,7 @@ A gang whose own queue is below what it owns is held up by nobody, so that no tw
 that may use guaranteed quota only. Upstream looks at leaves and not at resources, and holds for whatever waits.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -50,6 +50,10 @@ class Hunger:
     """What somebody is held up by."""
     _settled: int = -1
     """Version of the holdings when ``watched`` was last gone through."""
+    _found: dict[Lane, list[tuple[Line, AmountsByFlavor]]] = field(default_factory=dict)
+    """The hungry lines of a queue in order, with what they ask."""
+    _found_at: tuple[int, int] = (-1, -1)
+    """What holdings and waiting gangs were when they were found."""
 
     def judge(self, line: Line, decision: Decision, fences: Fences, usage: Usage | None = None) -> Decision:
         """Return ``decision`` about the head of ``line``, blocked if it would start and somebody hungry needs the room.
@@ -60,8 +64,9 @@ class Hunger:
             return decision
         assert line.lane.node is not None
         view = self.holdings.outlook if usage is None else usage
-        taking = _Taking(line.lane.node, decision.assignment.usage, view, fences)
-        held = self._holder(taking)
+        taking = _Taking(line.lane.node, decision.assignment.usage, view)
+        # For the head of a strict queue nothing is held back while it is judged: what is found then counts for it only.
+        held = self._holder(taking, fences, anew=usage is not None or line.lane.strict or line.lane.backfills)
         if held is None:
             return decision
         return replace(decision, fence=_reason(held, taking), victims=(), awaits=(), owed=held.owed)
@@ -71,7 +76,7 @@ class Hunger:
         lane, node = self.room.lanes.get(holding.reservation.queue), self.holdings.node_of(holding)
         if node is None or lane is None or not _yields(lane.queue, holding.reservation.preemptible):
             return True
-        held = self._holder(_Taking(node, extra, self.holdings.outlook, fences))
+        held = self._holder(_Taking(node, extra, self.holdings.outlook), fences)
         if held is not None:
             self.watch(held.owed)
         return held is None
@@ -85,6 +90,8 @@ class Hunger:
 
         ``anew`` tells that more may have changed than holdings.
         """
+        if anew:
+            self._found.clear()
         if not self.watched or (self._settled == self.holdings.version and not anew):
             return False
         self._settled = self.holdings.version
@@ -107,19 +114,27 @@ class Hunger:
         side = list(_side(node, meeting))
         return _short(usage, side, owed.key) and not _kept_out_by(usage, node, side, owed.key, asked[owed.key])
 
-    def _holder(self, taking: "_Taking") -> _Held | None:
-        """Return the first hungry gang, in order, that would be kept waiting."""
-        found: list[_Held] = []
+    def _holder(self, taking: "_Taking", fences: Fences, *, anew: bool = False) -> _Held | None:
+        """Return a hungry gang that would be kept waiting: of the queues in the order of their names, the first one."""
         for lane in () if taking.below_own() else self.room.yielding.get(taking.node.root, ()):
-            if lane.node is None or lane.node is taking.node or not lane.lines:
+            keys = [] if lane.node is None or lane.node is taking.node else taking.contested(lane.node)
+            if not keys or lane.node is None:
                 continue
-            keys = taking.contested(lane.node)
-            for line in _whose_turn_may_come(lane) if keys else ():
-                lacking = taking.lacking(line, lane.node, keys)
-                if lacking is not None:
-                    owed = Owed(lane.node.name, line.key, _meeting(taking.node, lane.node).index, lacking)
-                    found.append(_Held(line, owed))
-        return min(found, key=lambda held: held.hungry.order_key[1:], default=None)
+            found = _all_hungry(lane, fences, taking.usage) if anew else self._hungry_in(lane, fences)
+            lacking = taking.first_lacking(found, lane.node, keys)
+            if lacking is not None:
+                line, key = lacking
+                return _Held(line, Owed(lane.node.name, line.key, _meeting(taking.node, lane.node).index, key))
+        return None
+
+    def _hungry_in(self, lane: Lane, fences: Fences) -> list[tuple[Line, AmountsByFlavor]]:
+        """Return the hungry lines of a queue, found once for as long as nothing has changed."""
+        at = (self.holdings.version, self.room.changes)
+        if at != self._found_at:
+            self._found, self._found_at = {}, at
+        if lane not in self._found:
+            self._found[lane] = _all_hungry(lane, fences, self.holdings.outlook)
+        return self._found[lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +144,6 @@ class _Taking:
     node: Node
     amounts: AmountsByFlavor
     usage: Usage
-    fences: Fences
 
     def below_own(self) -> bool:
         """Return whether the queue takes what it is owed itself, or nothing."""
@@ -141,21 +155,25 @@ class _Taking:
         mine, theirs = list(_side(self.node, meeting)), list(_side(other, meeting))
         return [
             key
-            for key in self._shown()
+            for key in sorted(self._shown())
             if _short(usage, theirs, key) and all(usage.of(each, key) >= each.subtree.get(key, 0) for each in mine)
         ]
 
-    def lacking(self, line: Line, other: Node, keys: Iterable[FlavorResource]) -> FlavorResource | None:
-        """Return of which of ``keys`` the head of ``line`` at ``other`` would not have enough, if it is hungry."""
-        asked = _hungry(line, self.fences, self.usage)
-        wanted = sorted(key for key in keys if key in asked)
-        if not wanted:
-            return None
+    def first_lacking(
+        self, hungry: Iterable[tuple[Line, AmountsByFlavor]], other: Node, keys: Iterable[FlavorResource]
+    ) -> tuple[Line, FlavorResource] | None:
+        """Return the first of the ``hungry`` lines of queue ``other`` that would lack one of ``keys``, and which."""
         shared = list(_meeting(self.node, other).path())
         self.usage.add(self.node, self.amounts)
-        refusing = {key: self.usage.binding(other, key, asked[key]) for key in wanted}
-        self.usage.remove(self.node, self.amounts)
-        return next((key for key, refused in refusing.items() if refused is not None and refused[0] in shared), None)
+        try:
+            for line, asked in hungry:
+                for key in keys:
+                    refused = self.usage.binding(other, key, asked[key]) if key in asked else None
+                    if refused is not None and refused[0] in shared:
+                        return line, key
+        finally:
+            self.usage.remove(self.node, self.amounts)
+        return None
 
     def _shown(self) -> list[FlavorResource]:
         return [key for key, amount in self.amounts.items() if amount and not key.is_internal]
@@ -176,22 +194,45 @@ def _whose_turn_may_come(lane: Lane) -> Collection[Line]:
     return lane.lines.values()
 
 
-def _hungry(line: Line, fences: Fences, usage: Usage) -> Mapping[FlavorResource, int]:
-    """Return what the smallest start of the head of ``line`` asks if it is hungry; empty when it is not."""
-    node, queue = line.lane.node, line.lane.queue
-    if node is None or queue is None or not line.order or line.aside is not None or line.request.refusal is not None:
-        return {}
-    least = line.head.least_counts
+def _all_hungry(lane: Lane, fences: Fences, usage: Usage) -> list[tuple[Line, AmountsByFlavor]]:
+    """Return the hungry lines of a queue in order, with what each asks."""
+    reach: dict[FlavorResource, int] = {}
+    lines = ((line, _hungry(line, fences, usage, reach)) for line in _whose_turn_may_come(lane))
+    return sorted((item for item in lines if item[1]), key=lambda item: item[0].order_key[1:])
 
-    def judge(key: FlavorResource, amount: int) -> Verdict:
-        return Verdict(Mode.FIT if amount <= _reach(usage, node, key) else Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
 
-    found = assign(line.request, least, queue.fungibility, judge)
-    if found.mode is not Mode.FIT:
+def _hungry(
+    line: Line, fences: Fences, usage: Usage, reach: dict[FlavorResource, int] | None = None
+) -> AmountsByFlavor:
+    """Return what the smallest start of the head of ``line`` asks if it is hungry; empty when it is not.
+
+    ``reach`` collects how much the queue could take of what.
+    """
+    node = line.lane.node
+    if node is None or not line.order or line.aside is not None or line.request.refusal is not None:
         return {}
-    asked = {key: amount for key, amount in found.usage.items() if amount and not key.is_internal}
-    hungry = _below_own(usage, node, asked) and fences.shortfall(line.head, least) is None
+    reach, charged = {} if reach is None else reach, _least(line)
+    for key, amount in charged.items():
+        if key not in reach:
+            reach[key] = _reach(usage, node, key)
+        if amount > reach[key]:
+            return {}
+    asked = {key: amount for key, amount in charged.items() if amount and not key.is_internal}
+    hungry = _below_own(usage, node, asked) and fences.shortfall(line.head, line.head.least_counts) is None
     return asked if hungry else {}
+
+
+def _least(line: Line) -> AmountsByFlavor:
+    """Return what the smallest start of any gang of the line is charged; empty where no flavor fits it."""
+    if line.least is None:
+        assert line.lane.queue is not None
+        found = assign(line.request, line.sample.least_counts, line.lane.queue.fungibility, _any_amount)
+        line.least = found.usage if found.mode is Mode.FIT else {}
+    return line.least
+
+
+def _any_amount(_key: FlavorResource, _amount: int) -> Verdict:
+    return Verdict(Mode.FIT, 0)
 
 
 def _below_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 
 from webhook.core.flavors import Request
 from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.policy import Queue, Strategy
+from webhook.core.policy import FlavorResource, Queue, Strategy
 from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Reason
 
@@ -81,6 +81,8 @@ class Line:
     rank: float = 0.0
     stamp: int = 0
     """Changes with every entry in the lane's order, so that stale entries are recognised."""
+    least: Mapping[FlavorResource, int] | None = None
+    """What its smallest start is charged; empty where no flavor fits it, None until somebody asked."""
     standing: int = 0
     """Number of its entry among those that may be the head of a Backfill queue; 0: it has none."""
     stood_at: OrderKey | None = None

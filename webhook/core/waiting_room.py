@@ -46,6 +46,8 @@ class WaitingRoom:
         """Root of a tree to its Backfill queues."""
         self.yielding: dict[Node, list[Lane]] = {}
         """Root of a tree to its queues that hunger and yield to hungry ones."""
+        self.changes = 0
+        """Grows whenever a gang comes to wait or does so no longer."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -309,6 +311,7 @@ class WaitingRoom:
             yield gang
 
     def _join(self, lane: Lane, gang: Gang) -> None:
+        self.changes += 1
         key = line_key(gang)
         line = lane.lines.get(key)
         if line is None:
@@ -329,6 +332,7 @@ class WaitingRoom:
                 self.head_changed(lane)
 
     def _leave(self, line: Line, uid: str) -> None:
+        self.changes += 1
         was_head = line.order[0][1] == uid
         led = was_head and (not line.lane.backfills or line.lane.head() is line)
         line.drop(uid)
