@@ -12,6 +12,10 @@ resource that a node lists there, so that they never borrow, and they are never 
 A leaf that has its min leaves room to hungry gangs of leaves below theirs (``core/hunger.py``). Upstream has this
 behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is on.
 
+Not read: the labels ``quota.scheduling…/name`` by which upstream's jobs name another leaf than their namespace's, for
+Koordinator puts them on pods that are none of ours (a queue label does that here); the attribute ``preempt-policy``;
+and an over-sell rate, which is 1.
+
 All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
 are sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a node below, or the root in a
 list, names besides tie its pods to nodes in the scheduler, which reads the tree too; here they change nothing.

@@ -9,6 +9,9 @@ states no deserved amount deserves what its children do together; a leaf deserve
 ``deserved`` leaves out, and as a gang that would borrow anything takes nothing back, it has to list all that is bounded
 above it (in Volcano one resource within its deserved amount is enough). ``reclaimable: false`` keeps what the queue
 borrows from being taken back, and the dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
+
+Unlike Volcano's webhook nothing refuses to delete a queue, ``root`` and ``default`` included: what waits there is told
+that the queue is gone, and what runs is left alone.
 """
 
 from collections.abc import Iterable, Mapping
