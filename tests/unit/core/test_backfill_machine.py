@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.unit.core.random_worlds import nodes
-from tests.unit.core.worlds import World, gang, queue
+from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.earliest_start import earliest_start
 from webhook.core.engine import Plan
 from webhook.core.gang import Gang
-from webhook.core.policy import FlavorResource, Strategy
+from webhook.core.policy import Cohort, FlavorResource, Queue, Strategy
 from webhook.core.queueing import Line
 from webhook.core.quota_tree import Node, Usage
 
@@ -33,6 +33,28 @@ class _Promise:
     start_seconds: float
 
 
+@st.composite
+def crowded(draw: st.DrawFn) -> list[Queue | Cohort]:
+    """Two or three Backfill queues that own little and borrow most of what they use from the same cohorts."""
+    limits = st.sampled_from([None, None, None, 2, 4])
+    upper = cohort("upper", None, draw(st.sampled_from([4, 6, 8])))
+    lower = cohort("lower", "upper", (draw(st.sampled_from([0, 0, 2])), draw(limits), draw(limits)))
+    names = [f"q{i}" for i in range(draw(st.sampled_from([2, 3])))]
+    return [
+        upper,
+        lower,
+        *(
+            queue(
+                name,
+                (draw(st.sampled_from([0, 0, 1, 2])), draw(limits), draw(limits)),
+                cohort=draw(st.sampled_from(["upper", "lower"])),
+                strategy=BACKFILL,
+            )
+            for name in names
+        ),
+    ]
+
+
 class BackfillMachine(RuleBasedStateMachine):
     """A world in which nobody is stopped but at the run-time limit."""
 
@@ -41,7 +63,7 @@ class BackfillMachine(RuleBasedStateMachine):
         alone = [queue("q0", 8, strategy=BACKFILL)]
         mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL)
         several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5))
-        self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, several)))
+        self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, crowded(), crowded())))
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
         self.known: dict[str, Gang] = {}
