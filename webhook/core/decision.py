@@ -7,7 +7,7 @@ stopping others for its full size wins over shrinking, as in Kueue.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core.fair_sharing import targets_of
 from webhook.core.fences import Fences
@@ -23,6 +23,11 @@ from webhook.core.settings import EngineSettings
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})
 """What a gang without queue is assigned."""
+GATED = Reason(
+    Code.ADMISSION_GATED,
+    "others would have to be stopped for it, and one of its preemption gates is closed",
+    help="it starts when its gates are open or when there is room without stopping others",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,11 @@ class Attempt:
     def best(self) -> Decision:
         """Return the decision for the whole gang, or for the largest size that can start, or why neither can."""
         whole = self.at(self.gang.counts)
-        if whole.fits or whole.preempts:
-            return whole
-        return self.largest(self.gang.counts, self.gang.least_counts) or whole
+        if not (whole.fits or whole.preempts):
+            whole = self.largest(self.gang.counts, self.gang.least_counts) or whole
+        if whole.preempts and self.gang.preemption_gated:
+            return replace(whole, fence=GATED, victims=(), awaits=())
+        return whole
 
     def at(self, counts: Mapping[str, int]) -> Decision:
         """Return the decision for exactly ``counts`` pods of each set."""

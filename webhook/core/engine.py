@@ -137,12 +137,16 @@ class Engine:
         return [gang for lane in lanes for gang in self._state.room.in_order(lane)] + lost
 
     def undecided(self) -> frozenset[object]:
-        """Return what the next cycle starts from: the head of each line that is not parked, and which flavors it tried.
+        """Return what the next cycle starts from: the head of each line that is not parked, which flavors it tried, and
+        how many gangs of a namespace that is not selected had their turn.
 
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
         lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.parked)
-        return frozenset((line.head.uid, tuple(sorted((line.resume or {}).items()))) for line in lines)
+        return frozenset(
+            (line.head.uid, tuple(sorted((line.resume or {}).items())), line.aside and len(line.verdicts))
+            for line in lines
+        )
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

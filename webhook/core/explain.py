@@ -5,12 +5,13 @@ from webhook.core.flavors import Block, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource, Queue
+from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
 from webhook.core.state import Claim, State
 
 HOLDERS_SHOWN = 3
-_BEHIND = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY)
+_HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
@@ -19,7 +20,7 @@ def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> R
     if decision.fence is not None:
         return decision.fence
     if decision.awaits and not decision.fits:
-        return _awaiting([holdings.by_uid[uid] for uid in decision.awaits], node)
+        return awaiting([holdings.by_uid[uid] for uid in decision.awaits], node)
     if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
@@ -130,9 +131,10 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     if ticket is None:
         return None
     gang, lane, line = ticket.gang, ticket.lane, ticket.line
+    as_kueue = state.settings.one_head_per_queue
     if lane is None:
         return Reason(
-            Code.QUEUE_NOT_FOUND,
+            Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND,
             f"no queue {gang.queue!r} in namespace {gang.namespace}",
             help="create the queue or correct the label",
         )
@@ -140,11 +142,12 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return _claiming(state, state.claims[uid])
     if line is None:
         return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
+    if as_kueue:
+        return _as_kueue(lane, line, uid)
     for known in (lane.closed, line.aside, line.request.refusal):
         if known is not None:
             return known
-    # With one head a cycle a blocked head of a StrictFIFO queue is offered again and again instead of being parked.
-    head = lane.first() if lane.strict and state.settings.one_head_per_queue else lane.strict_head()
+    head = lane.strict_head()
     ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
     if ahead is None and head is not None:
         ahead = head.head
@@ -153,24 +156,35 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
     decision = state.decide(line) if lane.node is not None else None
-    held_up = decision is not None and decision.fence is not None and decision.fence.code in _BEHIND
+    held_up = decision is not None and decision.fence is not None and decision.fence.code in _HELD_UP
     if line.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
         decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
     if lane.node is None or decision is None:
         return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
-    if line.outrun == uid and (decision.fits or decision.victims):
-        text = "no longer fitted after others of the same cycle; it has its turn again in the next one"
-        return Reason(Code.WAITING_FOR_QUOTA, text, node=str(lane.node))
     return explain(line.head, decision, lane.node, state.holdings)
+
+
+def _as_kueue(lane: Lane, line: Line, uid: str) -> Reason:
+    """Return what Kueue would have said when the gang last had its turn, with the numbers of then."""
+    if lane.closed is not None:
+        return lane.closed
+    if line.aside is not None and line.aside.code is Code.SUSPENDED:
+        return line.aside
+    said = line.verdicts.get(uid)
+    if said is not None:
+        return said
+    ahead = lane.ahead_of(line.gangs[uid])
+    return Reason(Code.PENDING_EVALUATION, f"has not had its turn; {ahead} of queue {lane.name} are ahead of it")
 
 
 def _claiming(state: State, claim: Claim) -> Reason:
     going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
-    return _awaiting(going, claim.node)
+    return awaiting(going, claim.node)
 
 
-def _awaiting(going: list[Holding], node: Node) -> Reason:
+def awaiting(going: list[Holding], node: Node) -> Reason:
+    """Return the reason of a gang at ``node`` for which others are ``going``."""
     names = ", ".join(str(holding) for holding in going[:HOLDERS_SHOWN]) or "others"
     more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
     return Reason(

@@ -171,6 +171,8 @@ Judge = Callable[[FlavorResource, int], Verdict]
 
 def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], settings: EngineSettings) -> Request:
     """Return what ``gang`` asks of ``queue``, with the flavors each resource group offers to each pod set."""
+    if gang.refusal is not None:
+        return Request(refusal=gang.refusal)
     choices: list[tuple[object, Choice]] = []
     charges: dict[str, Mapping[str, int]] = {}
     ignores_undeclared = queue.ignores_undeclared or settings.ignore_undeclared

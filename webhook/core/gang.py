@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from webhook.core import amounts
 from webhook.core.amounts import Amounts
+from webhook.core.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,11 @@ class Gang:
     preemptible: bool = True
     """Its owner lets it be stopped for others. Where the queue honours this, a gang that is not may use guaranteed
     quota only."""
+    refusal: Reason | None = None
+    """Why it may not start although it takes its turn in its queue, as in Kueue: its pods could not be created, or an
+    admission check said no."""
+    preemption_gated: bool = False
+    """It may start, but not at the cost of others (a closed preemption gate of Kueue's)."""
 
     @property
     def pods(self) -> int:

@@ -2,15 +2,18 @@
 
 Heads are decided about one by one in order on a snapshot that earlier ones have changed: what was nominated may no
 longer fit, two heads may want the same victims, and a gang that preempts waits for a later cycle. Nothing is promised
-between cycles; a preempted gang keeps its quota within the cycle that stops it.
+between cycles; a preempted gang keeps its quota within the cycle that stops it. What a gang is told is what was said
+when it last had its turn, in Kueue's words.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from webhook.core.agenda import tournament, tree_of
 from webhook.core.cycle import admit, grow_all, stop_all
 from webhook.core.decision import Attempt, Decision
+from webhook.core.explain import awaiting, explain
 from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
 from webhook.core.ledger import reserve
 from webhook.core.obstacles import park
@@ -19,7 +22,7 @@ from webhook.core.policy import PreemptionPolicy
 from webhook.core.preemption import Candidate, give_back, take
 from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import AmountsByFlavor, Usage
-from webhook.core.reasons import Code
+from webhook.core.reasons import Code, Reason
 from webhook.core.state import State
 
 
@@ -62,15 +65,15 @@ class _Snapshot:
             self.usage.add(line.lane.node, amounts)
 
 
+OUTRUN: Final = "no longer fits after others of the same cycle; it has its turn again in the next one"
+UNTOLD: Final = Reason(Code.PENDING_EVALUATION, "has not had its turn")
+
+
 def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
     state.end_hunger(anew=True)
     state.room.open_gates()
-    offers = [line for lane in state.room.lanes.values() if (line := offered(lane)) is not None]
-    heads = [line for line in offers if line.aside is None]
-    for line in offers:
-        if line.aside is not None:
-            state.room.park(line, ())
+    heads = [line for lane in state.room.lanes.values() if (line := _popped(lane)) is not None]
     usage = state.holdings.usage
     nominated = {line: _nominate(state, line, usage) for line in heads}
     snapshot = _Snapshot(state, usage.copy(), now, epoch)
@@ -87,25 +90,44 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
     return Plan(tuple(reservations), grown, tuple(snapshot.preempted))
 
 
-def offered(lane: Lane) -> Line | None:
-    """Return the line whose turn it is.
+Place = tuple[float, bool, int, float, str]
+"""Rank, whether it is not the one for which others were stopped, negated priority, time, uid."""
 
-    One that its queue does not select takes a turn too, once: Kueue looks at the namespace of a head only. In a
-    BestEffortFIFO queue the one for which others were stopped goes first, so that nobody takes the room meanwhile.
+
+def _popped(lane: Lane) -> Line | None:
+    """Return the line whose turn it is and whose head is to be decided about.
+
+    A gang that its queue does not select takes a turn too, once, and nobody else has it: Kueue looks at the namespace
+    of a head only. In a BestEffortFIFO queue the one for which others were stopped goes first, so that nobody takes the
+    room meanwhile.
     """
     if lane.closed is not None:
         return None
-    awake = [line for line in lane.lines.values() if not line.parked]
-    lines = [line for line in awake if line.aside is not None and line.aside.code is Code.MISCONFIGURED]
-    if not lane.strict:
-        lines += [line for line in awake if line.aside is None and line.sticky]
+    awake = [line for line in lane.lines.values() if not line.parked and line.aside is None]
+    lines = [] if lane.strict else [line for line in awake if line.sticky]
     first = lane.first()
-    return min(lines if first is None else [*lines, first], key=_turn, default=None)
+    head = min(lines if first is None else [*lines, first], key=_place, default=None)
+    stranger = min(_strangers(lane), default=None, key=lambda found: found[0])
+    if stranger is None or (head is not None and _place(head) < stranger[0]):
+        return head
+    (*_, uid), line = stranger
+    line.verdicts[uid] = line.aside or UNTOLD
+    return None
 
 
-def _turn(line: Line) -> tuple[float, bool, int, float, str]:
+def _place(line: Line) -> Place:
     rank, priority, created, uid = line.order_key
     return rank, line.lane.strict or not line.sticky, priority, created, uid
+
+
+def _strangers(lane: Lane) -> Iterator[tuple[Place, Line]]:
+    """Yield the gangs of namespaces that the queue does not select and that have not had their turn."""
+    for line in lane.lines.values():
+        if line.aside is not None and line.aside.code is Code.MISCONFIGURED:
+            for created, uid in line.order:
+                if uid not in line.verdicts:
+                    yield (line.rank, True, -line.sample.priority, created, uid), line
+                    break
 
 
 def _nominate(
@@ -134,7 +156,7 @@ def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -
 def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
     """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
     decision, deferred = nominated, False
-    line.resume, line.outrun, line.sticky = nominated.assignment.resume or None, None, False
+    line.resume, line.sticky = nominated.assignment.resume or None, False
     if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
         _step_aside(snapshot, line, nominated)
         return
@@ -143,26 +165,29 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         deferred = decision.fits
     if deferred:
         line.sticky = True
+        _tell(line, _stopped_for(line, nominated))
         snapshot.charge(line, decision.assignment.usage)
     elif not decision.fits and not decision.victims:
         _reserve(snapshot, line, decision)
         _step_aside(snapshot, line, decision)
-    elif decision.fits and snapshot.state.fences.shortfall(line.head, decision.counts) is not None:
-        # An earlier head took the room at a fence. It has its turn again in the next cycle, and then its reason.
-        return
-    elif snapshot.state.hunger.judge(line, decision, snapshot.state.fences, snapshot.usage) is not decision:
+    elif decision.fits and (short := snapshot.state.fences.shortfall(line.head, decision.counts)) is not None:
+        # An earlier head took the room at a fence. It has its turn again in the next cycle.
+        _tell(line, short)
+    elif (judged := snapshot.state.hunger.judge(line, decision, snapshot.state.fences, snapshot.usage)) is not decision:
         # With what earlier heads took it would keep a hungry gang waiting.
-        return
+        assert judged.fence is not None
+        _tell(line, judged.fence)
     elif not _overlaps(snapshot, decision) and snapshot.fits(line, decision):
         snapshot.charge(line, decision.assignment.usage)
         if decision.fits:
             snapshot.admit(line, decision)
         else:
             line.sticky = True
+            _tell(line, _stopped_for(line, decision))
             snapshot.victims.update((victim.holding.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, line, decision.victims)
     else:
-        line.outrun = line.head.uid
+        _tell(line, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, node=str(line.lane.node)))
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
@@ -210,6 +235,37 @@ def _reserve(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
 
 
 def _step_aside(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
-    """Park a head that found nothing, unless its queue is strict or it has flavors left to try."""
-    if not line.lane.strict and line.resume is None:
-        park(snapshot.state, line, decision)
+    """Park a head that found nothing, unless its queue is strict or it has flavors left to try.
+
+    Those of its queue that ask the same step aside with it (Kueue's scheduling-equivalence hash), unless what stopped
+    it was something other than quota and flavors.
+    """
+    why = _why(snapshot.state, line, decision)
+    _tell(line, why)
+    if line.lane.strict or line.resume is not None:
+        return
+    park(snapshot.state, line, decision)
+    if decision.fence is not None or line.sample.refusal is not None:
+        return
+    for other in line.lane.lines.values():
+        if other.alike(line):
+            other.verdicts |= dict.fromkeys(other.gangs, why)
+            if not other.parked:
+                park(snapshot.state, other, decision)
+
+
+def _why(state: State, line: Line, decision: Decision) -> Reason:
+    if line.request.refusal is not None:
+        return line.request.refusal
+    if line.lane.node is None:
+        return decision.fence or UNTOLD
+    return explain(line.head, decision, line.lane.node, state.holdings)
+
+
+def _stopped_for(line: Line, decision: Decision) -> Reason:
+    assert line.lane.node is not None
+    return awaiting([victim.holding for victim in decision.victims], line.lane.node)
+
+
+def _tell(line: Line, why: Reason) -> None:
+    line.verdicts[line.head.uid] = why

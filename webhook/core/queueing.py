@@ -27,7 +27,8 @@ def line_key(gang: Gang) -> LineKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
-    return (*own, gang.loose_pods, sets)
+    apart = None if gang.refusal is None else gang.uid
+    return (*own, gang.loose_pods, apart, gang.preemption_gated, sets)
 
 
 def _pod_set_key(pod_set: PodSet) -> LineKey:
@@ -74,8 +75,8 @@ class Line:
     """In the last of Kueue's cycles others were stopped for its head: it goes first in the next one."""
     resume: Mapping[int, int] | None = None
     """Flavors that the last of Kueue's cycles tried; the next one goes on after them."""
-    outrun: str | None = None
-    """Uid of the head that the last of Kueue's cycles nominated and then had no room for: others took or kept it."""
+    verdicts: dict[str, Reason] = field(default_factory=dict)
+    """By uid, what Kueue's cycles said of its gangs when they last had their turn."""
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
@@ -96,8 +97,13 @@ class Line:
     def drop(self, uid: str) -> Gang:
         """Take one gang out."""
         gang = self.gangs.pop(uid)
+        self.verdicts.pop(uid, None)
         del self.order[bisect_left(self.order, (gang.created_seconds, uid))]
         return gang
+
+    def alike(self, other: "Line") -> bool:
+        """Return whether the gangs of both ask the same at the same priority, wherever they come from."""
+        return (self.sample.priority, self.key[-1]) == (other.sample.priority, other.key[-1])
 
     @property
     def head(self) -> Gang:
@@ -235,7 +241,9 @@ class Lane:
             _standing=[],
         )
         for key, line in self.lines.items():
-            copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
+            copied = replace(
+                line, lane=twin, gangs=dict(line.gangs), order=list(line.order), verdicts=dict(line.verdicts)
+            )
             twin.lines[key] = lines[line] = copied
         twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
         heapify(twin._heap)

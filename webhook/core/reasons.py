@@ -21,6 +21,7 @@ class Code(StrEnum):
     ON_HOLD = "OnHold"
     DEACTIVATED = "Deactivated"
     PENDING_EVALUATION = "PendingEvaluation"
+    ADMISSION_GATED = "AdmissionGated"
 
     FENCED = "ResourceQuotaExceeded"
     BEHIND_HEAD = "BehindHead"

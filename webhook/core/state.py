@@ -236,15 +236,17 @@ class State:
         if node is not None:
             self.wake(node, holding.amounts)
             if self.settings.one_head_per_queue:
-                self._scan_anew(node.root)
+                self._queue_anew(node.root)
         self.stirred = True
 
-    def _scan_anew(self, root: Node) -> None:
-        """Forget which flavors were tried: with room becoming free, the ones tried may do now."""
+    def _queue_anew(self, root: Node) -> None:
+        """Give everybody in a tree where room became free another turn, from the first flavor on, as Kueue does."""
         for lane in self.room.lanes.values():
             if lane.node is not None and lane.node.root is root:
                 for line in lane.lines.values():
                     line.resume = None
+                    if line.parked and line.aside is None:
+                        self.room.wake_line(line)
 
     def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
         """Have those decided about again who could use ``keys`` that became free at queue ``node``."""

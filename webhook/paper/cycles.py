@@ -18,6 +18,8 @@ from webhook.paper.entrant import Entrant
 from webhook.paper.world import World
 
 _EPOCH: Final = 1
+_TAKE_TURNS: Final = (Code.MISCONFIGURED, Code.PENDING_EVALUATION)
+"""Why Kueue turns a head down before it looks for quota. What else keeps a gang out keeps it out of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,12 @@ class Run:
                 self._queue(self.world.entrants[uid])
 
     def _queue(self, entrant: Entrant) -> None:
-        if entrant.withheld is not None:
-            self._withheld[entrant.gang.uid] = (entrant.gang, entrant.withheld)
-        else:
+        if entrant.withheld is None:
             self.engine.submit(entrant.gang, self.now)
+        elif self.settings.one_head_per_queue and entrant.withheld.code in _TAKE_TURNS:
+            self.engine.submit(replace(entrant.gang, refusal=entrant.withheld), self.now)
+        else:
+            self._withheld[entrant.gang.uid] = (entrant.gang, entrant.withheld)
 
     # -- telling ----------------------------------------------------------------------------------------------------
 

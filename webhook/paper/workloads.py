@@ -3,7 +3,8 @@
 Kueue's cache and queue manager are the model: ``status.admission`` holds quota until the gang is not only evicted but
 gone; ``Finished`` holds nothing; reclaimed pods count neither for who waits nor for who holds; a time-out or a failed
 admission check moves the place in the queue, every other eviction keeps it; ``Requeued`` False, a ``requeueAt`` that
-lies ahead and admission checks that say no keep a gang from being considered.
+lies ahead and admission checks that say no keep a gang from being considered; a closed preemption gate keeps it from
+stopping others.
 """
 
 import copy
@@ -119,6 +120,7 @@ def _gang(
         not_before_seconds=_not_before(obj, around.now),
         labels=labels,
         preemptible=not any(labels.get(name) == "false" for name in names.PREEMPTIBLE_LABELS),
+        preemption_gated=_is_gated(obj),
     )
     return gang, {pod_set.name: pod_set.count for pod_set in written}
 
@@ -201,6 +203,18 @@ def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, An
 def _not_before(obj: Mapping[str, Any], now: float) -> float:
     at = seconds(paths.find(obj, ("status", "requeueState", "requeueAt")))
     return at if at > now else 0.0
+
+
+def _is_gated(obj: Mapping[str, Any]) -> bool:
+    """Return whether a preemption gate of the spec is not open in the status; one that is not there yet is closed."""
+    open_gates = {gate["name"] for gate in _named(obj, ("status", "preemptionGates")) if gate.get("position") == "Open"}
+    return any(gate["name"] not in open_gates for gate in _named(obj, ("spec", "preemptionGates")))
+
+
+def _named(obj: Mapping[str, Any], path: tuple[str, str]) -> list[Mapping[str, Any]]:
+    listed = paths.find(obj, path)
+    items = listed if isinstance(listed, list) else []
+    return [item for item in items if isinstance(item, dict) and isinstance(item.get("name"), str)]
 
 
 def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Reason | None:

@@ -352,3 +352,14 @@ def test_room_made_in_its_own_queue_lets_a_gang_go_before_those_that_borrow() ->
     plan = world.submit(gang("borrows", "d", priority=2), gang("own", "b", priority=1), gang("owner", "a", 2)).plan()
     assert [(p.uid, p.by) for p in plan.preempted] == [("runs", "owner")]
     assert [reservation.uid for reservation in plan.admitted] == ["own"]
+
+
+def test_a_gang_behind_a_preemption_gate_stops_nobody_and_starts_when_there_is_room() -> None:
+    world = World(queue("a", 4, preemption=WITHIN), queue("b", 4))
+    world.submit(gang("low", "a", 4)).cycle()
+    world.submit(gang("gated", "a", 2, priority=9, preemption_gated=True), gang("small", "b"))
+    plan = world.plan()
+    assert [r.uid for r in plan.admitted] == ["small"]
+    assert plan.preempted == ()
+    assert world.engine.reason("gated").code is Code.ADMISSION_GATED
+    assert world.end("low").cycle() == ["gated"]
