@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from webhook.core import names, quantity
 from webhook.core.policy import Diagnostic
@@ -36,11 +36,15 @@ class Start(Section):
     """What happens to a gang that was admitted and does not reach its quorum."""
 
     timeout_seconds: Seconds = 300
-    recovery_seconds: Seconds = 300
-    """The same, once the gang has been whole and lost pods."""
-    backoff_seconds: Seconds = 60
+    recovery_seconds: Seconds | None = 300
+    """The same, once the gang has been whole and lost pods; None: it may lack them for ever."""
+    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60
     """First wait before it is considered again; doubles with each attempt."""
-    backoff_max_seconds: Seconds = 3600
+    backoff_max_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600
+    attempts: Annotated[int, Field(ge=0)] | None = None
+    """So often in a row it is queued again; then it is held until its owner lifts that. None: for ever."""
+    place: Literal["Eviction", "Creation"] = "Eviction"
+    """By which time it is ordered then: it goes to the back, or keeps its place."""
 
 
 class FairSharing(Section):
@@ -49,6 +53,14 @@ class FairSharing(Section):
     preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
         default=(), alias="preemptionStrategies"
     )
+
+    @field_validator("preemption_strategies")
+    @classmethod
+    def _in_order(cls, strategies: tuple[str, ...]) -> tuple[str, ...]:
+        final, initial = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+        if strategies not in ((), (final,), (initial,), (final, initial)):
+            raise ValueError(f"write one of [{final}], [{initial}], [{final}, {initial}]")
+        return strategies
 
 
 def _duration_seconds(value: object) -> object:
@@ -68,6 +80,39 @@ _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 Duration = Annotated[float, BeforeValidator(_duration_seconds)]
 Thousandths = Annotated[int, BeforeValidator(_thousandths)]
+
+
+class RequeuingStrategy(Section):
+    """Kueue's waitForPodsReady.requeuingStrategy."""
+
+    timestamp: Literal["Eviction", "Creation"] = "Eviction"
+    backoff_limit_count: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="backoffLimitCount")
+    backoff_base_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(default=60, alias="backoffBaseSeconds")
+    backoff_max_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(default=3600, alias="backoffMaxSeconds")
+
+
+class WaitForPodsReady(Section):
+    """Kueue's waitForPodsReady, with Kueue's defaults: another way to write ``start``."""
+
+    timeout: Annotated[Duration, Field(gt=0, le=86_400)] = 1800.0
+    recovery_timeout: Annotated[Duration, Field(ge=0, le=86_400)] | None = Field(default=None, alias="recoveryTimeout")
+    """None: ``timeout``; 0: for ever."""
+    block_admission: Literal[False] = Field(default=False, alias="blockAdmission")
+    """True is refused: that gangs start whole is ensured before they start."""
+    requeuing_strategy: RequeuingStrategy = Field(default=RequeuingStrategy(), alias="requeuingStrategy")
+
+    @property
+    def start(self) -> Start:
+        """The same in our words."""
+        recovery, rules = self.recovery_timeout, self.requeuing_strategy
+        return Start(
+            timeout_seconds=self.timeout,
+            recovery_seconds=self.timeout if recovery is None else recovery or None,
+            backoff_seconds=rules.backoff_base_seconds,
+            backoff_max_seconds=rules.backoff_max_seconds,
+            attempts=rules.backoff_limit_count,
+            place=rules.timestamp,
+        )
 
 
 class Transform(Section):
@@ -132,6 +177,8 @@ class Config(Section):
     peer_service: str = "tutti-webhook"
     lease: Lease = Lease()
     start: Start = Start()
+    wait_for_pods_ready: WaitForPodsReady | None = Field(default=None, alias="waitForPodsReady")
+    """Instead of ``start``."""
     commit_window_seconds: Annotated[float, Field(ge=0, le=5)] = 0.02
     """Decisions of this long are one ledger write; widens with the ledger's size."""
     ledger_bytes_per_second: Annotated[int, Field(ge=65_536)] = 2_000_000
@@ -156,10 +203,38 @@ class Config(Section):
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    @model_validator(mode="after")
+    def _said_once(self) -> "Config":
+        if {"start", "wait_for_pods_ready"} <= self.model_fields_set:
+            raise ValueError("start and waitForPodsReady say the same; write one of them")
+        return self
+
+    @property
+    def starting(self) -> Start:
+        """What happens to gangs that do not reach their quorum, however it is written."""
+        return self.start if self.wait_for_pods_ready is None else self.wait_for_pods_ready.start
+
     @property
     def account(self) -> str:
         """The username that alone may un-suspend gated jobs."""
         return self.reconciler_user or f"system:serviceaccount:{self.namespace}:tutti-reconciler"
+
+
+_KUEUE_ALONE: Final = {
+    "apiVersion": "remove it; Tutti's own file holds settings only",
+    "kind": "remove it; Tutti's own file holds settings only",
+    "manageJobsWithoutQueueName": f"label the namespaces whose jobs must wait: {names.GATED_NAMESPACE}=true",
+    "managedJobsNamespaceSelector": "name the namespaces to leave alone in exempt_namespaces",
+    "integrations": "remove it: every job kind is on; describe your own in kinds",
+    "featureGates": "remove it: Tutti decides as Kueue does with its default gates",
+    "multiKueue": "remove it: one Tutti serves one cluster",
+    "objectRetentionPolicies": "remove it: Tutti stores no Workload and deletes no job",
+    "fairSharing.enable": "remove it: fair sharing is on when preemptionStrategies are given",
+    "waitForPodsReady.enable": "remove it: gangs that do not become whole are always stopped; set timeout",
+    "waitForPodsReady.blockAdmission": "remove it, or write false: whether a gang can be whole is decided before",
+    "resources.deviceClassMappings": "remove it: devices claimed from device classes are not charged",
+}
+"""What changes Kueue's decisions, or is in each of its files, and what to do here instead."""
 
 
 def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> EngineSettings:
@@ -210,7 +285,9 @@ def _diagnostic(where: str, problem: Any) -> Diagnostic:
     """Return one complaint of pydantic in our words."""
     path = ".".join(str(part) for part in problem["loc"])
     value, message, fix = repr(problem["input"])[:64], problem["msg"], "see docs/configuration.md"
-    if problem["type"] == "extra_forbidden":
+    if path in _KUEUE_ALONE:
+        message, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
+    elif problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(problem["loc"][-1]), _key_names(Config), n=1)
         message, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix
     return Diagnostic(f"{where}#{path}", value, message, fix)

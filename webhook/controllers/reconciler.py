@@ -72,7 +72,7 @@ class Reconciler:
         self.engine = Engine(engine_settings(config))
         self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
         self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
-        self._whole = WholeGangs(config.start)
+        self._whole = WholeGangs(config.starting)
         self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
         self._proof = PodProof(api, feeds, self.marks.add)

@@ -3,7 +3,8 @@
 A gang's run-time limit (Kueue's ``maximumExecutionTimeSeconds``) counts the time it is admitted, over all its starts.
 When that is used up the gang is stopped whole and held, as Kueue deactivates it; whoever lifts the hold, as an owner
 lifts their own, gives it the whole time again. All of it follows from the job's annotations and the ledger's entry, so
-that another leader comes to the same.
+that another leader comes to the same. The same goes for a gang that does not become whole, where the configuration
+limits how often it is queued again.
 """
 
 from dataclasses import replace
@@ -16,7 +17,9 @@ HELD: Final = "Held"
 """Its owner suspended it."""
 LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"
 START_TIMEOUT: Final = "StartTimeout"
-HOLDS: Final = frozenset({HELD, LIMIT_REACHED})
+ATTEMPTS_USED_UP: Final = "RequeuingLimitExceeded"
+"""It did not become whole in time once more than it is queued again."""
+HOLDS: Final = frozenset({HELD, LIMIT_REACHED, ATTEMPTS_USED_UP})
 """Stops after which a gang waits for its owner, not in its queue."""
 
 
@@ -43,7 +46,8 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
     if job.admission is not None:
         ran += max(0.0, now - job.admission.since_seconds)
     ran = 0.0 if known.reason == LIMIT_REACHED else ran
-    return replace(known, attempts=max(known.attempts, job.attempts), ran_seconds=ran)
+    attempts = 0 if known.reason == ATTEMPTS_USED_UP else max(known.attempts, job.attempts)
+    return replace(known, attempts=attempts, ran_seconds=ran)
 
 
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:

@@ -13,9 +13,10 @@ in order also let them go while they run, so that their report always counts.
 from dataclasses import dataclass
 
 from webhook.config import Start
-from webhook.controllers.requeues import START_TIMEOUT
+from webhook.controllers.requeues import ATTEMPTS_USED_UP, START_TIMEOUT
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
 
@@ -69,7 +70,7 @@ class WholeGangs:
         if moved and job.ordered_start:
             progress.since_seconds = now
         limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(gang, view)
-        if now - progress.since_seconds < limit:
+        if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
         return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
@@ -80,10 +81,15 @@ class WholeGangs:
         return self._settings.timeout_seconds if stated is None else stated
 
     def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:
-        """Return the place and back-off of a gang that is stopped for want of its quorum: it goes to the back.
+        """Return the place and back-off of a gang that is stopped for want of its quorum.
 
-        How often that happened before is on its job, so that another leader counts on.
+        How often that happened before is on its job, so that another leader counts on. One that has used up its
+        attempts is held; plain pods have no owner to lift a hold, and go on.
         """
-        attempts = job.attempts
-        delay = min(self._settings.backoff_max_seconds, self._settings.backoff_seconds * 2.0 ** min(attempts, 20))
-        return Requeue(START_TIMEOUT, now, attempts + 1, now + delay, why)
+        rules, attempts = self._settings, job.attempts
+        place = now if rules.place == "Eviction" else job.created_seconds
+        if rules.attempts is not None and attempts >= rules.attempts and job.kind != POD_GROUP.key:
+            text = f"{why}; that was attempt {attempts + 1}; un-suspend it to have it tried again"
+            return Requeue(ATTEMPTS_USED_UP, place, message=text)
+        delay = min(rules.backoff_max_seconds, rules.backoff_seconds * 2.0 ** min(attempts, 20))
+        return Requeue(START_TIMEOUT, place, attempts + 1, now + delay, why)

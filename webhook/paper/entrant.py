@@ -26,6 +26,8 @@ class Surroundings:
     settings: EngineSettings
     now: float
     """Unix time."""
+    time_outs_move: bool = True
+    """A gang that did not become whole in time goes to the back of its queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Kueue's Workload objects, of any version, as gangs.
 
 Kueue's cache and queue manager are the model: ``status.admission`` holds quota until the gang is not only evicted but
-gone; ``Finished`` holds nothing; reclaimed pods count neither for who waits nor for who holds; a time-out or a failed
-admission check moves the place in the queue, every other eviction keeps it; ``Requeued`` False, a ``requeueAt`` that
-lies ahead and admission checks that say no keep a gang from being considered; a closed preemption gate keeps it from
-stopping others.
+gone; ``Finished`` holds nothing; reclaimed pods count neither for who waits nor for who holds; a time-out (unless the
+configuration says otherwise) or a failed admission check moves the place in the queue, every other eviction keeps it;
+``Requeued`` False, a ``requeueAt`` that lies ahead and admission checks that say no keep a gang from being considered;
+a closed preemption gate keeps it from stopping others.
 """
 
 import copy
@@ -43,8 +43,7 @@ KIND: Final = JobKind(
     ),
 )
 _POD_SETS_MAX: Final = 18
-_BACK_OF_THE_QUEUE: Final = ("PodsReadyTimeout", "AdmissionCheck")
-"""Reasons of an eviction whose time becomes the place in the queue."""
+_TIMED_OUT: Final = "PodsReadyTimeout"
 
 
 def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
@@ -115,7 +114,7 @@ def _gang(
             for pod_set, group in zip(written, _groups(spec), strict=True)
         ),
         priority=_priority(spec, around.context),
-        created_seconds=_place(metadata, conditions),
+        created_seconds=_place(metadata, conditions, around),
         max_run_seconds=max(1, limit - (spent if type(spent) is int else 0)) if type(limit) is int else None,
         not_before_seconds=_not_before(obj, around.now),
         labels=labels,
@@ -193,9 +192,10 @@ def _word(condition: Mapping[str, Any] | None, field: str) -> str:
     return "" if condition is None else str(condition.get(field) or "")
 
 
-def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float:
+def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], around: Surroundings) -> float:
     evicted = conditions.get("Evicted")
-    if evicted is not None and _holds(evicted) and evicted.get("reason") in _BACK_OF_THE_QUEUE:
+    moving = (_TIMED_OUT, "AdmissionCheck") if around.time_outs_move else ("AdmissionCheck",)
+    if evicted is not None and _holds(evicted) and evicted.get("reason") in moving:
         return seconds(evicted.get("lastTransitionTime"))
     return seconds(metadata.get("creationTimestamp"))
 

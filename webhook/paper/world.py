@@ -68,7 +68,8 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     pods = by_kind.pop("Pod", [])
     world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
-    around = Surroundings(_context(world, by_kind), world.view.policy, engine_settings(config), now)
+    moves = config.starting.place == "Eviction"
+    around = Surroundings(_context(world, by_kind), world.view.policy, engine_settings(config), now, moves)
     groups, problems = read_pods(world.view, pods, kinds, around.context)
     world.diagnostics += problems
     _read_gangs(world, gangs, kinds, around, groups)

@@ -23,6 +23,7 @@ _EVICTIONS: Final = {
     "StartTimeout": "PodsReadyTimeout",
     "Held": "Deactivated",
     "MaximumExecutionTimeExceeded": "DeactivatedDueToMaximumExecutionTimeExceeded",
+    "RequeuingLimitExceeded": "DeactivatedDueToRequeuingLimitExceeded",
 }
 """What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
 

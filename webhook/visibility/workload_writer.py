@@ -24,6 +24,10 @@ from webhook.visibility.group import WORKLOADS
 from webhook.visibility.milestones import Chronicle
 from webhook.visibility.workload import workload, workload_name
 
+_HELD_FOR: Final = {
+    "MaximumExecutionTimeExceeded": "it has run for as long as its label allows",
+    "RequeuingLimitExceeded": "it did not become whole in time, once more than it is tried again",
+}
 BATCH: Final = 50
 """Documents written before other tasks get their turn: decisions run on the same loop."""
 
@@ -184,8 +188,7 @@ class WorkloadWriter:
         if job.deleting:
             return Reason(Code.DEACTIVATED, "is being deleted")
         if job.held:
-            used_up = job.requeue is not None and job.requeue.reason == "MaximumExecutionTimeExceeded"
-            why = "it has run for as long as its label allows" if used_up else "its owner suspended it"
+            why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
             return Reason(Code.ON_HOLD, why, help="it queues again, at its place, when its suspend is lifted")
         reason = self.reason(job.uid)
         if reason is not None:

@@ -4,12 +4,20 @@ from dataclasses import replace
 
 from tests.unit.controllers.test_assess import GANG, RESERVED, STARTED, job
 from webhook.config import Start
+from webhook.controllers.requeues import is_hold, requeue_of
 from webhook.controllers.whole import WholeGangs
 from webhook.core.gang import PodPrice
 from webhook.core.pods import PodRecord
+from webhook.jobs.pod_groups import POD_GROUP
 from webhook.view import PodGroupRecord, View
 
 SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
+
+
+def replaced(**settings: object) -> Start:
+    return SETTINGS.model_copy(update=settings)
+
+
 RUNNING = job(suspended=False)
 """Reserved at second 100, for two pods."""
 
@@ -100,3 +108,37 @@ def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time(
 def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
     loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
     assert WholeGangs(SETTINGS).overdue(loose, RESERVED, view_with(), 1000) is None
+
+
+def test_a_gang_keeps_its_place_where_creation_counts() -> None:
+    created = replace(RUNNING, created_seconds=42.0)
+    requeue = WholeGangs(replaced(place="Creation")).overdue(created, RESERVED, view_with(), 110)
+    assert requeue is not None
+    assert (requeue.place_seconds, requeue.not_before_seconds) == (42, 112)
+
+
+def test_without_a_recovery_time_out_a_gang_that_was_whole_may_lack_pods_for_ever() -> None:
+    whole = WholeGangs(replaced(recovery_seconds=None))
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Running"), 150) is None
+    assert whole.overdue(RUNNING, RESERVED, view_with("Running"), 99_999) is None
+    assert WholeGangs(replaced(recovery_seconds=None)).overdue(RUNNING, RESERVED, view_with(), 110) is not None
+
+
+def test_a_gang_that_used_up_its_attempts_is_held() -> None:
+    whole = WholeGangs(replaced(attempts=1))
+    first = whole.overdue(RUNNING, RESERVED, view_with(), 110)
+    assert first is not None
+    assert (first.reason, first.attempts) == ("StartTimeout", 1)
+    again = replace(RUNNING, admission=replace(STARTED, attempts=1))
+    last = whole.overdue(again, RESERVED, view_with(), 110)
+    assert last is not None
+    assert last.reason == "RequeuingLimitExceeded"
+    stopping = replace(RESERVED, stopping=last.reason)
+    assert is_hold(again, stopping)
+    assert requeue_of(again, stopping, last, 111).attempts == 0, "whoever lifts the hold gives it all attempts again"
+
+
+def test_plain_pods_are_tried_for_ever() -> None:
+    pods = replace(RUNNING, kind=POD_GROUP.key, admission=replace(STARTED, attempts=9))
+    last = WholeGangs(replaced(attempts=1)).requeue(pods, "why", 110)
+    assert (last.reason, last.attempts) == ("StartTimeout", 10)
