@@ -118,7 +118,7 @@ def activity(queue: Queue | None, local: LocalQueue | None = None) -> tuple[bool
     if queue is None:
         return False, "ClusterQueueDoesNotExist", "There is no such ClusterQueue"
     if queue.inactive is not None:
-        reason = "ClusterQueueIsInactive" if local is not None else "Misconfigured"
+        reason = "ClusterQueueIsInactive" if local is not None else queue.inactive_reason
         return False, reason, queue.inactive
     if queue.stop_policy is not StopPolicy.NONE:
         reason = "ClusterQueueIsInactive" if local is not None else "Stopped"

@@ -56,6 +56,8 @@ def test_a_queue_is_active_unless_something_stops_it() -> None:
     queue, local = Queue("q", "kueue"), LocalQueue("a", "l", "q")
     assert activity(queue)[:2] == (True, "Ready")
     assert activity(replace(queue, inactive="no flavor"))[:2] == (False, "Misconfigured")
+    missing = replace(queue, inactive="no flavor", inactive_reason="FlavorNotFound")
+    assert activity(missing)[:2] == (False, "FlavorNotFound")
     assert activity(replace(queue, stop_policy=StopPolicy.HOLD))[:2] == (False, "Stopped")
     assert activity(queue, local)[:2] == (True, "Ready")
     assert activity(replace(queue, stop_policy=StopPolicy.HOLD), local)[:2] == (False, "ClusterQueueIsInactive")

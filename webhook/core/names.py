@@ -50,6 +50,8 @@ POD_GROUP_ANNOTATIONS: Final = ("scheduling.volcano.sh/group-name", "scheduling.
 """Volcano's: annotations by which a pod joins a PodGroup."""
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
+ADMISSION_GATES: Final = "kueue.x-k8s.io/admission-gated-by"
+"""Annotation on a job (or Workload): while it names anybody, the gang is not queued."""
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 COMPLETIONS_FOLLOW: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 """Says of an Indexed Job whose pods know each other that, started with fewer pods, it is done when these are."""

@@ -189,6 +189,8 @@ class Queue:
     """A resource no group covers is ignored (ElasticQuotaTree) instead of blocking (Kueue)."""
     inactive: str | None = None
     """Why the queue admits nothing (missing flavor, cohort cycle), as a sentence; None when it is active."""
+    inactive_reason: str = "Misconfigured"
+    """The same as one word, Kueue's where it has one."""
     usage_based_ordering: bool = False
     """Kueue's admissionScope UsageBasedAdmissionFairSharing."""
     reclaimable: bool = True

@@ -373,7 +373,7 @@ class WaitingRoom:
 def _closed(queue: Queue) -> Reason | None:
     """Return why the queue admits nothing, whoever asks."""
     if queue.inactive is not None:
-        return Reason(Code.SUSPENDED, f"queue {queue.name} is inactive: {queue.inactive}")
+        return Reason(Code.SUSPENDED, f"queue {queue.name} is inactive ({queue.inactive_reason}): {queue.inactive}")
     if queue.stop_policy is not StopPolicy.NONE:
         return Reason(
             Code.SUSPENDED,

@@ -6,6 +6,7 @@ webhook serves an object under one version with the fields that it was written w
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -73,8 +74,10 @@ def _cluster_queue(place: Place, fragment: Fragment) -> None:
         fungibility=_fungibility(spec["flavorFungibility"]),
         weight_millis=_weight(spec["fairSharing"]),
         usage_based_ordering=_admission_mode(spec["admissionScope"]["admissionMode"]),
-        inactive=_unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors}),
     )
+    unsupported = _unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors})
+    if unsupported is not None:
+        queue = replace(queue, inactive=unsupported, inactive_reason="AdmissionCheckInactive")
     if fragment.broken is not None:
         queue = Queue(queue.name, DIALECT, cohort=cohort, inactive=fragment.broken)
     fragment.queues.append(queue)
@@ -174,17 +177,43 @@ def _unsupported(spec: Place, flavors: set[str]) -> str | None:
     """Note what Tutti does not carry out; return why the queue must not admit because of it."""
     if spec["concurrentAdmissionPolicy"].present:
         spec["concurrentAdmissionPolicy"].warn("has no effect in Tutti", "remove it")
-    checks = [item["name"].text() for item in spec["admissionChecksStrategy"]["admissionChecks"].items(most=64)]
-    checks += [item.text() for item in spec["admissionChecks"].items()]
-    for item in spec["admissionChecksStrategy"]["admissionChecks"].items():
-        for flavor in item["onFlavors"].items(most=64):
-            if flavor.text() not in flavors:
-                flavor.error("is not a flavor of this queue", f"name one of {', '.join(sorted(flavors)) or 'none'}")
+    checks = _admission_checks(spec, flavors)
     if not checks:
         return None
     place = spec["admissionChecksStrategy" if spec["admissionChecksStrategy"].present else "admissionChecks"]
     place.warn("admission checks are not supported: the queue admits nothing", "remove them")
     return f"admission checks are not supported: {', '.join(checks)}"
+
+
+def _admission_checks(spec: Place, flavors: set[str]) -> list[str]:
+    """Return the names of the checks that a queue asks for, in either of its fields."""
+    strategy, flat = spec["admissionChecksStrategy"], spec["admissionChecks"]
+    strategy.only(("admissionChecks",))
+    rules = strategy["admissionChecks"]
+    items = list(rules.items(least=1, most=64)) if rules.present else []
+    names = [item["name"] for item in items] + list(flat.items())
+    if items and flat.value:
+        flat.error("says again what admissionChecksStrategy says", "keep admissionChecksStrategy only")
+    for name in names:
+        if not 1 <= len(name.text()) <= 316:
+            name.error("is not a name of 1 to 316 characters", "name an AdmissionCheck")
+    _once(names)
+    for item in items:
+        item.only(("name", "onFlavors"))
+        chosen = list(item["onFlavors"].items(most=64))
+        _once(chosen)
+        for flavor in chosen:
+            if flavor.text() not in flavors:
+                flavor.error("is not a flavor of this queue", f"name one of {', '.join(sorted(flavors)) or 'none'}")
+    return [name.text() for name in names if name.text()]
+
+
+def _once(places: list[Place]) -> None:
+    found: set[str] = set()
+    for place in places:
+        if place.text() in found:
+            place.error("is listed twice", "list it once")
+        found.add(place.text())
 
 
 # -- the other kinds --------------------------------------------------------------------------------------------------

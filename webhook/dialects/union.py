@@ -187,7 +187,8 @@ class PolicyUnion:
             return queue
         missing = self._note_missing_flavors(queue, fragment, "the queue is inactive until then")
         if missing:
-            return replace(queue, inactive=f"there is no ResourceFlavor {', '.join(map(repr, missing))}")
+            why = f"there is no ResourceFlavor {', '.join(map(repr, missing))}"
+            return replace(queue, inactive=why, inactive_reason="FlavorNotFound")
         named = queue.cohort or ""
         foreign = self._foreign(queue.cohort, fragment)
         if foreign is not None:

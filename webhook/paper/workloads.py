@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.controllers.gangs import gated
 from webhook.core import names, quantity
 from webhook.core.flavors import Request, compile_request
 from webhook.core.gang import Gang, PodSet
@@ -218,6 +219,9 @@ def _named(obj: Mapping[str, Any], path: tuple[str, str]) -> list[Mapping[str, A
 
 
 def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Reason | None:
+    gates = paths.find(obj, ("metadata", "annotations", names.ADMISSION_GATES))
+    if gates:
+        return gated(str(gates))
     requeued = conditions.get("Requeued")
     if requeued is not None and not _holds(requeued):
         why = _word(requeued, "reason") or "no reason given"

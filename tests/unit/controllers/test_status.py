@@ -179,7 +179,7 @@ async def test_an_inactive_queue_says_why_and_keeps_the_time_since() -> None:
     await running.for_seconds(3)
     (status,) = running.stored.of("clusterqueues/vision")
     (active,) = status["conditions"]
-    assert (active["status"], active["reason"]) == ("False", "Misconfigured")
+    assert (active["status"], active["reason"]) == ("False", "FlavorNotFound")
     assert "no ResourceFlavor 'default'" in active["message"]
     (handle,) = running.stored.of("localqueues/jobs")
     assert handle["conditions"][0]["reason"] == "ClusterQueueIsInactive"

@@ -339,3 +339,10 @@ def load_once(name):
 def test_records_of_equal_objects_are_equal():
     assert record_of(load("job")) == record_of(load("job"))
     assert replace(record_of(load("job")), suspended=True) != record_of(load("job"))
+
+
+def test_who_has_to_agree_before_a_job_is_queued_is_read():
+    obj = load("job")
+    assert record_of(obj).gated_by == ""
+    obj["metadata"].setdefault("annotations", {})[names.ADMISSION_GATES] = "acme.com/budget"
+    assert record_of(obj).gated_by == "acme.com/budget"
