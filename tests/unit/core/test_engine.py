@@ -291,6 +291,19 @@ def test_back_off_is_waited_out_and_blocks_nobody() -> None:
     assert world.engine.next_wake(30) is None
 
 
+def test_a_queue_drains_in_one_order_however_its_gangs_were_told() -> None:
+    def drained(*names: str) -> list[str]:
+        before, world = World(queue("a", 4)), World(queue("a", 4))
+        admitted = {r.uid: r for r in before.submit(*(gang(name, "a") for name in names)).plan().admitted}
+        for name in names:
+            world.engine.restore(admitted[name])
+        world.set_policy(queue("a", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
+        return [uid for uid, _ in world.plan().stopped]
+
+    names = ["3", "1", "4", "2"]
+    assert drained(*names) == drained(*reversed(names)) == sorted(names)
+
+
 def test_stopped_queues_admit_nothing_and_drain_when_told() -> None:
     world = World(queue("a", 2)).submit(gang("runs", "a"))
     world.cycle()

@@ -107,3 +107,13 @@ def test_removing_everything_leaves_nothing(changes: list[tuple[str, int]]) -> N
     for name, amount in changes:
         usage.remove(tree.queues[name], {CPU: amount})
     assert all(not any(usage.all_of(node).values()) for node in tree.nodes)
+
+
+def test_a_policy_told_in_another_order_makes_the_same_tree() -> None:
+    nodes = [queue(name, 1, cohort=parent) for name, parent in (("b", "y"), ("a", "y"), ("d", "x"), ("c", "x"))]
+    cohorts = [cohort("y", "root"), cohort("x", "root"), cohort("root")]
+    before = QuotaTree(policy(*nodes, *cohorts))
+    after = QuotaTree(policy(*reversed(nodes), *reversed(cohorts)), before)
+    assert all(after.queues[name] is before.queues[name] for name in "abcd"), "no gang is decided about anew"
+    assert [child.name for child in before.cohorts["root"].children] == ["x", "y"]
+    assert [child.name for child in before.cohorts["x"].children] == ["c", "d"]
