@@ -14,6 +14,7 @@ not).
 from collections.abc import Mapping
 
 from webhook.core.cycle import Cycle, drain
+from webhook.core.decay import LocalName
 from webhook.core.explain import never, why_waiting
 from webhook.core.fences import Fences
 from webhook.core.flavors import compile_request
@@ -76,6 +77,10 @@ class Engine:
         elif known is not None and known.tells(holding):
             return
         state.replace(known, holding)
+
+    def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
+        """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
+        self._state.restore_usage(local, consumed)
 
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""

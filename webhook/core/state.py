@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.backfill import Backfill
-from webhook.core.decay import DecayedUsage, local_name
+from webhook.core.decay import DecayedUsage, LocalName, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode, Request
@@ -149,6 +149,12 @@ class State:
         if self.decayed is not None and lane.queue is not None and lane.queue.usage_based_ordering and gang.queue:
             self.decayed.charge((gang.namespace, gang.queue), amounts)
             self._rerank(lane, (gang.namespace, gang.queue))
+
+    def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
+        """Take over what a local queue consumed, if that counts."""
+        if self.decayed is not None:
+            self.decayed.consumed[local] = dict(consumed)
+            self._rerank_all(self._decaying_lanes())
 
     def _rerank(self, lane: Lane, local: tuple[str, str]) -> None:
         assert self.decayed is not None

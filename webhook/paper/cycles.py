@@ -62,6 +62,8 @@ class Run:
         view = self.world.view
         self.engine = Engine(self.settings)
         self.engine.set_policy(view.policy, view.namespaces, self.now)
+        for local, consumed in self.world.consumed.items():
+            self.engine.restore_usage(local, consumed)
         for uid, entrant in self.world.entrants.items():
             if entrant.reservation is None:
                 self._queue(entrant)

@@ -12,12 +12,13 @@ from typing import Any, Final
 from webhook.config import Config, engine_settings
 from webhook.controllers import namespaces, rebuild
 from webhook.controllers.gangs import waiting_gang
+from webhook.core import quantity
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.policy import Diagnostic
 from webhook.core.reasons import Reason
 from webhook.dialects import merge, resource_quota
-from webhook.jobs import gating, reading
+from webhook.jobs import gating, paths, reading
 from webhook.jobs.context import ReadContext, context_from
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_sets import UnreadableJob
@@ -42,6 +43,8 @@ class World:
     entrants: dict[str, Entrant] = field(default_factory=dict)
     """By uid, in the order in which they were read."""
     skipped: list[Skipped] = field(default_factory=list)
+    consumed: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    """LocalQueue (namespace, name) to what its status says that it consumed, in whole units."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -53,6 +56,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     world.diagnostics += policy_files.problems
     world.view.policy = merge.compile_policy(policy_files.objects)
     world.diagnostics += world.view.policy.diagnostics
+    _read_usage(world, policy_files.objects)
     for quota in policy_files.quotas:
         fence = resource_quota.compile_object(_in_namespace(quota))[0]
         if fence is not None:
@@ -160,6 +164,21 @@ def _context(world: World, by_kind: dict[str, list[Object]]) -> ReadContext:
         fix = "compare them with what the API server would accept"
         world.diagnostics.append(Diagnostic("PriorityClass, LimitRange, RuntimeClass", "", text, fix))
         return ReadContext(workload_priority_classes=dict(world.view.policy.priority_classes))
+
+
+def _read_usage(world: World, objects: Iterable[Object]) -> None:
+    """Read what Kueue's admission fair sharing has written on LocalQueues."""
+    for obj in objects:
+        path = ("status", "fairSharing", "admissionFairSharingStatus", "consumedResources")
+        for name, amount in paths.find_mapping(obj, path).items() if obj["kind"] == "LocalQueue" else ():
+            try:
+                used = quantity.parse(amount) / quantity.MILLI
+            except quantity.QuantityError as error:
+                where = f"{_label(obj)}#/{'/'.join(path)}/{name}"
+                world.diagnostics.append(Diagnostic(where, str(amount)[:60], str(error), "write a quantity"))
+                continue
+            key = (str(obj["metadata"].get("namespace")), obj["metadata"]["name"])
+            world.consumed.setdefault(key, {})[str(name)] = used
 
 
 # -- gangs ------------------------------------------------------------------------------------------------------------

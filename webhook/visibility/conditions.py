@@ -140,10 +140,14 @@ def _what_starts(facts: Facts) -> str:
 def _pods_ready(facts: Facts) -> Condition | None:
     if facts.reservation is None or facts.job is None or facts.job.finished is not None:
         return None
-    since = facts.milestones.ready_seconds
+    since, lost = facts.milestones.ready_seconds, facts.milestones.lost_seconds
     if facts.job.ready and since is not None:
-        return _condition("PodsReady", True, "Started", "All pods of the gang run or have ended", since)
+        reason = "Started" if lost is None else "Recovered"
+        return _condition("PodsReady", True, reason, "All pods of the gang run or have ended", since)
     wanted = sum(facts.reservation.counts.values())
+    if lost is not None:
+        text = f"{facts.pods} of {wanted} pods exist; not all of them run any more"
+        return _condition("PodsReady", False, "WaitForRecovery", text, lost)
     text = f"{facts.pods} of {wanted} pods exist; not all of them run yet"
     return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
 

@@ -18,6 +18,8 @@ class Milestones:
 
     stopped_seconds: float | None = None
     ready_seconds: float | None = None
+    lost_seconds: float | None = None
+    """When it was last ready no more, since its start; None too where that is not known."""
     finished_seconds: float | None = None
 
 
@@ -67,6 +69,10 @@ def _observe(known: _Noted, job: JobRecord | None, reservation: Reservation | No
         milestones.stopped_seconds = None
     elif milestones.stopped_seconds is None and known.reservation is not None and (job is None or job.finished is None):
         milestones.stopped_seconds = now
+    if reservation is None:
+        milestones.lost_seconds = None
+    elif milestones.ready_seconds is not None and (job is None or not job.ready):
+        milestones.lost_seconds = now
     if job is None or not job.ready:
         milestones.ready_seconds = None
     elif milestones.ready_seconds is None:

@@ -176,3 +176,22 @@ async def test_the_quorum_is_that_of_the_gang_or_of_its_pod_group() -> None:
     world.view.pod_groups["team-vision", "group"] = PodGroupRecord("team-vision", "group", 3)
     assert (await world.workload(own))["spec"]["quorum"] == 2
     assert (await world.workload(grouped))["spec"]["quorum"] == 3
+
+
+async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    told = []
+    for ready in (False, True, False, True):
+        world.now += 10
+        job = replace(job, suspended=False, ready=ready, resource_version=job.resource_version + 1)
+        world.view.put_job(job)
+        told.append(condition(await world.workload(job), "PodsReady"))
+    assert [(c["status"], c["reason"]) for c in told] == [
+        ("False", "WaitForStart"),
+        ("True", "Started"),
+        ("False", "WaitForRecovery"),
+        ("True", "Recovered"),
+    ]
+    assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]
