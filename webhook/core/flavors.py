@@ -252,8 +252,8 @@ def charge_of(requests: amounts.Amounts, settings: EngineSettings) -> amounts.Am
             charge[rule.resource] = charge.get(rule.resource, 0) - kept[rule.resource]
         for output, factor in rule.outputs.items():
             product, scale = kept[rule.resource] * factor, MILLI
-            if rule.multiply_by:
-                product, scale = product * kept.get(rule.multiply_by, 0), scale * MILLI
+            if rule.multiply_by in kept:
+                product, scale = product * kept[rule.multiply_by], scale * MILLI
             charge[output] = charge.get(output, 0) - (-product // scale)
     replaced = {rule.resource for rule in settings.transformations if rule.replace}
     return {n: max(0, amount) for n, amount in charge.items() if amount > 0 or n not in replaced}

@@ -57,6 +57,8 @@ COMPLETIONS_FOLLOW: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 """Says of an Indexed Job whose pods know each other that, started with fewer pods, it is done when these are."""
 POD_SET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+DEFAULT_PRIORITY_CLASS: Final = "default"
+"""The WorkloadPriorityClass, where there is one of this name, of jobs with a queue and without that label."""
 MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 PREEMPTIBLE_LABELS: Final = (
     "quota.scheduling.alibabacloud.com/preemptible",

@@ -164,7 +164,7 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         decision = _nominate_again(snapshot, line, nominated)
         deferred = decision.fits
     if deferred:
-        line.sticky = True
+        _stick(line)
         _tell(line, _stopped_for(line, nominated))
         snapshot.charge(line, decision.assignment.usage)
     elif not decision.fits and not decision.victims:
@@ -182,7 +182,7 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         if decision.fits:
             snapshot.admit(line, decision)
         else:
-            line.sticky = True
+            _stick(line)
             _tell(line, _stopped_for(line, decision))
             snapshot.victims.update((victim.holding.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, line, decision.victims)
@@ -265,6 +265,12 @@ def _why(state: State, line: Line, decision: Decision) -> Reason:
 def _stopped_for(line: Line, decision: Decision) -> Reason:
     assert line.lane.node is not None
     return awaiting([victim.holding for victim in decision.victims], line.lane.node)
+
+
+def _stick(line: Line) -> None:
+    """Let the head of a line go first in its queue's next turn; there is one such gang in a queue."""
+    for other in line.lane.lines.values():
+        other.sticky = other is line
 
 
 def _tell(line: Line, why: Reason) -> None:

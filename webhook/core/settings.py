@@ -14,7 +14,7 @@ class Transformation:
     replace: bool = False
     """Strategy Replace: the input itself is not charged. Otherwise Retain."""
     multiply_by: str = ""
-    """Another requested resource whose amount multiplies the output as well."""
+    """Another resource whose amount multiplies the output as well, where it is requested."""
 
 
 @dataclass(frozen=True, slots=True)

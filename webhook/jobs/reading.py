@@ -240,8 +240,10 @@ def _named_classes(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
 ) -> Iterator[tuple[int | None, str]]:
     """Yield each class that the object names, with its value where there is such a class; the first one counts."""
-    labels = paths.find_mapping(obj, ("metadata", "labels"))
-    named = [(labels.get(names.PRIORITY_CLASS_LABEL), context.workload_priority_classes, "WorkloadPriorityClass")]
+    label = paths.find_mapping(obj, ("metadata", "labels")).get(names.PRIORITY_CLASS_LABEL)
+    if not label and names.DEFAULT_PRIORITY_CLASS in context.workload_priority_classes and queue_label(obj, kind):
+        label = names.DEFAULT_PRIORITY_CLASS
+    named = [(label, context.workload_priority_classes, "WorkloadPriorityClass")]
     named += [(paths.find(obj, path), context.priority_classes, "PriorityClass") for path in kind.priority_classes]
     named += [(site.spec.get("priorityClassName"), context.priority_classes, "PriorityClass") for site in sites]
     for name, values, family in named:

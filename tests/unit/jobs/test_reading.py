@@ -346,3 +346,15 @@ def test_who_has_to_agree_before_a_job_is_queued_is_read():
     assert record_of(obj).gated_by == ""
     obj["metadata"].setdefault("annotations", {})[names.ADMISSION_GATES] = "acme.com/budget"
     assert record_of(obj).gated_by == "acme.com/budget"
+
+
+def test_a_workload_priority_class_called_default_holds_for_jobs_in_a_queue_that_name_none():
+    context = ReadContext({"kind": 6}, "", {"default": 4, "work": 7})
+    obj = load("pytorchjob")
+    obj["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "kind"}}
+    assert record_of(obj, context).gang.priority == 4
+    obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "work"
+    assert record_of(obj, context).gang.priority == 7
+    for label in (names.PRIORITY_CLASS_LABEL, *names.QUEUE_LABELS):
+        obj["metadata"]["labels"].pop(label, None)
+    assert record_of(obj, context).gang.priority == 6
