@@ -82,10 +82,16 @@ class FairAgenda:
         if not self._lanes:
             return None
         first = min(tree_of(lane) for lane in self._lanes)
-        offers = [(_first(lane), self._decide(lane)) for lane in self._lanes if tree_of(lane) == first]
-        # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in.
-        blocked = [line for line, decision in offers if not (decision.fits or decision.preempts)]
-        winner = min(blocked, key=lambda line: line.order_key) if blocked else tournament(offers, self._usage())
+        offers: list[Offer] = []
+        for lane in [lane for lane in self._lanes if tree_of(lane) == first]:
+            line, decision = _first(lane), self._decide(lane)
+            if not (decision.fits or decision.preempts):
+                # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in. In
+                # which order does not matter: what it holds back is its own queue's, and whom it lets go is woken.
+                del self._lanes[lane]
+                return _ANY_LEVEL, lane
+            offers.append((line, decision))
+        winner = tournament(offers, self._usage())
         del self._lanes[winner.lane]
         return _ANY_LEVEL, winner.lane
 
