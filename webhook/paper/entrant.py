@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from webhook.config import Start
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.names import MAX_JOBS
@@ -26,8 +27,8 @@ class Surroundings:
     settings: EngineSettings
     now: float
     """Unix time."""
-    time_outs_move: bool = True
-    """A gang that did not become whole in time goes to the back of its queue."""
+    start: Start
+    """What happens to a gang that does not become whole in time."""
 
 
 @dataclass(frozen=True, slots=True)

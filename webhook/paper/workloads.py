@@ -25,6 +25,7 @@ from webhook.jobs.limit_ranges import violation
 from webhook.jobs.pod_sets import UnreadableJob, find_pod_sets
 from webhook.jobs.reading import pod_set_of, seconds
 from webhook.paper.entrant import Entrant, Surroundings, is_ours
+from webhook.paper.overdue import TIMED_OUT, overdue
 
 GROUP: Final = "kueue.x-k8s.io"
 KIND: Final = JobKind(
@@ -44,7 +45,6 @@ KIND: Final = JobKind(
     ),
 )
 _POD_SETS_MAX: Final = 18
-_TIMED_OUT: Final = "PodsReadyTimeout"
 
 
 def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
@@ -71,12 +71,17 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     since = seconds(None if reserved is None else reserved.get("lastTransitionTime")) or around.now
     reservation = _reservation(gang, counts, admission, around, since)
     ended = {s.name: max(0, s.count - kept.count) for s, kept in zip(reservation.pod_sets, gang.pod_sets, strict=True)}
+    due = None if stopping is not None else overdue(obj, conditions, around.start, since, around.now)
+    if due is not None:
+        place = gang.created_seconds if due.place_seconds is None else due.place_seconds
+        gang = replace(gang, created_seconds=place, not_before_seconds=due.not_before_seconds)
+        stopping = due.reason
     return Entrant(
         gang,
         replace(reservation, stopping=stopping),
         {name: number for name, number in ended.items() if number},
         withheld,
-        leaves=inactive,
+        leaves=inactive or (due is not None and due.leaves),
     )
 
 
@@ -195,7 +200,7 @@ def _word(condition: Mapping[str, Any] | None, field: str) -> str:
 
 def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], around: Surroundings) -> float:
     evicted = conditions.get("Evicted")
-    moving = (_TIMED_OUT, "AdmissionCheck") if around.time_outs_move else ("AdmissionCheck",)
+    moving = (TIMED_OUT, "AdmissionCheck") if around.start.place == "Eviction" else ("AdmissionCheck",)
     if evicted is not None and _holds(evicted) and evicted.get("reason") in moving:
         return seconds(evicted.get("lastTransitionTime"))
     return seconds(metadata.get("creationTimestamp"))

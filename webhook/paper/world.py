@@ -72,8 +72,8 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     pods = by_kind.pop("Pod", [])
     world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
-    moves = config.starting.place == "Eviction"
-    around = Surroundings(_context(world, by_kind), world.view.policy, engine_settings(config), now, moves)
+    context, settings = _context(world, by_kind), engine_settings(config)
+    around = Surroundings(context, world.view.policy, settings, now, config.starting)
     groups, problems = read_pods(world.view, pods, kinds, around.context)
     world.diagnostics += problems
     _read_gangs(world, gangs, kinds, around, groups)
@@ -175,7 +175,8 @@ def _read_usage(world: World, objects: Iterable[Object]) -> None:
                 used = quantity.parse(amount) / quantity.MILLI
             except quantity.QuantityError as error:
                 where = f"{_label(obj)}#/{'/'.join(path)}/{name}"
-                world.diagnostics.append(Diagnostic(where, str(amount)[:60], str(error), "write a quantity"))
+                message, _, fix = str(error).rpartition("; ")
+                world.diagnostics.append(Diagnostic(where, str(amount)[:60], message, fix))
                 continue
             key = (str(obj["metadata"].get("namespace")), obj["metadata"]["name"])
             world.consumed.setdefault(key, {})[str(name)] = used
