@@ -247,11 +247,12 @@ def _step_aside(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
     park(snapshot.state, line, decision)
     if decision.fence is not None or line.sample.refusal is not None:
         return
+    line.verdicts |= dict.fromkeys(line.gangs, why)
     for other in line.lane.lines.values():
-        if other.alike(line):
-            other.verdicts |= dict.fromkeys(other.gangs, why)
-            if not other.parked:
-                park(snapshot.state, other, decision)
+        if other.alike(line) and not other.parked:
+            told = {} if other.aside is None else other.verdicts
+            other.verdicts = dict.fromkeys(other.gangs, why) | told
+            park(snapshot.state, other, decision)
 
 
 def _why(state: State, line: Line, decision: Decision) -> Reason:

@@ -360,6 +360,9 @@ class WaitingRoom:
                 f"LocalQueue {local.namespace}/{local.name} is stopped ({local.stop_policy})",
                 help="it starts when the stop policy is lifted",
             )
+        if gang.refusal is not None and gang.refusal.code is Code.PENDING_EVALUATION:
+            # Kueue sees a failed admission check before it looks at the namespace.
+            return None
         selector = queue.namespace_selector
         if selector is None or not selector.matches(self.namespaces.get(gang.namespace, {})):
             return Reason(
