@@ -15,8 +15,8 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     gang = job.gang
     if gang is None:
         return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
-    if job.gated_by:
-        return gated(job.gated_by)
+    if job.admission_gates:
+        return behind_gates(job.admission_gates)
     if job.missing_class:
         return Reason(
             Code.PRIORITY_CLASS_NOT_FOUND, f"{job.missing_class} does not exist", help="create it, or name another"
@@ -52,11 +52,11 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     return gang
 
 
-def gated(by: str) -> Reason:
+def behind_gates(gates: str) -> Reason:
     """Return the reason of a gang whose owner wants others to agree before it is queued."""
     return Reason(
         Code.ADMISSION_GATED,
-        f"is gated by {by}",
+        f"waits for {gates} to agree",
         help=f"it is queued when its annotation {names.ADMISSION_GATES} names nobody",
     )
 

@@ -23,7 +23,7 @@ from webhook.core.settings import EngineSettings
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})
 """What a gang without queue is assigned."""
-GATED = Reason(
+STOPS_NOBODY = Reason(
     Code.ADMISSION_GATED,
     "others would have to be stopped for it, and one of its preemption gates is closed",
     help="it starts when its gates are open or when there is room without stopping others",
@@ -94,8 +94,8 @@ class Attempt:
         whole = self.at(self.gang.counts)
         if not (whole.fits or whole.preempts):
             whole = self.largest(self.gang.counts, self.gang.least_counts) or whole
-        if whole.preempts and self.gang.preemption_gated:
-            return replace(whole, fence=GATED, victims=(), awaits=())
+        if whole.preempts and self.gang.stops_nobody:
+            return replace(whole, fence=STOPS_NOBODY, victims=(), awaits=())
         return whole
 
     def at(self, counts: Mapping[str, int]) -> Decision:

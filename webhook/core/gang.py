@@ -106,7 +106,7 @@ class Gang:
     refusal: Reason | None = None
     """Why it may not start although it takes its turn in its queue, as in Kueue: its pods could not be created, or an
     admission check said no."""
-    preemption_gated: bool = False
+    stops_nobody: bool = False
     """It may start, but not at the cost of others (a closed preemption gate of Kueue's)."""
 
     @property

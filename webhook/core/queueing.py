@@ -28,7 +28,7 @@ def line_key(gang: Gang) -> LineKey:
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
     apart = None if gang.refusal is None else gang.uid
-    return (*own, gang.loose_pods, apart, gang.preemption_gated, sets)
+    return (*own, gang.loose_pods, apart, gang.stops_nobody, sets)
 
 
 def _pod_set_key(pod_set: PodSet) -> LineKey:

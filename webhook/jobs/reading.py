@@ -80,7 +80,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         suspend_gap=_suspend_gap(kind, obj),
         out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
         missing_class=_missing_class(kind, obj, sites, context),
-        gated_by=_text(marks.get(names.ADMISSION_GATES)),
+        admission_gates=_text(marks.get(names.ADMISSION_GATES)),
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=_run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),

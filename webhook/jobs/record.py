@@ -134,7 +134,7 @@ class JobRecord:
     """Which rule of its namespace's LimitRanges its pods would break; they could not be created."""
     missing_class: str = ""
     """The priority class that it names and that does not exist (yet): it waits until it does."""
-    gated_by: str = ""
+    admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
     ordered_start: bool = False
     """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""

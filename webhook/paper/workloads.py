@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.controllers.gangs import gated
+from webhook.controllers.gangs import behind_gates
 from webhook.core import names, quantity
 from webhook.core.flavors import Request, compile_request
 from webhook.core.gang import Gang, PodSet
@@ -125,7 +125,7 @@ def _gang(
         not_before_seconds=_not_before(obj, around.now),
         labels=labels,
         preemptible=not any(labels.get(name) == "false" for name in names.PREEMPTIBLE_LABELS),
-        preemption_gated=_is_gated(obj),
+        stops_nobody=_stops_nobody(obj),
     )
     return gang, {pod_set.name: pod_set.count for pod_set in written}
 
@@ -211,7 +211,7 @@ def _not_before(obj: Mapping[str, Any], now: float) -> float:
     return at if at > now else 0.0
 
 
-def _is_gated(obj: Mapping[str, Any]) -> bool:
+def _stops_nobody(obj: Mapping[str, Any]) -> bool:
     """Return whether a preemption gate of the spec is not open in the status; one that is not there yet is closed."""
     open_gates = {gate["name"] for gate in _named(obj, ("status", "preemptionGates")) if gate.get("position") == "Open"}
     return any(gate["name"] not in open_gates for gate in _named(obj, ("spec", "preemptionGates")))
@@ -226,7 +226,7 @@ def _named(obj: Mapping[str, Any], path: tuple[str, str]) -> list[Mapping[str, A
 def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Reason | None:
     gates = paths.find(obj, ("metadata", "annotations", names.ADMISSION_GATES))
     if gates:
-        return gated(str(gates))
+        return behind_gates(str(gates))
     requeued = conditions.get("Requeued")
     if requeued is not None and not _holds(requeued):
         why = _word(requeued, "reason") or "no reason given"

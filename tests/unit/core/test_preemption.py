@@ -357,7 +357,7 @@ def test_room_made_in_its_own_queue_lets_a_gang_go_before_those_that_borrow() ->
 def test_a_gang_behind_a_preemption_gate_stops_nobody_and_starts_when_there_is_room() -> None:
     world = World(queue("a", 4, preemption=WITHIN), queue("b", 4))
     world.submit(gang("low", "a", 4)).cycle()
-    world.submit(gang("gated", "a", 2, priority=9, preemption_gated=True), gang("small", "b"))
+    world.submit(gang("gated", "a", 2, priority=9, stops_nobody=True), gang("small", "b"))
     plan = world.plan()
     assert [r.uid for r in plan.admitted] == ["small"]
     assert plan.preempted == ()

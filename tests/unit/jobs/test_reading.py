@@ -343,9 +343,9 @@ def test_records_of_equal_objects_are_equal():
 
 def test_who_has_to_agree_before_a_job_is_queued_is_read():
     obj = load("job")
-    assert record_of(obj).gated_by == ""
+    assert record_of(obj).admission_gates == ""
     obj["metadata"].setdefault("annotations", {})[names.ADMISSION_GATES] = "acme.com/budget"
-    assert record_of(obj).gated_by == "acme.com/budget"
+    assert record_of(obj).admission_gates == "acme.com/budget"
 
 
 def test_a_workload_priority_class_called_default_holds_for_jobs_in_a_queue_that_name_none():
