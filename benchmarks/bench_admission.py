@@ -1,11 +1,13 @@
 """Jobs admitted per second end to end, beside the least any controller must do, on one machine in one run.
 
 Prints for each: jobs a second, mean time to admission by class, API writes a job by verb and resource (from the API
-server's own metrics, less what the load itself wrote).
+server's own metrics, less what the load itself wrote), and processor time a job by process. That one hardly depends on
+what else the machine does, so it is what a change is judged by.
 """
 
 import argparse
 import asyncio
+import os
 import platform
 import re
 import sys
@@ -42,6 +44,16 @@ async def writes(api: Api) -> Counter[str]:
     return counts
 
 
+def processor_millis(cluster: Cluster) -> Counter[str]:
+    """Return the processor time that each process has used; this one is the load."""
+    pids = {"the load": os.getpid()} | {name: component.pid for name, component in cluster.components.items()}
+    used: Counter[str] = Counter()
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used[name] = (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
+    return used
+
+
 async def prepare(api: Api, *, kueue_kinds: bool) -> None:
     """Create the policy objects of the load."""
     plurals = {
@@ -59,12 +71,12 @@ async def prepare(api: Api, *, kueue_kinds: bool) -> None:
                 continue
 
 
-async def measure(api: Api, name: str, timeout_seconds: float) -> Outcome:
+async def measure(cluster: Cluster, api: Api, name: str, timeout_seconds: float) -> Outcome:
     """Run the load once and print what came of it."""
-    before = await writes(api)
+    before, used_before = await writes(api), processor_millis(cluster)
     outcome = await Load(api).run(timeout_seconds)
     await asyncio.sleep(2)
-    after = await writes(api)
+    after, used = await writes(api), processor_millis(cluster) - used_before
     own = Counter(outcome.own_writes)
     spent = Counter({key: after[key] - before[key] - own[key] for key in after if after[key] - before[key] - own[key]})
     waits = outcome.mean_wait_seconds()
@@ -74,6 +86,9 @@ async def measure(api: Api, name: str, timeout_seconds: float) -> Outcome:
     print(f"  API writes per job: {sum(spent.values()) / TOTAL:.2f}")
     for what, count in spent.most_common():
         print(f"    {count / TOTAL:6.3f}  {what}")
+    print(f"  processor per job: {used.total() / TOTAL:.1f} ms")
+    for what, millis in used.most_common():
+        print(f"    {millis / TOTAL:6.2f}  {what}")
     sys.stdout.flush()
     await api.request(
         "DELETE",
@@ -91,7 +106,7 @@ async def run_floor(cluster: Cluster, api: Api) -> Outcome:
     try:
         assert process.stdout is not None
         await process.stdout.readline()
-        return await measure(api, "the least any controller must do (no webhook, no engine)", 300)
+        return await measure(cluster, api, "the least any controller must do (no webhook, no engine)", 300)
     finally:
         process.terminate()
         await process.wait()
@@ -121,7 +136,7 @@ async def _main(arguments: argparse.Namespace) -> None:
         installation = Installation(cluster).install()
         await prepare(api, kueue_kinds=True)
         await asyncio.sleep(3)
-        ours = await measure(api, "Tutti (2 webhook replicas, 2 reconcilers)", 300)
+        ours = await measure(cluster, api, "Tutti (2 webhook replicas, 2 reconcilers)", 300)
         print("  peak memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in rss_mib(installation).items()))
         await api.close()
     if floor is not None:
