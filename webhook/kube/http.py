@@ -2,15 +2,18 @@
 
 The library's own request path is not used: it encodes bodies itself, has no time-outs, and its session looks for a
 netrc file in a thread at each call, which costs several times what the request does. Only ``connect`` and its parts
-import the library, when called, because that takes more than a second.
+import the library, when called, and of it only what reads credentials (``_library``).
 """
 
 import asyncio
 import errno
+import importlib
 import os
 import socket
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -233,22 +236,35 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, use
     )
 
 
-def _in_cluster() -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
-    from kubernetes_asyncio import config  # noqa: PLC0415
+def _library(name: str) -> Any:
+    """Return a module of the library without running its packages' own files.
 
-    configuration = _new_configuration()
+    Those import 850 modules, a class for each type of the API, none of which we use: 34 MiB and more than a second.
+    """
+    for package in ("kubernetes_asyncio", "kubernetes_asyncio.client"):
+        if package not in sys.modules:
+            spec = find_spec(package)
+            assert spec is not None, f"{package} is not installed"
+            sys.modules[package] = module_from_spec(spec)
+    client: Any = sys.modules["kubernetes_asyncio.client"]
+    # What the readers of credentials take from the package; the second one only to name a type.
+    client.Configuration = importlib.import_module("kubernetes_asyncio.client.configuration").Configuration
+    client.ApiClient = getattr(client, "ApiClient", object)
+    return importlib.import_module(f"kubernetes_asyncio.{name}")
+
+
+def _in_cluster() -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
+    incluster_config, configuration = _library("config.incluster_config"), _new_configuration()
 
     async def load() -> ssl.SSLContext:
-        config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        incluster_config.load_incluster_config(configuration)
         return _tls(configuration)
 
     return configuration, load
 
 
 def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
-    from kubernetes_asyncio.config import kube_config  # noqa: PLC0415
-
-    configuration = _new_configuration()
+    kube_config, configuration = _library("config.kube_config"), _new_configuration()
 
     async def load() -> ssl.SSLContext:
         _require_file(paths)
@@ -270,9 +286,7 @@ def _require_file(paths: str) -> None:
 
 
 def _new_configuration() -> Any:
-    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415
-
-    return Configuration()
+    return _library("client.configuration").Configuration()
 
 
 def _unusable(source: str | None, context: str | None, error: Exception) -> Diagnostic:

@@ -127,6 +127,11 @@ async def test_a_credential_plugin(server: SecureServer, tmp_path: Path) -> None
     assert (await ask(kubeconfig(tmp_path / "config", server, user)))["authorization"] == "Bearer from-plugin"
 
 
+async def test_connecting_loads_no_class_for_each_type_of_the_api(server: SecureServer, tmp_path: Path) -> None:
+    await ask(kubeconfig(tmp_path / "config", server, {"token": "secret"}))
+    assert not [name for name in sys.modules if name.startswith("kubernetes_asyncio.client.models")]
+
+
 async def test_the_environment_names_the_kubeconfig(
     server: SecureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
