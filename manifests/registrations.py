@@ -5,10 +5,10 @@ resources that the server classifies. ``--check`` only says by its exit status w
 ``--config FILE`` prints what to apply instead where a configuration adds job kinds of the operator's own.
 
 What is sent must be as little as possible, because an outage of the webhook refuses exactly what is sent. So every
-entry carries a CEL condition that looks for the opt-in: a queue label, a PodGroup label on a pod template (an
-objectSelector cannot see those, and each kind keeps its templates elsewhere), or a trace of ours. Namespaces in which
-everything waits have entries of their own. All versions of a kind are registered: of a version that nobody listed no
-request would come.
+entry looks for the opt-in: by an objectSelector or in CEL for a queue label, in CEL for a PodGroup label on a pod
+template (an objectSelector cannot see those, and each kind keeps its templates elsewhere) or a trace of ours.
+Namespaces in which everything waits have entries of their own. All versions of a kind are registered: of a version that
+nobody listed no request would come.
 """
 
 import sys
@@ -45,6 +45,7 @@ OPERATOR_NAMESPACES: Final = (
 )
 """Left out everywhere but in the policy check: what must start before us, or without us, does not wait for us."""
 
+TUTTI_QUEUE, KUEUE_QUEUE = names.QUEUE_LABELS
 RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 RBAC: Final = "rbac.authorization.k8s.io"
 MUTATE_TIMEOUT_SECONDS: Final = 2
@@ -59,12 +60,17 @@ def selector(*expressions: dict[str, Any]) -> dict[str, Any]:
 
 def not_gated() -> dict[str, Any]:
     """Namespaces in which jobs opt in one by one."""
-    return selector({"key": names.GATED_NAMESPACE, "operator": "DoesNotExist"})
+    return selector(labelled(names.GATED_NAMESPACE, "DoesNotExist"))
 
 
 def gated() -> dict[str, Any]:
     """Namespaces in which every job waits."""
-    return selector({"key": names.GATED_NAMESPACE, "operator": "Exists"})
+    return selector(labelled(names.GATED_NAMESPACE))
+
+
+def labelled(key: str, operator: str = "Exists") -> dict[str, str]:
+    """Return a requirement on a label."""
+    return {"key": key, "operator": operator}
 
 
 def rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
@@ -118,35 +124,44 @@ def job_rules(families: Iterable[Family], *operations: str) -> list[dict[str, An
 
 
 def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
-    """Born suspended; and suspended again when the owner lifts a hold, so that the job queues at its place."""
+    """Born suspended; and suspended again when the owner lifts a hold, so that the job queues at its place.
+
+    A condition in CEL costs the API server a copy of the object, twice at a creation: what we patch is looked at again.
+    So what labels tell of a new job is left to objectSelectors. The reconciler creates nothing.
+    """
     shared = {"reinvocationPolicy": "IfNeeded", "timeoutSeconds": MUTATE_TIMEOUT_SECONDS}
-    entries = []
-    for family in families:
-        expression = cel.asks("object", family)
-        operations = ["CREATE"]
-        if family.suspends:
-            operations.append("UPDATE")
-            expression = f"request.operation == 'UPDATE'\n? {cel.lifts_hold(family.suspends)}\n: (\n{expression}\n)"
-        entries.append(
-            entry(
-                family.name,
-                "/mutate/jobs",
-                job_rules([family], *operations),
-                namespaceSelector=not_gated(),
-                matchConditions=by_others(*condition("opted-in-or-hold-lifted", expression)),
-                **shared,
-            )
+    born, opting_in = job_rules(families, "CREATE"), {"namespaceSelector": not_gated()} | shared
+    entries = [
+        entry(f"{name}-queue", "/mutate/jobs", born, objectSelector={"matchExpressions": expressions}, **opting_in)
+        for name, expressions in (
+            ("tutti", [labelled(TUTTI_QUEUE)]),
+            ("kueue", [labelled(KUEUE_QUEUE), labelled(TUTTI_QUEUE, "DoesNotExist")]),
         )
-    suspends = sorted({path for family in families for path in family.suspends})
+    ]
+    unqueued = {"matchExpressions": [labelled(key, "DoesNotExist") for key in names.QUEUE_LABELS]}
+    entries += [
+        entry(
+            family.name,
+            "/mutate/jobs",
+            job_rules([family], "CREATE"),
+            objectSelector=unqueued,
+            matchConditions=condition(
+                "joins-a-pod-group", cel.templates_carry("object", family, names.POD_GROUP_LABELS)
+            ),
+            **opting_in,
+        )
+        for family in families
+    ]
+    entries.append(entry("gated-namespaces", "/mutate/jobs", born, namespaceSelector=gated(), **shared))
+    held = [family for family in families if family.suspends]
+    suspends = sorted({path for family in held for path in family.suspends})
     entries.append(
         entry(
-            "gated-namespaces",
+            "held",
             "/mutate/jobs",
-            job_rules(families, "CREATE", "UPDATE"),
-            namespaceSelector=gated(),
-            matchConditions=by_others(
-                *condition("created-or-hold-lifted", f"request.operation == 'CREATE' || ({cel.lifts_hold(suspends)})")
-            ),
+            job_rules(held, "UPDATE"),
+            namespaceSelector=selector(),
+            matchConditions=by_others(*condition("hold-lifted", cel.lifts_hold(suspends))),
             **shared,
         )
     )
@@ -161,7 +176,7 @@ def plain_pods_entry() -> dict[str, Any]:
         "/mutate/pods",
         [rule("", ["pods"], ["CREATE"])],
         namespaceSelector=selector(),
-        objectSelector={"matchExpressions": [{"key": names.GANG_LABEL, "operator": "DoesNotExist"}]},
+        objectSelector={"matchExpressions": [labelled(names.GANG_LABEL, "DoesNotExist")]},
         matchConditions=[
             *condition("joins-a-pod-group", cel.joins_pod_group("object")),
             *condition("not-a-mirror-pod", f"!({mirrored})"),
@@ -250,10 +265,9 @@ def regrouped() -> str:
 def pod_entries() -> list[dict[str, Any]]:
     """Gang pods everywhere, loose pods where a fence holds reservations."""
     gang, loose = (
-        {"matchExpressions": [{"key": names.GANG_LABEL, "operator": operator}]}
-        for operator in ("Exists", "DoesNotExist")
+        {"matchExpressions": [labelled(names.GANG_LABEL, operator)]} for operator in ("Exists", "DoesNotExist")
     )
-    fenced = selector({"key": names.FENCED_NAMESPACE, "operator": "Exists"})
+    fenced = selector(labelled(names.FENCED_NAMESPACE))
     mirrored = f"'{names.MIRROR_ANNOTATION}' in {cel.annotations_of('object')}"
     return [
         entry(
@@ -281,11 +295,11 @@ def pod_entries() -> list[dict[str, Any]]:
             "compute-classes",
             "/validate/pods",
             [rule("", ["pods"], ["CREATE"])],
-            namespaceSelector=selector({"key": names.FENCED_NAMESPACE, "operator": "DoesNotExist"}),
+            namespaceSelector=selector(labelled(names.FENCED_NAMESPACE, "DoesNotExist")),
             objectSelector={
                 "matchExpressions": [
-                    {"key": compute_class_policy.shipped().labels.compute_class, "operator": "Exists"},
-                    {"key": names.GANG_LABEL, "operator": "DoesNotExist"},
+                    labelled(compute_class_policy.shipped().labels.compute_class),
+                    labelled(names.GANG_LABEL, "DoesNotExist"),
                 ]
             },
             failurePolicy="Ignore",
@@ -295,8 +309,8 @@ def pod_entries() -> list[dict[str, Any]]:
             "labelled-pods",
             "/validate/pods",
             [rule("", ["pods"], ["CREATE"])],
-            namespaceSelector=selector({"key": names.FENCED_NAMESPACE, "operator": "DoesNotExist"}),
-            objectSelector={"matchExpressions": [{"key": names.GANG_LABEL, "operator": "DoesNotExist"}]},
+            namespaceSelector=selector(labelled(names.FENCED_NAMESPACE, "DoesNotExist")),
+            objectSelector={"matchExpressions": [labelled(names.GANG_LABEL, "DoesNotExist")]},
             failurePolicy="Ignore",
             matchConditions=condition(
                 "labelled-by-hand",

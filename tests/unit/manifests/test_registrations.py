@@ -127,6 +127,36 @@ def test_names_are_unique_and_no_request_matches_two_job_entries(side: list[dict
         assert other == {"key": "tutti.dev/gated", "operator": "DoesNotExist"}
 
 
+QUEUE_LABELS = [{}, *({key: "a"} for key in names.QUEUE_LABELS), dict.fromkeys(names.QUEUE_LABELS, "a")]
+
+
+@pytest.mark.parametrize("labels", QUEUE_LABELS, ids=["none", "ours", "kueues", "both"])
+@pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())
+def test_one_entry_mutates_a_new_job_whichever_queue_label_it_has(kind: JobKind, labels: dict[str, str]) -> None:
+    found = [
+        entry
+        for entry in MUTATING
+        if (kind.group, kind.plural, "CREATE") in rules([entry], "/mutate/jobs")
+        and entry["name"] != "gated-namespaces.tutti.dev"
+        and all(
+            (expression["key"] in labels) is (expression["operator"] == "Exists")
+            for expression in entry["objectSelector"]["matchExpressions"]
+        )
+    ]
+    assert len(found) == 1
+    assert ("matchConditions" in found[0]) is (not labels)
+
+
+def test_every_job_that_can_be_held_is_sent_when_its_hold_may_be_lifted() -> None:
+    held = entry_of(MUTATING, "held")
+    assert {rule[:2] for rule in rules([held], "/mutate/jobs")} == {
+        (kind.group, kind.plural) for kind in KIND_LIST if kind.suspend
+    }
+    for kind in KIND_LIST:
+        if kind.suspend:
+            assert cel.step("object", ".".join(kind.suspend)) in held["matchConditions"][0]["expression"]
+
+
 def test_pods_are_sent_as_gang_members_everywhere_and_loose_only_where_fenced() -> None:
     gang, loose = entry_of(VALIDATING, "gang-pods"), entry_of(VALIDATING, "loose-pods")
     assert gang["objectSelector"] == {"matchExpressions": [{"key": names.GANG_LABEL, "operator": "Exists"}]}
@@ -217,6 +247,8 @@ def test_suspending_makes_the_parents_that_are_absent() -> None:
 def test_what_the_reconciler_writes_on_jobs_needs_no_webhook(entry: dict[str, Any]) -> None:
     """Else an outage would keep it from stopping a gang, and from voiding starts before it rebuilds the ledger."""
     about_jobs = entry["clientConfig"]["service"]["path"].endswith("/jobs") and entry["failurePolicy"] == "Fail"
+    # It creates no jobs (test_rights), and rules of creation alone need no condition.
+    about_jobs &= any("UPDATE" in rule["operations"] for rule in entry["rules"])
     conditions = {condition["name"] for condition in entry.get("matchConditions", [])}
     assert ("not-by-tutti" in conditions) is about_jobs
 
