@@ -115,6 +115,35 @@ def test_a_gang_that_is_created_unsuspended_is_stored_suspended(citizen: Kubectl
     stays(lambda: len(citizen.pods()) == 2 * len(GANGS), 1, "it gets no pod")
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"kueue.x-k8s.io/queue-name": QUEUE},
+        {"tutti.dev/queue-name": QUEUE, "kueue.x-k8s.io/queue-name": QUEUE},
+        {"tutti.dev/queue-name": "", "kueue.x-k8s.io/queue-name": QUEUE},
+    ],
+    ids=["kueues", "both", "ours empty"],
+)
+@each_kind
+def test_whichever_queue_label_a_gang_has_it_is_stored_suspended(
+    citizen: Kubectl, kind: str, labels: dict[str, str]
+) -> None:
+    manifest = GANGS[kind]("labelled")
+    manifest["metadata"]["labels"] = labels
+    manifest["spec"] |= at(SUSPEND[kind], False)["spec"]
+    citizen.create(manifest)
+    assert suspended(citizen, kind, "labelled")
+    citizen.delete(kind, "labelled")
+
+
+@each_kind
+def test_a_waiting_gang_cannot_drop_its_queue_and_start_at_once(citizen: Kubectl, kind: str) -> None:
+    unlabelled = {"metadata": {"labels": dict.fromkeys(("tutti.dev/queue-name", "kueue.x-k8s.io/queue-name"))}}
+    message = refused_patch(citizen, kind, at(SUSPEND[kind], False) | unlabelled, "waiting")
+    assert "un-suspended by Tutti alone" in message
+    assert suspended(citizen, kind, "waiting")
+
+
 def test_server_side_apply_can_neither_start_a_waiting_gang_nor_grow_a_running_one(
     owner: Kubectl, admin: Kubectl
 ) -> None:
