@@ -239,7 +239,7 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, use
 def _library(name: str) -> Any:
     """Return a module of the library without running its packages' own files.
 
-    Those import 850 modules, a class for each type of the API, none of which we use: 34 MiB and more than a second.
+    Those import 850 modules, a class for each type of the API, and we use none: 33 MiB, half a second of processor.
     """
     for package in ("kubernetes_asyncio", "kubernetes_asyncio.client"):
         if package not in sys.modules:
