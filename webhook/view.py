@@ -110,8 +110,14 @@ class View:
         return gang if pod_group is None else replace(gang, quorum=min(pod_group.min_member, gang.pods))
 
     def gang_of(self, job: JobRecord | None) -> Gang | None:
-        """Return the gang of a job with its quorum; None when there is no job or it cannot be read as a gang."""
-        return None if job is None or job.gang is None else self.with_quorum(job.gang)
+        """Return the gang of a job with its quorum; None when there is no job or it cannot be read as a gang.
+
+        One that has ended or is being deleted makes no quorum with others any more.
+        """
+        if job is None or job.gang is None:
+            return None
+        gang = self.with_quorum(job.gang)
+        return replace(gang, ensemble="") if gang.ensemble and (job.finished or job.deleting) else gang
 
     def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
         """Return the job objects of ``namespace`` that are gangs."""

@@ -50,7 +50,9 @@ class Announcer:
         where = f" of queue {reservation.queue}" if reservation.queue else ""
         asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in reservation.pod_sets))
         log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
-        self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together: {asked}")
+        shared = reservation.membership
+        others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
+        self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together{others}: {asked}")
 
     def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
         """Tell that a gang is being stopped."""

@@ -33,7 +33,8 @@ class Step(StrEnum):
     SUSPEND = "suspend"
     """It runs without a reservation and should not: suspend it."""
     GROW = "grow"
-    """Its reservation grew: write that on the job, so that its controller creates the pods it was refused before."""
+    """Its reservation grew, so that its controller may create the pods it was refused before, or others left its
+    ensemble: write that on the job."""
     LIFT = "lift"
     """Reserved, and some of its pods wait behind our gates: let them go."""
     END = "end"
@@ -61,7 +62,9 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         return Step.HOLD if started(job, reservation) else Step.START
     if job.admission is None:
         return Step.ADOPT if reservation.adopted else Step.NOTHING
-    return Step.GROW if started(job, reservation) and job.admission.counts != reservation.counts else Step.NOTHING
+    noted = (job.admission.counts, job.admission.membership)
+    changed = noted != (reservation.counts, reservation.membership)
+    return Step.GROW if changed and started(job, reservation) else Step.NOTHING
 
 
 def _unreserved(job: JobRecord | None, pods_present: int) -> Step:

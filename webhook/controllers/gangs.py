@@ -32,7 +32,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
                 help="create it, or remove its label from the pod template",
             )
         gang = replace(gang, quorum=max(1, pod_group.min_member))
-    if gang.quorum is not None and gang.quorum > gang.pods:
+    if gang.quorum is not None and gang.quorum > gang.pods and not gang.ensemble:
         if job.kind == POD_GROUP.key:
             return Reason(
                 Code.WAITING_FOR_PODS,

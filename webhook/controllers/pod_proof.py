@@ -93,7 +93,9 @@ class PodProof:
                 if uid not in present:
                     self._proved.add(uid)
                     self._on_proved(uid)
-                # The pods of the others arrive over the watch, and so does their end.
+                else:
+                    # Its pods arrive over the watch, and so does their end; which may have come while this was asked.
+                    asyncio.get_running_loop().call_later(RETRY_SECONDS, self._on_proved, uid)
 
     async def _present(self, uids: Iterable[str]) -> set[str]:
         query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}

@@ -8,6 +8,7 @@ sent can land after the new ledger stands; only then is it written, with an epoc
 from collections.abc import Iterable
 from dataclasses import replace
 
+from webhook.core import ensemble
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.policy import Policy
@@ -31,7 +32,30 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
         reservation = _reservation(job, view, epoch + 1)
         if reservation is not None:
             entries[job.uid] = reservation
-    return Ledger(epoch + 1, seq + 1, entries)
+    return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
+
+
+def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:
+    """Return the entries with those of every ensemble stopping of which too little is left."""
+    ensembles: dict[tuple[str, str, float], list[Reservation]] = {}
+    for entry in entries.values():
+        if entry.membership is not None:
+            key = (entry.namespace, entry.membership.ensemble, entry.since_seconds)
+            ensembles.setdefault(key, []).append(entry)
+    for (namespace, name, since), found in ensembles.items():
+        done = sum(_succeeded_pods(job, name, since) for job in view.jobs.values() if job.namespace == namespace)
+        members = [ensemble.relieved(member, done) for member in found]
+        whole = ensemble.stands(members)
+        entries |= {m.uid: m if whole else replace(m, stopping=m.stopping or "Rebuilt") for m in members}
+    return entries
+
+
+def _succeeded_pods(job: JobRecord, name: str, since: float) -> int:
+    """Return the pods that a job made up of an ensemble that started at ``since``, if it has succeeded."""
+    started = job.admission
+    if job.finished != "Succeeded" or started is None or started.membership is None:
+        return 0
+    return sum(started.counts.values()) if (started.membership.ensemble, started.since_seconds) == (name, since) else 0
 
 
 def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
@@ -67,6 +91,7 @@ def from_annotation(
         stopping=stopping,
         evictable=gang.evictable,
         loose_pods=gang.loose_pods,
+        membership=admission.membership if job.finished is None else None,
     )
 
 

@@ -7,7 +7,6 @@ rests on were read before the ledger write that authorises it; a start carries t
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -15,20 +14,21 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.config import Config, engine_settings
-from webhook.controllers import gangs, gated_pods, namespaces, rebuild, requeues
+from webhook.controllers import gangs, gated_pods, namespaces, rebuild, requeues, siblings
 from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step
+from webhook.controllers.batch import Batch
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
 from webhook.controllers.marks import Marks
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
-from webhook.controllers.whole import WholeGangs
+from webhook.controllers.stops import Stops
 from webhook.core import ledger as records
-from webhook.core.engine import Engine, Plan
+from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
-from webhook.core.pods import PodRecord
+from webhook.core.plan import Plan
 from webhook.core.reasons import Code, Reason
 from webhook.errors import ApiError, Conflict
 from webhook.feeds import Feeds
@@ -44,18 +44,6 @@ TICK_SECONDS: Final = 1.0
 """Time-outs, renewals and labels are looked at this often."""
 
 
-@dataclass(slots=True)
-class Batch:
-    """What one cycle will write: ledger entries first, then effects."""
-
-    put: dict[str, Reservation] = field(default_factory=dict)
-    drop: set[str] = field(default_factory=set)
-    effects: dict[str, Effect] = field(default_factory=dict)
-    starts: list[JobRecord] = field(default_factory=list)
-    lifts: dict[str, tuple[JobRecord, tuple[PodRecord, ...]]] = field(default_factory=dict)
-    """By the gang's uid: pods to let go, as they were read before the ledger is written."""
-
-
 class Reconciler:
     """One cluster's reconciler: it follows its feeds and, while it leads, writes its ledger."""
 
@@ -69,17 +57,17 @@ class Reconciler:
         self._config = config
         self._clock = clock
         self._announcer = announcer
-        self.engine = Engine(engine_settings(config))
+        self.engine = EnsembleEngine(engine_settings(config))
         self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
         self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
-        self._whole = WholeGangs(config.starting)
         self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
+        self._stops = Stops(
+            feeds.view, self.engine, announcer, start=config.starting, now=clock.now, on_change=self.marks.add
+        )
         self._proof = PodProof(api, feeds, self.marks.add)
         self._withheld: dict[str, Reason] = {}
         self._submitted: dict[str, Gang] = {}
-        self._requeues: dict[str, Requeue] = {}
-        self._voided: set[str] = set()
         self._charged: dict[str, tuple[Reservation, Mapping[str, int], Gang | None]] = {}
         """What engine and fences were last told of a running gang."""
         self._lagging: set[str] = set()
@@ -240,6 +228,10 @@ class Reconciler:
         dirty, self.marks.gangs = self.marks.gangs, set()
         for uid in sorted(dirty):
             job = self._view.jobs.get(uid)
+            if uid in batch.put:
+                # What befell another job of its ensemble changed its entry: it is looked at again when that is stored.
+                self.marks.add(uid)
+                continue
             if self._effects.busy(uid) or (job is not None and self._effects.stale(job)) or self._pods_lag(uid, job):
                 # Its next version is on its way; the watch or the end of the patch marks it again.
                 continue
@@ -253,7 +245,10 @@ class Reconciler:
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
-        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, uid in self._voided)
+        if act and reservation is not None and siblings.leaves(job, reservation):
+            self._stops.leave(job, reservation, batch)
+            reservation = batch.put[uid]
+        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
         self._queueing(step, uid, job)
         if act:
             self._act(step, job, reservation, batch)
@@ -300,11 +295,11 @@ class Reconciler:
 
     def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
         match step:
-            case Step.RELEASE if reservation is not None:
+            case Step.RELEASE if reservation is not None and not self._stops.too_soon(reservation):
                 if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
-                self._stop(reservation, requeues.HELD, batch)
+                self._stops.one(reservation, requeues.HELD, batch)
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
@@ -312,15 +307,14 @@ class Reconciler:
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
-                self._requeues[job.uid] = gated_pods.ended(job)
-                self._stop(reservation, gated_pods.ENDED, batch)
+                self._stops.gang(reservation, gated_pods.ENDED, batch, gated_pods.ended(job))
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None and gated_pods.is_pod_group(job):
                 pods = self._view.fences.pods_of(job.namespace, job.uid)
-                stopping = gated_pods.stopping(step, job, pods, self._requeue(job, reservation))
+                stopping = gated_pods.stopping(step, job, pods, self._stops.requeue(job, reservation))
                 if stopping is not None:
                     batch.effects[job.uid] = stopping
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
-                requeue, held = self._requeue(job, reservation), requeues.is_hold(job, reservation)
+                requeue, held = self._stops.requeue(job, reservation), requeues.is_hold(job, reservation)
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
@@ -347,41 +341,18 @@ class Reconciler:
         uid = reservation.uid
         batch.put.pop(uid, None)
         batch.drop.add(uid)
+        self._stops.forget(reservation)
         self.engine.release(uid)
         self._reserved.discard(uid)
         self._charged.pop(uid, None)
         self._view.fences.drop_reservation(reservation.namespace, uid)
         self.engine.wake_namespace(reservation.namespace)
-        self._whole.forget(uid)
-        self._voided.discard(uid)
         self._proof.forget(uid)
-        self._requeues.pop(uid, None)
         self._submitted.pop(uid, None)
         if uid not in self._view.jobs:
             self._effects.forget(uid)
         # Once the entry is gone the job may wait again.
         self.marks.add(uid)
-
-    def _stop(self, reservation: Reservation, why: str, batch: Batch) -> None:
-        if not reservation.evictable:
-            # Suspending it would leave its pods: its quota could not be given to anybody.
-            log.warning("gang.not_evictable", job=str(reservation), why=why)
-            return
-        stopping = replace(reservation, stopping=why)
-        batch.put[reservation.uid] = stopping
-        self.engine.restore(stopping)
-        self._view.fences.put_reservation(stopping)
-        self._voided.discard(reservation.uid)
-        metrics.EVICTED.labels(reservation.queue or "", why).inc()
-        self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
-        self.marks.add(reservation.uid)
-
-    def _requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
-        planned, now = self._requeues.get(job.uid), self._clock.now()
-        timed_out = reservation is not None and reservation.stopping == requeues.START_TIMEOUT
-        if planned is None and timed_out and job.admission is not None:
-            planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
-        return requeues.requeue_of(job, reservation, planned, now)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -394,12 +365,7 @@ class Reconciler:
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
                 self.marks.gangs.add(uid)
                 continue
-            if not reservation.evictable:
-                continue
-            due = requeues.overrun(job, reservation, now) or self._whole.overdue(job, reservation, self._view, now)
-            if due is not None:
-                self._requeues[uid] = due
-                self._stop(reservation, due.reason, batch)
+            self._stops.if_due(job, reservation, now, batch)
         if self._labelling is None or self._labelling.done():
             # Beside the cycle: an API server that does not answer must not cost the lease.
             self._labelling = asyncio.create_task(
@@ -414,11 +380,16 @@ class Reconciler:
         self._take_plan(plan, batch, now)
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
+        unfit = {
+            uid
+            for uid in (reservation.uid for reservation in plan.admitted)
+            if uid not in self._view.jobs or uid not in self._submitted or self._effects.busy(uid)
+        }
+        unfit = siblings.with_their_siblings(unfit, plan.admitted)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
             gang = self._submitted.pop(reservation.uid, None)
-            if job is None or gang is None or self._effects.busy(reservation.uid):
-                self._submitted.pop(reservation.uid, None)
+            if job is None or gang is None or reservation.uid in unfit:
                 self.engine.release(reservation.uid)
                 self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
                 self.marks.add(reservation.uid)
@@ -429,7 +400,7 @@ class Reconciler:
                 self._lift(job, reservation, batch)
             else:
                 batch.starts.append(job)
-            self._whole.forget(reservation.uid)
+            self._stops.started(reservation)
             metrics.ADMITTED.labels(reservation.queue or "").inc()
             metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
             self._announcer.admitted(reservation)
@@ -444,12 +415,12 @@ class Reconciler:
             if reservation_or_none is None or preempted.uid in batch.drop:
                 continue
             place = job.gang.created_seconds if job is not None and job.gang is not None else now
-            self._requeues[preempted.uid] = Requeue("Preempted", place, 0, 0.0, preempted.message)
-            self._stop(reservation_or_none, "Preempted", batch)
+            requeue = Requeue("Preempted", place, 0, 0.0, preempted.message)
+            self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
         for uid, why in plan.stopped:
             stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
             if stopped is not None and stopped.stopping is None and uid not in batch.drop:
-                self._stop(stopped, why, batch)
+                self._stops.gang(stopped, why, batch)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
@@ -457,7 +428,7 @@ class Reconciler:
         uid = effect.job.uid
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
-                self._voided.add(uid)
+                self._stops.written(uid)
             self.marks.add(uid)
             return
         current = self._view.jobs.get(uid)

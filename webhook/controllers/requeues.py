@@ -19,6 +19,8 @@ LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"
 START_TIMEOUT: Final = "StartTimeout"
 ATTEMPTS_USED_UP: Final = "RequeuingLimitExceeded"
 """It did not become whole in time once more than it is queued again."""
+SIBLING_STOPPED: Final = "SiblingStopped"
+"""Another job of its ensemble stopped or went away, and the rest cannot make the quorum."""
 HOLDS: Final = frozenset({HELD, LIMIT_REACHED, ATTEMPTS_USED_UP})
 """Stops after which a gang waits for its owner, not in its queue."""
 
@@ -47,7 +49,16 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
         ran += max(0.0, now - job.admission.since_seconds)
     ran = 0.0 if known.reason == LIMIT_REACHED else ran
     attempts = 0 if known.reason == ATTEMPTS_USED_UP else max(known.attempts, job.attempts)
-    return replace(known, attempts=attempts, ran_seconds=ran)
+    succeeded = 0 if noted is None else noted.succeeded_pods
+    if reservation is not None and reservation.membership is not None:
+        succeeded = reservation.membership.succeeded_pods
+    return replace(known, attempts=attempts, ran_seconds=ran, succeeded_pods=succeeded)
+
+
+def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
+    """Return what a job takes along that is stopped because ``sibling`` went, for the reason ``why``."""
+    message = f"the rest of its PodGroup cannot make the quorum without {sibling} ({why}); they queue again together"
+    return Requeue(SIBLING_STOPPED, _place(job), message=message)
 
 
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:

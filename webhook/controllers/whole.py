@@ -1,5 +1,7 @@
 """Is an admitted gang whole? Watches that each one reaches its quorum, and keeps it, within the configured time.
 
+The jobs of an ensemble are one gang here too: whole or not by the pods of all of them together.
+
 A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
 with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
 each time another pod starts. A PodGroup's ``scheduleTimeoutSeconds``, as long as scheduler-plugins lets its pods wait,
@@ -10,15 +12,18 @@ report may be stale, for training operators write none while a pod that they wan
 in order also let them go while they run, so that their report always counts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webhook.config import Start
 from webhook.controllers.requeues import ATTEMPTS_USED_UP, START_TIMEOUT
-from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
+
+Started = tuple[JobRecord, Reservation]
+"""A job and what it holds."""
 
 
 @dataclass(slots=True)
@@ -32,51 +37,53 @@ class _Progress:
 
 
 class WholeGangs:
-    """The clock of every admitted gang."""
+    """The clock of every admitted gang, by its job's uid or its ensemble's."""
 
     def __init__(self, settings: Start) -> None:
         self._settings = settings
         self._progress: dict[str, _Progress] = {}
 
-    def forget(self, uid: str) -> None:
+    def forget(self, name: str) -> None:
         """Stop the clock of a gang."""
-        self._progress.pop(uid, None)
+        self._progress.pop(name, None)
 
-    def overdue(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> Requeue | None:
+    def overdue(self, name: str, parts: Sequence[Started], view: View, now: float) -> Requeue | None:
         """Return the place and back-off of a gang that must be stopped for want of its quorum, or None.
 
-        To be asked about every second.
+        ``parts`` are its jobs, at least one, with what they hold; ``name`` tells gangs apart. To be asked about every
+        second.
         """
-        why = self._incomplete(job, reservation, view, now)
-        return None if why is None else self.requeue(job, why, now)
-
-    def _incomplete(self, job: JobRecord, reservation: Reservation, view: View, now: float) -> str | None:
-        gang = view.gang_of(job)
-        if gang is None or gang.loose_pods or job.suspended or reservation.adopted:
+        why = self._incomplete(name, parts, view, now)
+        if why is None:
             return None
-        phases = [pod.phase for pod in view.fences.pods_of(job.namespace, job.uid)]
-        done = max(phases.count("Succeeded"), sum(job.reclaimed.values()))
-        running = phases.count("Running") + done
-        quorum = min(gang.least_pods, sum(reservation.counts.values()))
-        progress = self._progress.get(job.uid)
-        if progress is None:
-            progress = self._progress[job.uid] = _Progress(running, False, False, max(reservation.since_seconds, 0))
+        return self.requeue(max((job for job, _ in parts), key=lambda job: job.attempts), why, now)
+
+    def _incomplete(self, name: str, parts: Sequence[Started], view: View, now: float) -> str | None:
+        quorum = _quorum(parts, view)
+        jobs = [job for job, _ in parts]
+        if quorum is None or all(job.suspended for job in jobs):
+            return None
+        running = sum(_running(job, view) for job in jobs)
+        since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
+        progress = self._progress.setdefault(name, _Progress(running, False, False, since))
         moved = running > progress.running
         progress.running = running
         progress.proved = progress.proved or running >= quorum
-        if running >= quorum or (job.ready and (job.ordered_start or not progress.proved)):
+        ordered = any(job.ordered_start for job in jobs)
+        if running >= quorum or (all(job.ready for job in jobs) and (ordered or not progress.proved)):
             progress.whole_once, progress.since_seconds = True, now
             return None
-        if moved and job.ordered_start:
+        if moved and ordered:
             progress.since_seconds = now
-        limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(gang, view)
+        limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(jobs[0], view)
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
         return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
 
-    def _start_seconds(self, gang: Gang, view: View) -> float:
-        group = view.pod_groups.get((gang.namespace, gang.pod_group or ""))
+    def _start_seconds(self, job: JobRecord, view: View) -> float:
+        name = None if job.gang is None else job.gang.pod_group
+        group = view.pod_groups.get((job.namespace, name or ""))
         stated = None if group is None else group.schedule_timeout_seconds
         return self._settings.timeout_seconds if stated is None else stated
 
@@ -93,3 +100,19 @@ class WholeGangs:
             return Requeue(ATTEMPTS_USED_UP, place, message=text)
         delay = min(rules.backoff_max_seconds, rules.backoff_seconds * 2.0 ** min(attempts, 20))
         return Requeue(START_TIMEOUT, place, attempts + 1, now + delay, why)
+
+
+def _quorum(parts: Sequence[Started], view: View) -> int | None:
+    """Return how many pods must run; None for a gang whose pods cannot be told."""
+    reserved = sum(sum(reservation.counts.values()) for _, reservation in parts)
+    job, reservation = parts[0]
+    if reservation.membership is not None:
+        return min(reservation.membership.still_needed, reserved)
+    gang = view.gang_of(job)
+    return None if gang is None or gang.loose_pods or reservation.adopted else min(gang.least_pods, reserved)
+
+
+def _running(job: JobRecord, view: View) -> int:
+    """Return how many pods of a job run, or have run to their end."""
+    phases = [pod.phase for pod in view.fences.pods_of(job.namespace, job.uid)]
+    return phases.count("Running") + max(phases.count("Succeeded"), sum(job.reclaimed.values()))

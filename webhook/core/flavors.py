@@ -176,16 +176,19 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
     choices: list[tuple[object, Choice]] = []
     charges: dict[str, Mapping[str, int]] = {}
     ignores_undeclared = queue.ignores_undeclared or settings.ignore_undeclared
+    jobs: set[str] = set()
     for position, pod_set in enumerate(gang.pod_sets):
         charge = charge_of(pod_set.price.requests, settings)
         if charge != pod_set.price.requests:
             charges[pod_set.name] = charge
         wants = {name: Want(name, amount, pod_set.name) for name, amount in charge.items()}
         wants["pods"] = Want("pods", MILLI, pod_set.name)
-        if position == 0:
+        first = pod_set.job not in jobs
+        jobs.add(pod_set.job)
+        if first:
             wants[MAX_JOBS] = Want(MAX_JOBS, MAX_JOBS_REQUEST, pod_set.name, once=True)
         if queue.spares_non_preemptible:
-            wants |= _by_preemptibility(gang, wants, pod_set.name if position == 0 else None)
+            wants |= _by_preemptibility(gang, wants, pod_set.name if first else None)
         for number, group in enumerate(queue.resource_groups):
             covered = tuple(wants.pop(name) for name in group.resources if name in wants)
             if covered:

@@ -66,6 +66,8 @@ class PodSet:
     counts them, and no reason to refuse the gang where none does."""
     together: str = ""
     """Pod sets of the gang with the same name here take the same flavors (Kueue's ``podset-group-name``)."""
+    job: str = ""
+    """Uid of the job that it belongs to, where the gang is an ensemble."""
 
     @property
     def floor(self) -> int:
@@ -95,6 +97,10 @@ class Gang:
     not_before_seconds: float = 0.0
     """Back-off: the gang is not considered before this time."""
     pod_group: str | None = None
+    ensemble: str = ""
+    """PodGroup whose quorum it makes together with the other jobs of its namespace that have the same name here."""
+    succeeded_pods: int = 0
+    """Pods of its ensemble that need not run again: those of jobs that have succeeded since it started first."""
     labels: Mapping[str, str] = field(default_factory=dict)
     evictable: bool = True
     """Stopping it takes its pods away. A kind whose pods stay is never chosen as a victim."""

@@ -34,6 +34,23 @@ class LedgerCorrupt(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """What binds a gang to those that it was admitted with: they share one quorum."""
+
+    ensemble: str
+    """Name of their PodGroup."""
+    quorum: int
+    """Pods that they have to make together."""
+    succeeded_pods: int = 0
+    """How many of these belonged to members that have succeeded and left."""
+
+    @property
+    def still_needed(self) -> int:
+        """Pods that those who have not succeeded must make."""
+        return max(1, self.quorum - self.succeeded_pods)
+
+
+@dataclass(frozen=True, slots=True)
 class ReservedPodSet:
     """What one pod set holds: how many pods may exist, at what price each, and from which flavors."""
 
@@ -44,6 +61,8 @@ class ReservedPodSet:
     """Resource name to flavor, for the resources the queue accounts."""
     charge: Mapping[str, int] | None = None
     """What one pod is charged to the queue, where that differs from its price (transformed or excluded resources)."""
+    job: str = ""
+    """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +89,8 @@ class Reservation:
     """Its pods carry no gang label: the queue is charged, the fences are not."""
     preemptible: bool = True
     """Its owner lets it be stopped for others, or its queue does not ask."""
+    membership: Membership | None = None
+    """The ensemble that it was admitted with and has not left; None for a gang of its own."""
 
     @property
     def may_be_preempted(self) -> bool:
@@ -88,13 +109,16 @@ class Reservation:
     def usage(self, reclaimed: Mapping[str, int] | None = None) -> dict[FlavorResource, int]:
         """Return what the queue is charged, less ``reclaimed`` pods of each set that will not run again."""
         usage: dict[FlavorResource, int] = {}
+        counted: set[tuple[FlavorResource, str]] = set()
         for pod_set in self.pod_sets:
             live = max(0, pod_set.count - (reclaimed or {}).get(pod_set.name, 0))
             per_pod = pod_set.price.requests if pod_set.charge is None else pod_set.charge
             for resource, flavor in pod_set.flavors.items():
                 key = FlavorResource(flavor, resource)
                 if resource in COUNTED:
-                    usage[key] = MAX_JOBS_REQUEST
+                    if (key, pod_set.job) not in counted:
+                        usage[key] = usage.get(key, 0) + MAX_JOBS_REQUEST
+                    counted.add((key, pod_set.job))
                 elif resource == "pods":
                     usage[key] = usage.get(key, 0) + MILLI * live
                 else:
@@ -125,7 +149,7 @@ def reserve(  # noqa: PLR0917
         name=gang.name,
         queue=queue,
         pod_sets=tuple(
-            ReservedPodSet(s.name, counts[s.name], s.price, flavors.get(s.name, {}), (charges or {}).get(s.name))
+            ReservedPodSet(s.name, counts[s.name], s.price, flavors.get(s.name, {}), (charges or {}).get(s.name), s.job)
             for s in gang.pod_sets
         ),
         epoch=epoch,
@@ -188,10 +212,26 @@ def encode_entry(reservation: Reservation) -> str:
         ("notEvictable", not reservation.evictable),
         ("loosePods", reservation.loose_pods),
         ("notPreemptible", not reservation.preemptible),
+        ("membership", encode_membership(reservation.membership)),
     ):
         if value:
             record[key] = value
     return json.dumps(record, separators=(",", ":"))
+
+
+def encode_membership(membership: Membership | None) -> dict[str, Any] | None:
+    """Return the fields of a membership, as they stand in an entry and in a job's annotation."""
+    if membership is None:
+        return None
+    fields: dict[str, Any] = {"ensemble": membership.ensemble, "quorum": membership.quorum}
+    return fields | ({"succeeded": membership.succeeded_pods} if membership.succeeded_pods else {})
+
+
+def decode_membership(fields: Mapping[str, Any] | None) -> Membership | None:
+    """Return what ``encode_membership`` wrote. Raises KeyError, TypeError or ValueError when it did not."""
+    if fields is None:
+        return None
+    return Membership(str(fields["ensemble"]), int(fields["quorum"]), int(fields.get("succeeded", 0)))
 
 
 def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
@@ -293,6 +333,7 @@ def decode_entry(uid: str, text: str) -> Reservation:
             evictable=not record.get("notEvictable", False),
             loose_pods=bool(record.get("loosePods", False)),
             preemptible=not record.get("notPreemptible", False),
+            membership=decode_membership(record.get("membership")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerCorrupt(f"{uid}: {error!r}") from error

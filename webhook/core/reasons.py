@@ -29,6 +29,7 @@ class Code(StrEnum):
     BACKING_OFF = "BackingOff"
     QUEUE_NOT_FOUND = "QueueNotFound"
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    POD_GROUP_INCOMPLETE = "PodGroupIncomplete"
     PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
     WAITING_FOR_PODS = "WaitingForPods"
     LEDGER_FULL = "LedgerFull"

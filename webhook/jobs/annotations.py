@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from webhook.core.ledger import Reservation
+from webhook.core.ledger import Reservation, decode_membership, encode_membership
 from webhook.jobs.record import Admission, JobRecord, Requeue
 
 
@@ -26,6 +26,7 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         since_seconds=reservation.since_seconds,
         attempts=job.attempts,
         ran_seconds=job.ran_seconds,
+        membership=reservation.membership,
     )
 
 
@@ -48,6 +49,7 @@ def encode_requeue(requeue: Requeue, uid: str) -> str:
         ("notBefore", round(requeue.not_before_seconds, 3)),
         ("message", requeue.message),
         ("ran", round(requeue.ran_seconds, 3)),
+        ("succeeded", requeue.succeeded_pods),
         ("undo", None if requeue.undo is None else _admission_fields(requeue.undo)),
     ):
         if value:
@@ -69,6 +71,7 @@ def decode_requeue(text: object, uid: str) -> Requeue | None:
             not_before_seconds=float(record.get("notBefore", 0)),
             message=str(record.get("message", "")),
             ran_seconds=float(record.get("ran", 0)),
+            succeeded_pods=int(record.get("succeeded", 0)),
             undo=_admission(undo, uid) if isinstance(undo, dict) else None,
         )
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -107,6 +110,7 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("originalCounts", dict(admission.original_counts)),
         ("attempts", admission.attempts),
         ("ran", round(admission.ran_seconds, 3)),
+        ("membership", encode_membership(admission.membership)),
     ):
         if value:
             fields[key] = value
@@ -131,6 +135,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             original_counts=_counts(record.get("originalCounts", {})),
             attempts=int(record.get("attempts", 0)),
             ran_seconds=float(record.get("ran", 0)),
+            membership=decode_membership(record.get("membership")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -115,13 +115,13 @@ def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int])
 
 
 def grow(record: JobRecord, reservation: Reservation) -> Patch:
-    """Return the patch that writes on a running job that its reservation grew; its controller then looks at it anew.
+    """Return the patch that writes on a running job that its reservation grew, or that others left its ensemble.
 
-    Empty for a job that carries no admission.
+    Its controller then looks at it anew. Empty for a job that carries no admission.
     """
     if record.admission is None:
         return []
-    grown = replace(record.admission, counts=reservation.counts)
+    grown = replace(record.admission, counts=reservation.counts, membership=reservation.membership)
     return [*_preconditions(record), *_annotate(record, {names.ADMISSION: annotations.encode_admission(grown)}, ())]
 
 
@@ -185,7 +185,8 @@ def _set_count(
 ) -> Patch:
     """Lower the count of a pod set that allows it to what was reserved, or put back what an earlier start lowered.
 
-    Below a gang-wide quorum's whole size nothing is lowered: the pods that are missing follow when there is room.
+    Below the whole size of a gang-wide quorum, or of an ensemble, nothing is lowered: the pods that are missing follow
+    when there is room.
     """
     reserved = reservation.pod_set(template.pod_set)
     if template.count_path is None or template.count_written is None or reserved is None or record.gang is None:
@@ -194,7 +195,8 @@ def _set_count(
     owners = template.count_written if lowered is None else lowered
     count = owners
     asked = next((s for s in record.gang.pod_sets if s.name == template.pod_set), None)
-    if asked is not None and asked.min_count is not None and reserved.count < asked.count:
+    partial = asked is not None and asked.min_count is not None and reserved.count < asked.count
+    if partial and reservation.membership is None:
         count = reserved.count
         originals[template.pod_set] = owners
     return [] if count == template.count_written else _counted(template, count)

@@ -120,6 +120,8 @@ def _gang(
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in sites)
     labels = paths.find_mapping(metadata, ("labels",))
     created = seconds(metadata.get("creationTimestamp"))
+    pod_group = _pod_group(sites)
+    ensemble = _ensemble(kind, obj, pod_group, pod_sets)
     return Gang(
         uid=_text(metadata.get("uid")),
         kind=kind.key,
@@ -129,10 +131,12 @@ def _gang(
         pod_sets=pod_sets,
         priority=_priority(kind, obj, sites, context),
         created_seconds=created if requeue is None else requeue.place_seconds,
-        quorum=_quorum(kind, obj, sites, pod_sets, admitted),
+        quorum=_quorum(kind, obj, sites, pod_sets, admitted, shared=bool(ensemble)),
         max_run_seconds=_max_run_seconds(kind, obj, labels, admission or requeue),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
-        pod_group=_pod_group(sites),
+        pod_group=pod_group,
+        ensemble=ensemble,
+        succeeded_pods=0 if requeue is None else requeue.succeeded_pods,
         labels=labels,
         evictable=kind.evictable,
         loose_pods=kind.loose_pods,
@@ -252,8 +256,15 @@ def _named_classes(
 
 
 def _quorum(
-    kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], pod_sets: Sequence[PodSet], admitted: bool
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    sites: Sequence[PodSetSite],
+    pod_sets: Sequence[PodSet],
+    admitted: bool,
+    *,
+    shared: bool,
 ) -> int | None:
+    """Return what the object says: at most its pods, unless the quorum is ``shared`` and others bring the rest."""
     if kind.loose_pods:
         return None
     number, where = _written_quorum(kind, obj, pod_sets), paths.render(kind.quorum or ())
@@ -266,8 +277,9 @@ def _quorum(
     if number is None:
         return None
     if type(number) is not int or number < 1:
-        raise UnreadableJob(f"{where}: {number!r:.60}: is no quorum; write a number of pods from 1 to {pods}")
-    if number > pods:
+        most = "on" if shared else f"to {pods}"
+        raise UnreadableJob(f"{where}: {number!r:.60}: is no quorum; write a number of pods from 1 {most}")
+    if number > pods and not shared:
         if admitted:
             return pods
         raise UnreadableJob(f"{where}: {number}: the gang has only {pods} pods; write at most {pods}")
@@ -290,6 +302,17 @@ def _pod_group(sites: Sequence[PodSetSite]) -> str | None:
     if len(groups) > 1:
         raise UnreadableJob(f"{', '.join(sorted(groups))}: one gang names several PodGroups; name one")
     return next(iter(groups), None)
+
+
+def _ensemble(kind: JobKind, obj: Mapping[str, Any], pod_group: str | None, pod_sets: Sequence[PodSet]) -> str:
+    """Return the PodGroup whose quorum the job shares with others that name it; empty when it is judged alone.
+
+    That is so where its own object says what it is worth starting with, and where it could not be stopped with others.
+    """
+    stated = _written_quorum(kind, obj, pod_sets) is not None
+    if pod_group is None or stated or kind.scheduling_gated or not kind.evictable or kind.loose_pods:
+        return ""
+    return pod_group
 
 
 def _run_limit_seconds(kind: JobKind, labels: Mapping[str, Any]) -> int | None:

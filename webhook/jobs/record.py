@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.gang import Gang
+from webhook.core.ledger import Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Admission:
     """How often in a row it had not become whole in time before this start."""
     ran_seconds: float = 0.0
     """How long it had run in earlier starts, which its run-time limit counts too."""
+    membership: Membership | None = None
+    """The ensemble that it was started with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Requeue:
     message: str = ""
     ran_seconds: float = 0.0
     """How long it has run in all its starts, which its run-time limit counts."""
+    succeeded_pods: int = 0
+    """Pods of its ensemble that had succeeded and left before it was stopped."""
     undo: Admission | None = None
     """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
     patch ``restore`` takes it back and clears this."""

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation, encode_entry
-from webhook.core.plan import Preempted
+from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import Diagnostic
 from webhook.core.reasons import Code, Reason
+from webhook.core.settings import EngineSettings
 from webhook.paper.entrant import Entrant
 from webhook.paper.world import World
 
@@ -51,7 +52,7 @@ class Run:
     world: World
     now: float
     settings: EngineSettings
-    engine: Engine = field(init=False)
+    engine: EnsembleEngine = field(init=False)
     _held: dict[str, Reservation] = field(default_factory=dict)
     """By uid."""
     _going: dict[str, None] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Run:
 
     def __post_init__(self) -> None:
         view = self.world.view
-        self.engine = Engine(self.settings)
+        self.engine = EnsembleEngine(self.settings)
         self.engine.set_policy(view.policy, view.namespaces, self.now)
         for local, consumed in self.world.consumed.items():
             self.engine.restore_usage(local, consumed)

@@ -1,7 +1,8 @@
 """Is the gang well-formed, and can it ever start: what a user should hear at ``kubectl apply``, with the numbers.
 
 A malformed gang is refused (quorum above its pods, priorities or compute classes that differ, a field nobody can
-price). A gang that fits nowhere today is stored and warned about, because policy may change while it waits.
+price). A gang that fits nowhere today is stored and warned about, because policy may change while it waits; so is one
+whose PodGroup needs more pods than it has, because other jobs of the group may bring them.
 """
 
 from collections.abc import Mapping
@@ -68,10 +69,28 @@ def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
         never = rules.potential(gang)
         if never is not None:
             found.append(f"this gang can never start as it is: {_explained(never, gang)}")
+    short = _others_missing(rules, gang)
+    if short is not None:
+        found.append(short)
     fenced = view.fences.never_fits(gang)
     if fenced is not None:
         found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
     return tuple(found)
+
+
+def _others_missing(rules: JobRules, gang: Gang) -> str | None:
+    """Return what to tell the owner of a job whose PodGroup needs more pods than its jobs bring so far."""
+    quorum = rules.view.quorum_of(gang) if gang.ensemble else None
+    if quorum is None or quorum <= gang.pods:
+        return None
+    known = (job for job in rules.view.gangs_in(gang.namespace) if job.uid != gang.uid and job.finished is None)
+    others = sum(job.gang.pods for job in known if job.gang is not None and job.gang.ensemble == gang.ensemble)
+    if others + gang.pods >= quorum:
+        return None
+    return (
+        f"PodGroup {gang.ensemble} needs {quorum} pods and its jobs bring {others + gang.pods} so far: "
+        "they wait until others that name it are created"
+    )
 
 
 def queue_of(rules: JobRules, gang: Gang) -> str | None:

@@ -33,8 +33,8 @@ def view_with(*phases: str) -> View:
 
 def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
     whole = WholeGangs(SETTINGS)
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 109.9) is None
-    requeue = whole.overdue(RUNNING, RESERVED, view_with("Running", "Pending"), 110)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 109.9) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 110)
     assert requeue is not None
     assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
     assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("StartTimeout", 110, 1)
@@ -43,55 +43,57 @@ def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_ou
 
 def test_another_leader_counts_the_failed_starts_on() -> None:
     again = replace(RUNNING, admission=replace(STARTED, attempts=1))
-    requeue = WholeGangs(SETTINGS).overdue(again, RESERVED, view_with(), 110)
+    requeue = WholeGangs(SETTINGS).overdue("uid", [(again, RESERVED)], view_with(), 110)
     assert requeue is not None
     assert (requeue.attempts, requeue.not_before_seconds) == (2, 114)
 
 
 def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> None:
     whole = WholeGangs(SETTINGS)
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Running"), 150) is None
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running"), 154) is None
-    requeue = whole.overdue(RUNNING, RESERVED, view_with("Running"), 155)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 154) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 155)
     assert requeue is not None
     assert "after it had been whole" in requeue.message
 
 
 def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
     whole, reported = WholeGangs(SETTINGS), replace(RUNNING, ready=True)
-    assert whole.overdue(reported, RESERVED, view_with("Running", "Running"), 150) is None
-    assert whole.overdue(reported, RESERVED, view_with("Running"), 160) is not None
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 160) is not None
     ordered = WholeGangs(SETTINGS)
     report = replace(reported, ordered_start=True)
-    assert ordered.overdue(report, RESERVED, view_with("Running", "Running"), 150) is None
-    assert ordered.overdue(report, RESERVED, view_with("Running"), 160) is None, "it may let pods go while it runs"
+    assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running"), 160) is None, (
+        "it may let pods go while it runs"
+    )
 
 
 def test_a_report_counts_while_its_pods_have_proved_nothing() -> None:
-    assert WholeGangs(SETTINGS).overdue(replace(RUNNING, ready=True), RESERVED, view_with(), 200) is None
+    assert WholeGangs(SETTINGS).overdue("uid", [(replace(RUNNING, ready=True), RESERVED)], view_with(), 200) is None
 
 
 def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
     whole = WholeGangs(SETTINGS)
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Succeeded"), 200) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Succeeded"), 200) is None
     gone = replace(RUNNING, reclaimed={"main": 1})
-    assert whole.overdue(gone, RESERVED, view_with("Running"), 300) is None
+    assert whole.overdue("uid", [(gone, RESERVED)], view_with("Running"), 300) is None
 
 
 def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
     whole, view = WholeGangs(SETTINGS), view_with("Running")
     grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
-    assert whole.overdue(grouped, RESERVED, view, 200) is not None
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is not None
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=1)
-    assert whole.overdue(grouped, RESERVED, view, 200) is None
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is None
 
 
 def test_the_time_out_of_its_pod_group_is_that_of_a_gangs_start() -> None:
     whole, view = WholeGangs(SETTINGS), view_with("Running")
     grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
-    assert whole.overdue(grouped, RESERVED, view, 129) is None
-    requeue = whole.overdue(grouped, RESERVED, view, 130)
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 129) is None
+    requeue = whole.overdue("uid", [(grouped, RESERVED)], view, 130)
     assert requeue is not None
     assert requeue.message == "only 1 of the 2 pods it needs ran within 30 s after its admission"
 
@@ -100,37 +102,38 @@ def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time(
     whole, view = WholeGangs(SETTINGS), view_with("Running", "Running")
     grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
-    assert whole.overdue(grouped, RESERVED, view, 150) is None
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 150) is None
     view.fences.drop_pod("ns", "pod-1")
-    assert whole.overdue(grouped, RESERVED, view, 155) is not None
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 155) is not None
 
 
 def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
     loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
-    assert WholeGangs(SETTINGS).overdue(loose, RESERVED, view_with(), 1000) is None
+    assert WholeGangs(SETTINGS).overdue("uid", [(loose, RESERVED)], view_with(), 1000) is None
 
 
 def test_a_gang_keeps_its_place_where_creation_counts() -> None:
     created = replace(RUNNING, created_seconds=42.0)
-    requeue = WholeGangs(replaced(place="Creation")).overdue(created, RESERVED, view_with(), 110)
+    requeue = WholeGangs(replaced(place="Creation")).overdue("uid", [(created, RESERVED)], view_with(), 110)
     assert requeue is not None
     assert (requeue.place_seconds, requeue.not_before_seconds) == (42, 112)
 
 
 def test_without_a_recovery_time_out_a_gang_that_was_whole_may_lack_pods_for_ever() -> None:
     whole = WholeGangs(replaced(recovery_seconds=None))
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running", "Running"), 150) is None
-    assert whole.overdue(RUNNING, RESERVED, view_with("Running"), 99_999) is None
-    assert WholeGangs(replaced(recovery_seconds=None)).overdue(RUNNING, RESERVED, view_with(), 110) is not None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 99_999) is None
+    never_whole = WholeGangs(replaced(recovery_seconds=None))
+    assert never_whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110) is not None
 
 
 def test_a_gang_that_used_up_its_attempts_is_held() -> None:
     whole = WholeGangs(replaced(attempts=1))
-    first = whole.overdue(RUNNING, RESERVED, view_with(), 110)
+    first = whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110)
     assert first is not None
     assert (first.reason, first.attempts) == ("StartTimeout", 1)
     again = replace(RUNNING, admission=replace(STARTED, attempts=1))
-    last = whole.overdue(again, RESERVED, view_with(), 110)
+    last = whole.overdue("uid", [(again, RESERVED)], view_with(), 110)
     assert last is not None
     assert last.reason == "RequeuingLimitExceeded"
     stopping = replace(RESERVED, stopping=last.reason)

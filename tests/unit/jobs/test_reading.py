@@ -84,9 +84,26 @@ def test_the_lightweight_label_gives_the_quorum():
     labels = obj["spec"]["template"]["metadata"]["labels"]
     labels |= {names.POD_GROUP_LABELS[2]: "group", names.MIN_AVAILABLE_LABEL: "3"}
     assert record_of(obj).gang.quorum == 3
-    for odd in ("0", "5", "three", ""):
+    labels[names.MIN_AVAILABLE_LABEL] = "5"
+    assert record_of(obj).gang.quorum == 5, "other jobs of the group bring the rest"
+    for odd in ("0", "three", ""):
         labels[names.MIN_AVAILABLE_LABEL] = odd
         assert names.MIN_AVAILABLE_LABEL in record_of(obj).problem
+    del labels[names.POD_GROUP_LABELS[2]]
+    labels[names.MIN_AVAILABLE_LABEL] = "5"
+    assert "only 4 pods" in record_of(obj).problem
+
+
+def test_a_job_shares_the_quorum_of_its_pod_group_unless_it_states_one_of_its_own():
+    job, torch = load("job"), load("pytorchjob")
+    job["spec"]["template"]["metadata"]["labels"][names.POD_GROUP_LABELS[0]] = "ring"
+    assert record_of(job).gang.ensemble == "ring"
+    for template in (torch["spec"]["pytorchReplicaSpecs"][role]["template"] for role in ("Master", "Worker")):
+        template["metadata"] = {"labels": {names.POD_GROUP_LABELS[0]: "ring"}}
+    assert record_of(torch).gang.ensemble == "ring"
+    torch["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 1}}
+    assert record_of(torch).gang.ensemble == ""
+    assert record_of(torch).gang.pod_group == "ring"
 
 
 def test_two_pod_groups_in_one_gang_are_refused():

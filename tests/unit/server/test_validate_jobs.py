@@ -157,14 +157,20 @@ async def test_a_suspend_field_of_another_type_is_malformed(waiting: Gate, suspe
 
 async def test_a_quorum_above_the_pods_is_refused_with_both_numbers(waiting: Gate) -> None:
     obj = stored()
-    obj["spec"]["template"]["metadata"]["labels"] |= {
-        names.POD_GROUP_LABELS[0]: "ring",
-        names.MIN_AVAILABLE_LABEL: "5",
-    }
+    obj["spec"]["template"]["metadata"]["labels"] |= {names.MIN_AVAILABLE_LABEL: "5"}
     answer = await create(waiting, obj)
     assert answer.code == 422
     assert "5" in answer.message
     assert "4" in answer.message
+
+
+async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
+    obj = stored()
+    labels = {names.POD_GROUP_LABELS[2]: "ring", names.MIN_AVAILABLE_LABEL: "5"}
+    obj["spec"]["template"]["metadata"]["labels"] |= labels
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    assert "PodGroup ring needs 5 pods and its jobs bring 4 so far" in answer.warnings[-1]
 
 
 async def test_priorities_that_differ_within_a_gang_are_refused() -> None:

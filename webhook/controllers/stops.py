@@ -1,0 +1,154 @@
+"""Stopping gangs: the entries that say so, what else has to stop with them, and what each takes along.
+
+A stop is written in the ledger first; suspending the job, and releasing the entry when the last pod is gone, follow
+from that. Jobs of one ensemble whose rest could not make the quorum stop in one write.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from webhook import metrics
+from webhook.config import Start
+from webhook.controllers import requeues, siblings
+from webhook.controllers.announce import Announcer
+from webhook.controllers.batch import Batch
+from webhook.controllers.whole import WholeGangs
+from webhook.core.ensemble_engine import EnsembleEngine
+from webhook.core.ledger import Reservation
+from webhook.jobs.record import JobRecord, Requeue
+from webhook.view import View
+
+log = structlog.get_logger(__name__)
+
+ON_THEIR_WAY_SECONDS: Final = 5.0
+"""A controller that acts on a start may create pods for so long after it, unaware that the gang was stopped meanwhile;
+nothing that it reports tells then that it will not."""
+
+
+class Stops:
+    """Everything that is being stopped, and the clocks of what runs."""
+
+    def __init__(
+        self,
+        view: View,
+        engine: EnsembleEngine,
+        announcer: Announcer,
+        *,
+        start: Start,
+        now: Callable[[], float],
+        on_change: Callable[[str], None],
+    ) -> None:
+        """``on_change`` is told the uid of each job to be looked at again."""
+        self._view = view
+        self._engine = engine
+        self._announcer = announcer
+        self._whole = WholeGangs(start)
+        self._now = now
+        self._on_change = on_change
+        self._requeues: dict[str, Requeue] = {}
+        self._voided: set[str] = set()
+
+    # -- what is remembered ----------------------------------------------------------------------------------------
+
+    def voided(self, uid: str) -> bool:
+        """Return whether this leadership has written the job since its entry says stopping."""
+        return uid in self._voided
+
+    def written(self, uid: str) -> None:
+        """Take note that the job was written since its entry says stopping."""
+        self._voided.add(uid)
+
+    def started(self, reservation: Reservation) -> None:
+        """Start the clock of a gang anew."""
+        self._whole.forget(siblings.name_of(reservation))
+
+    def too_soon(self, reservation: Reservation) -> bool:
+        """Return whether pods could still come that were on their way when the gang was stopped, just started."""
+        age_seconds = self._now() - reservation.since_seconds
+        # An earlier leader's clock may have been ahead: an entry from the future says nothing.
+        return reservation.stopping is not None and 0 <= age_seconds < ON_THEIR_WAY_SECONDS
+
+    def forget(self, reservation: Reservation) -> None:
+        """Drop what is remembered of an entry that is released; to be told before the engine is."""
+        if not self._engine.siblings(reservation.uid):
+            self._whole.forget(siblings.name_of(reservation))
+        self._voided.discard(reservation.uid)
+        self._requeues.pop(reservation.uid, None)
+
+    def requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
+        """Return what a stop writes on ``job``."""
+        planned, now = self._requeues.get(job.uid), self._now()
+        timed_out = reservation is not None and reservation.stopping == requeues.START_TIMEOUT
+        if planned is None and timed_out and job.admission is not None:
+            planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
+        return requeues.requeue_of(job, reservation, planned, now)
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    def gang(self, reservation: Reservation, why: str, batch: Batch, requeue: Requeue | None = None) -> None:
+        """Stop a gang, or one part of an ensemble that stops whole."""
+        if not reservation.evictable:
+            # Suspending it would leave its pods: its quota could not be given to anybody.
+            log.warning("gang.not_evictable", job=str(reservation), why=why)
+            return
+        if requeue is not None:
+            self._requeues[reservation.uid] = requeue
+        stopping = replace(reservation, stopping=why)
+        batch.put[reservation.uid] = stopping
+        self._engine.restore(stopping)
+        self._view.fences.put_reservation(stopping)
+        self._voided.discard(reservation.uid)
+        metrics.EVICTED.labels(reservation.queue or "", why).inc()
+        self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
+        self._on_change(reservation.uid)
+
+    def one(self, reservation: Reservation, why: str, batch: Batch, requeue: Requeue | None = None) -> None:
+        """Stop one job, and the rest of its ensemble where that cannot make the quorum without it."""
+        others = siblings.to_stop_with(self._siblings(reservation.uid, batch))
+        self.gang(reservation, why, batch, requeue)
+        self._stop_with(reservation, others, why, batch)
+
+    def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
+        """Let a job that has ended or goes away leave its ensemble, and stop the rest if that cannot do without it."""
+        departure = siblings.departure(job, reservation, self._siblings(reservation.uid, batch))
+        for entry in departure.changed:
+            known = self._view.jobs.get(entry.uid)
+            batch.put[entry.uid] = entry
+            self._engine.restore(entry, self._view.gang_of(known), None if known is None else known.reclaimed)
+            # One that was stopped before is told anew how much of its quorum has been made.
+            self._voided.discard(entry.uid)
+            self._on_change(entry.uid)
+        why = "deleted" if job is None or job.finished is None else job.finished
+        self._stop_with(reservation, departure.stopped, why, batch)
+
+    def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
+        """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
+        if not reservation.evictable:
+            return
+        due = requeues.overrun(job, reservation, now)
+        if due is not None:
+            self.one(reservation, due.reason, batch, due)
+            return
+        parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
+        if parts[0][0].uid != job.uid:
+            # An ensemble is looked at once, with the first of its jobs.
+            return
+        due = self._whole.overdue(siblings.name_of(reservation), parts, self._view, now)
+        if due is not None:
+            for _, held in parts:
+                self.gang(held, due.reason, batch, due)
+
+    def _siblings(self, uid: str, batch: Batch) -> list[Reservation]:
+        """Return what the rest of a job's ensemble holds, as this cycle will write it."""
+        entries = self._view.ledger.entries
+        found = (batch.put.get(other) or entries.get(other) for other in self._engine.siblings(uid))
+        return [other for other in found if other is not None and other.uid not in batch.drop]
+
+    def _stop_with(self, gone: Reservation, others: Iterable[Reservation], why: str, batch: Batch) -> None:
+        for other in others:
+            job = self._view.jobs.get(other.uid)
+            requeue = None if job is None else requeues.with_siblings(job, gone, why)
+            self.gang(other, requeues.SIBLING_STOPPED, batch, requeue)

@@ -1,0 +1,387 @@
+"""The engine as the rest of Tutti uses it: told about jobs, asked about jobs, and deciding about ensembles as one gang.
+
+Jobs that share a PodGroup wait as one gang once they bring as many pods as it needs, are admitted by one decision and
+are victims together; before that they wait with a reason, and the engine does not know them. While the group runs with
+its quorum met, another of its jobs is a gang of its own. Everything else passes straight through to ``Engine``.
+
+What changed in a group is settled with the engine before the next decision or question, once for all of it.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from webhook.core import ensemble
+from webhook.core.engine import Engine
+from webhook.core.ensemble import Key, Part
+from webhook.core.fences import Fences
+from webhook.core.gang import Gang
+from webhook.core.ledger import Membership, Reservation
+from webhook.core.plan import Plan, Preempted
+from webhook.core.policy import FlavorResource
+from webhook.core.reasons import Code, Reason
+from webhook.core.settings import EngineSettings
+
+
+@dataclass(slots=True)
+class _Group:
+    """The jobs that share one PodGroup."""
+
+    waiting: dict[str, Gang] = field(default_factory=dict)
+    held: dict[str, Part] = field(default_factory=dict)
+    """Those that hold a reservation, as members or for themselves."""
+    submitted: dict[str, Gang] = field(default_factory=dict)
+    """What the engine knows to wait for it, by the engine's uid: the ensemble, or jobs by themselves."""
+    composed: tuple[Gang, ...] = ()
+    """Of which jobs the ensemble that waits is made, in its order."""
+    membership: Membership | None = None
+    """What they will have been admitted with."""
+    withheld: Reason | None = None
+    """Why none of those that wait is considered."""
+    charged: bool = False
+    """The engine charges the ensemble."""
+
+    @property
+    def members(self) -> list[Part]:
+        """Those that hold what they were admitted with together."""
+        return [self.held[uid] for uid in sorted(self.held) if self.held[uid].reservation.membership is not None]
+
+
+class EnsembleEngine(Engine):
+    """Decides which jobs start, those of one PodGroup together."""
+
+    def __init__(self, settings: EngineSettings | None = None) -> None:
+        super().__init__(settings)
+        self._groups: dict[Key, _Group] = {}
+        self._key_of: dict[str, Key] = {}
+        """Uid of a job, or the engine's of an ensemble, to its group."""
+        self._unsettled: dict[Key, None] = {}
+        self._now = 0.0
+
+    # -- what exists ------------------------------------------------------------------------------------------------
+
+    def submit(self, gang: Gang, now: float) -> None:
+        """Let a job wait; one of the same uid is replaced."""
+        self._now = now
+        key = (gang.namespace, gang.ensemble) if gang.ensemble else None
+        if self._key_of.get(gang.uid) != key:
+            self._part_with(gang.uid)
+        if key is None:
+            super().submit(gang, now)
+        else:
+            self._group(gang.uid, key).waiting[gang.uid] = gang
+
+    def withdraw(self, uid: str) -> None:
+        """Forget a waiting job; an unknown one is fine."""
+        key = self._key_of.get(uid)
+        if key is None:
+            super().withdraw(uid)
+            return
+        self._groups[key].waiting.pop(uid, None)
+        self._tidy(uid, key)
+
+    def restore(
+        self, reservation: Reservation, gang: Gang | None = None, reclaimed: Mapping[str, int] | None = None
+    ) -> None:
+        """Charge what the ledger says about a job, as ``Engine.restore`` does."""
+        uid = reservation.uid
+        known = self._groups[self._key_of[uid]] if uid in self._key_of else _Group()
+        before = known.held.get(uid)
+        left = reservation.membership is None and before is not None and before.reservation.membership is not None
+        gang = gang or known.waiting.get(uid) or (None if before is None or left else before.gang)
+        name = reservation.membership.ensemble if reservation.membership else "" if gang is None else gang.ensemble
+        key = (reservation.namespace, name) if name else None
+        if self._key_of.get(uid) != key:
+            self._part_with(uid)
+        if key is not None:
+            group = self._group(uid, key)
+            group.waiting.pop(uid, None)
+            group.held[uid] = Part(reservation, gang, reclaimed or {})
+        if reservation.membership is None:
+            super().restore(reservation, gang, reclaimed)
+        elif uid in self._state.holdings.by_uid:
+            super().release(uid)
+
+    def release(self, uid: str) -> None:
+        """End a reservation and wake what it could help; an unknown uid is fine."""
+        key = self._key_of.get(uid)
+        part = None if key is None else self._groups[key].held.pop(uid, None)
+        if part is None or part.reservation.membership is None:
+            super().release(uid)
+        if key is not None:
+            self._tidy(uid, key)
+
+    def siblings(self, uid: str) -> list[str]:
+        """Return the uids of the other jobs that hold what they were admitted with together with this one."""
+        key = self._key_of.get(uid)
+        members = [] if key is None else [part.reservation.uid for part in self._groups[key].members]
+        return [member for member in members if member != uid] if uid in members else []
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def cycle(self, now: float, fences: Fences, epoch: int, admit: bool = True, most: int | None = None) -> Plan:
+        """Decide as ``Engine.cycle`` does; what the plan says of an ensemble it says of each of its jobs."""
+        self._now = now
+        self._settle()
+        plan = super().cycle(now, fences, epoch, admit, most)
+        if not self._groups:
+            return plan
+        stopping = (*(victim.uid for victim in plan.preempted), *(uid for uid, _ in plan.stopped))
+        going = {key for uid in stopping if (key := self._ensemble_of(uid)) is not None}
+        # What a plan admits it may stop again: the jobs that were admitted are known before those that go are named.
+        admitted = [each for whole in plan.admitted for each in self._admitted(whole, fences, going)]
+        grown = [each for larger in plan.grown for each in self._grown(larger, fences)]
+        preempted = [each for victim in plan.preempted for each in self._preempted(victim)]
+        stopped = [(uid, why) for whole, why in plan.stopped for uid in self._going(whole)]
+        return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
+
+    def _admitted(self, whole: Reservation, fences: Fences, going: Set[Key]) -> Iterable[Reservation]:
+        key = self._key_of.get(whole.uid)
+        if key is None:
+            return (whole,)
+        group = self._groups[key]
+        self._unsettled[key] = None
+        gang = group.submitted.pop(whole.uid)
+        if whole.uid != ensemble.uid_of(key):
+            if key in going:
+                # The same cycle stops those whom it was to join: it waits with them.
+                super().release(whole.uid)
+                fences.drop_reservation(whole.namespace, whole.uid)
+                return ()
+            group.held[whole.uid] = Part(whole, group.waiting.pop(whole.uid, gang))
+            return (whole,)
+        parts = [
+            Part(replace(ensemble.reservation_of(whole, job), membership=group.membership), job)
+            for job in group.composed
+        ]
+        # A job of which not one pod is part of the smaller start stays, and follows by itself.
+        starting = [part for part in parts if part.pods]
+        for part in starting:
+            del group.waiting[part.reservation.uid]
+            group.held[part.reservation.uid] = part
+        group.charged = True
+        self._hand_over(whole, starting, fences)
+        return [part.reservation for part in starting]
+
+    def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:
+        key = self._key_of.get(whole.uid)
+        if key is None:
+            return (whole,)
+        group = self._groups[key]
+        parts = group.members if whole.uid == ensemble.uid_of(key) else [group.held[whole.uid]]
+        larger = []
+        for part in parts:
+            known = part.reservation
+            sets = whole.pod_sets if known.uid == whole.uid else ensemble.split(whole, known)
+            if sets != known.pod_sets:
+                larger.append(replace(known, pod_sets=sets))
+                group.held[known.uid] = replace(part, reservation=larger[-1])
+        if whole.uid == ensemble.uid_of(key):
+            self._hand_over(whole, group.members, fences)
+            # While the engine grew it, its jobs and the whole of it claimed the same room.
+            self.wake_namespace(whole.namespace)
+            self._unsettled[key] = None
+        return larger
+
+    def _hand_over(self, whole: Reservation, parts: Iterable[Part], fences: Fences) -> None:
+        """Let each job of an ensemble claim its own part of the fences, instead of one claim for all."""
+        fences.drop_reservation(whole.namespace, whole.uid)
+        for part in parts:
+            fences.put_reservation(part.reservation, part.reclaimed)
+
+    def _preempted(self, victim: Preempted) -> Iterable[Preempted]:
+        by = next(iter(self._jobs_of(victim.by)), victim.by)
+        return (replace(victim, uid=uid, by=by) for uid in self._going(victim.uid))
+
+    def _going(self, uid: str) -> list[str]:
+        """Return the jobs that go when the engine stops ``uid``."""
+        key = self._ensemble_of(uid)
+        if key is None:
+            return [uid]
+        return [part.reservation.uid for part in self._groups[key].members if part.reservation.stopping is None]
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def next_wake(self, now: float) -> float | None:
+        """Return when a cycle is due though nothing else changes."""
+        self._settle()
+        return super().next_wake(now)
+
+    def reason(self, uid: str) -> Reason | None:
+        """Return why a job waits, with the numbers of this moment; None when it does not wait."""
+        self._settle()
+        group = self._waits_in(uid)
+        if group is not None and group.withheld is not None:
+            return group.withheld
+        return super().reason(self._stands_as(uid))
+
+    def waiting(self, queue: str | None = None) -> list[Gang]:
+        """Return the waiting jobs of one queue in its order, or all of them, those that are not considered yet last."""
+        self._settle()
+        found = [job for gang in super().waiting(queue) for job in self._expanded(gang)]
+        if queue is not None:
+            return found
+        groups = (self._groups[key] for key in sorted(self._groups))
+        return found + [
+            job for group in groups if group.withheld is not None for job in ensemble.in_order(group.waiting.values())
+        ]
+
+    def undecided(self) -> frozenset[object]:
+        """Return what the next cycle starts from."""
+        self._settle()
+        return super().undecided()
+
+    def position(self, uid: str) -> int | None:
+        """Return the 0-based place of a waiting job, or of its ensemble, in its queue; None when it is not in one."""
+        self._settle()
+        return super().position(self._stands_as(uid))
+
+    def queue_of(self, uid: str) -> str | None:
+        """Return the queue that a waiting job waits in or an admitted one is charged to."""
+        self._settle()
+        group = self._waits_in(uid)
+        if group is not None:
+            gang = group.waiting[uid]
+            return self._state.policy.queue_of(gang.namespace, gang.queue)
+        key = self._key_of.get(uid)
+        part = None if key is None else self._groups[key].held.get(uid)
+        return super().queue_of(uid) if part is None else part.reservation.queue
+
+    def usage(self, node: str) -> Mapping[FlavorResource, int]:
+        """Return what a queue or cohort uses; empty when there is none of that name."""
+        self._settle()
+        return super().usage(node)
+
+    def copy(self) -> "EnsembleEngine":
+        """Return an independent engine in the same state."""
+        twin = EnsembleEngine(self._state.settings)
+        twin._state, twin._now = self._state.copy(), self._now
+        twin._groups = {
+            key: replace(g, waiting=dict(g.waiting), held=dict(g.held), submitted=dict(g.submitted))
+            for key, g in self._groups.items()
+        }
+        twin._key_of, twin._unsettled = dict(self._key_of), dict(self._unsettled)
+        return twin
+
+    def _waits_in(self, uid: str) -> _Group | None:
+        key = self._key_of.get(uid)
+        return self._groups[key] if key is not None and uid in self._groups[key].waiting else None
+
+    def _stands_as(self, uid: str) -> str:
+        """Return the uid under which the engine knows a job that waits."""
+        group = self._waits_in(uid)
+        return uid if group is None or uid in group.submitted else next(iter(group.submitted), uid)
+
+    def _ensemble_of(self, uid: str) -> Key | None:
+        """Return which ensemble the engine knows as ``uid``; None for a job."""
+        key = self._key_of.get(uid)
+        return key if key is not None and uid == ensemble.uid_of(key) else None
+
+    def _jobs_of(self, uid: str) -> list[str]:
+        """Return the jobs that wait as ``uid``."""
+        key = self._ensemble_of(uid)
+        if key is None:
+            return [uid]
+        return [gang.uid for gang in self._groups[key].composed]
+
+    def _expanded(self, gang: Gang) -> Iterable[Gang]:
+        key = self._ensemble_of(gang.uid)
+        if key is None:
+            return (gang,)
+        return self._groups[key].composed
+
+    # -- keeping the engine in step ---------------------------------------------------------------------------------
+
+    def _group(self, uid: str, key: Key) -> _Group:
+        self._key_of[uid] = self._key_of[ensemble.uid_of(key)] = key
+        self._unsettled[key] = None
+        return self._groups.setdefault(key, _Group())
+
+    def _part_with(self, uid: str) -> None:
+        """Let a job go that names another PodGroup now, or none."""
+        key = self._key_of.get(uid)
+        if key is None:
+            super().withdraw(uid)
+            return
+        group = self._groups[key]
+        group.waiting.pop(uid, None)
+        part = group.held.pop(uid, None)
+        self._tidy(uid, key)
+        self._settle()
+        if part is not None and part.reservation.membership is None:
+            super().release(uid)
+
+    def _tidy(self, uid: str, key: Key) -> None:
+        group = self._groups[key]
+        self._unsettled[key] = None
+        if uid not in group.waiting and uid not in group.held:
+            del self._key_of[uid]
+
+    def _settle(self) -> None:
+        """Tell the engine what changed in the groups."""
+        unsettled, self._unsettled = self._unsettled, {}
+        for key in unsettled:
+            group = self._groups[key]
+            self._settle_held(key, group)
+            self._settle_waiting(key, group)
+            if not group.waiting and not group.held:
+                del self._groups[key], self._key_of[ensemble.uid_of(key)]
+
+    def _settle_held(self, key: Key, group: _Group) -> None:
+        members = group.members
+        if members:
+            known = ensemble.in_order(part.gang for part in members if part.gang is not None)
+            membership = members[0].reservation.membership
+            assert membership is not None
+            whole = ensemble.compose(key, known, membership.still_needed) if known else None
+            order = {gang.uid: place for place, gang in enumerate(known)}
+            members.sort(key=lambda part: order.get(part.reservation.uid, len(order)))
+            super().restore(ensemble.compose_reservation(key, members), whole, ensemble.reclaimed_of(members))
+        elif group.charged:
+            super().release(ensemble.uid_of(key))
+        group.charged = bool(members)
+
+    def _settle_waiting(self, key: Key, group: _Group) -> None:
+        wanted = self._wanted(key, group)
+        for uid in group.submitted.keys() - wanted.keys():
+            super().withdraw(uid)
+        for uid, gang in wanted.items():
+            if group.submitted.get(uid) != gang:
+                super().submit(gang, self._now)
+        group.submitted = wanted
+
+    def _wanted(self, key: Key, group: _Group) -> dict[str, Gang]:
+        """Return what is to wait in the engine for a group, and set what goes with it."""
+        jobs = ensemble.in_order(group.waiting.values())
+        group.composed, group.membership, group.withheld = (), None, None
+        if not jobs:
+            return {}
+        members = group.members
+        if members and all(part.reservation.stopping for part in members):
+            group.withheld = _awaiting(members)
+            return {}
+        held = sum(part.pods for part in group.held.values() if part.reservation.stopping is None)
+        succeeded = max(gang.succeeded_pods for gang in jobs)
+        quorum = min(gang.pods if gang.quorum is None else gang.quorum for gang in jobs)
+        if members or held >= max(1, quorum - succeeded):
+            return {gang.uid: replace(gang, quorum=None) for gang in jobs}
+        membership = Membership(key[1], max(1, quorum - held), succeeded)
+        group.withheld = ensemble.mismatch(jobs)
+        brought = sum(gang.pods for gang in jobs)
+        if group.withheld is None and brought < membership.still_needed:
+            group.withheld = ensemble.incomplete(key, quorum - succeeded, brought, held)
+        if group.withheld is not None:
+            return {}
+        if len(jobs) == 1 and not succeeded:
+            return {jobs[0].uid: replace(jobs[0], quorum=membership.quorum) if held else jobs[0]}
+        group.composed, group.membership = tuple(jobs), membership
+        whole = ensemble.compose(key, jobs, membership.still_needed)
+        return {whole.uid: whole}
+
+
+def _awaiting(members: Iterable[Part]) -> Reason:
+    names = ", ".join(str(part.reservation) for part in members)
+    return Reason(
+        Code.SUSPENDED,
+        f"{names} of its PodGroup still being stopped",
+        help="they queue again together, when the last pod is gone",
+    )
