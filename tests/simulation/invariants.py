@@ -1,12 +1,13 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS
+from tests.simulation.ensembles import Ensemble
+from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS, how_it_ended, stored_job
 from webhook.core import ledger as records
 from webhook.core import names
-from webhook.core.ledger import Ledger, LedgerCorrupt
+from webhook.core.ledger import Ledger, LedgerCorrupt, Reservation
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.store import Event
 
@@ -20,7 +21,9 @@ class Violation(AssertionError):
 class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at."""
 
-    def __init__(self, cluster: SimulatedCluster, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = ()) -> None:
+        self._ensembles = ensembles
+        self._cluster = cluster
         self._server = cluster.server
         self._seed = seed
         self.steps = 0
@@ -60,7 +63,9 @@ class Invariants:
 
     def _check(self, event: Event) -> None:
         if event.storage == self._config_maps:
+            before = self._ledger
             self._read_ledger()
+            self._no_ensemble_in_part(before)
             self._no_queue_oversubscribed()
         elif event.storage == self._pods:
             self._pods_are_reserved()
@@ -104,6 +109,33 @@ class Invariants:
             if amount > room[node]:
                 held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
                 self._fail(f"{node} is oversubscribed in the ledger: {amount} of {room[node]}: {held}")
+
+    def _no_ensemble_in_part(self, before: Ledger) -> None:
+        """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""
+        going_on: dict[tuple[str, str], list[Reservation]] = {}
+        for entry in self._ledger.entries.values():
+            if entry.membership is not None and entry.stopping is None:
+                going_on.setdefault((entry.namespace, entry.membership.ensemble), []).append(entry)
+        for key, entries in going_on.items():
+            pods = sum(sum(entry.counts.values()) for entry in entries)
+            needed = max(entry.membership.still_needed for entry in entries if entry.membership is not None)
+            if pods < needed:
+                self._fail(f"of PodGroup {key} {pods} pods are reserved, it needs {needed}: {list(map(str, entries))}")
+        for each in self._ensembles:
+            held = [
+                entry
+                for entry in self._ledger.entries.values()
+                if entry.namespace == each.namespace and entry.name in each.jobs and entry.stopping is None
+            ]
+            if any(entry.uid not in before.entries for entry in held):
+                pods = sum(sum(entry.counts.values()) for entry in held)
+                pods += sum(pods_of for name, (kind, pods_of) in each.jobs.items() if self._succeeded(each, kind, name))
+                if pods < each.least:
+                    self._fail(f"{each.name} starts with {pods} of {each.least} pods: {list(map(str, held))}")
+
+    def _succeeded(self, each: Ensemble, kind: str, name: str) -> bool:
+        stored = stored_job(self._cluster, kind, each.namespace, name)
+        return name in each.succeeded or (stored is not None and how_it_ended(stored) not in (None, "Failed"))
 
     def _gang_pods(self) -> list[dict[str, Any]]:
         return [

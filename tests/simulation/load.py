@@ -134,7 +134,7 @@ class Load:
         kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
-        document = _document(kind, name, pods, self._template(1))
+        document = document_of(kind, name, pods, self._template())
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._limited and self._rng.random() < self._limited:
             limit = self._rng.choice((5, 15, 60))
@@ -150,16 +150,9 @@ class Load:
             self._jobs[namespace, name] = kind
             return
 
-    def _template(self, gpus: int) -> dict[str, Any]:
-        seconds = self._seconds = self._rng.choice((3, 8, 20))
-        resources = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
-        return {
-            "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}},
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [{"name": "pytorch", "image": "x", "resources": resources}],
-            },
-        }
+    def _template(self) -> dict[str, Any]:
+        self._seconds = self._rng.choice((3, 8, 20))
+        return template_of(self._seconds)
 
     async def _disturb(self) -> None:
         (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))
@@ -192,23 +185,15 @@ class Load:
         body = orjson.dumps(_loose(namespace, f"loose-{self._rng.getrandbits(24):x}"))
         await self._api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
 
-    def _stored(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        resource = self._cluster.server.registry.of_kind(*_VERSION_KIND[kind])
-        assert resource is not None
-        stored = self._cluster.server.store.get(resource.storage, namespace, name)
-        return None if stored is None else stored.copy()
-
     def _held_at_limit(self, kind: str, namespace: str, name: str) -> bool:
-        marks = ((self._stored(kind, namespace, name) or {}).get("metadata") or {}).get("annotations") or {}
+        marks = ((stored_job(self._cluster, kind, namespace, name) or {}).get("metadata") or {}).get(
+            "annotations"
+        ) or {}
         return names.HOLD in marks and "MaximumExecutionTimeExceeded" in marks.get(names.REQUEUE, "")
 
     def _finished(self, kind: str, namespace: str, name: str) -> bool:
-        stored = self._stored(kind, namespace, name)
-        if stored is None:
-            return True
-        conditions = (stored.get("status") or {}).get("conditions") or ()
-        ended = {"Complete", "Failed", "Completed", "Succeeded"}
-        return any(c["type"] in ended and c["status"] == "True" for c in conditions)
+        stored = stored_job(self._cluster, kind, namespace, name)
+        return stored is None or how_it_ended(stored) is not None
 
 
 _VERSION_KIND: Final = {
@@ -216,6 +201,21 @@ _VERSION_KIND: Final = {
     "JobSet": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
     "PyTorchJob": ("kubeflow.org/v1", "PyTorchJob"),
 }
+
+
+def stored_job(cluster: SimulatedCluster, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    """Return a job as the server has it, if it is there."""
+    resource = cluster.server.registry.of_kind(*_VERSION_KIND[kind])
+    assert resource is not None
+    stored = cluster.server.store.get(resource.storage, namespace, name)
+    return None if stored is None else stored.copy()
+
+
+def how_it_ended(job: dict[str, Any]) -> str | None:
+    """Return the condition by which a job of any kind has ended, if it has."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    ended = {"Complete", "Failed", "Completed", "Succeeded"}
+    return next((c["type"] for c in conditions if c["type"] in ended and c["status"] == "True"), None)
 
 
 def _loose(namespace: str, name: str) -> dict[str, Any]:
@@ -227,7 +227,17 @@ def _loose(namespace: str, name: str) -> dict[str, Any]:
     }
 
 
-def _document(kind: str, name: str, pods: int, template: dict[str, Any]) -> dict[str, Any]:
+def template_of(seconds: int, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the template of pods that ask a GPU and run for so long."""
+    resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    return {
+        "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}, "labels": labels or {}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "pytorch", "image": "x", "resources": resources}]},
+    }
+
+
+def document_of(kind: str, name: str, pods: int, template: dict[str, Any]) -> dict[str, Any]:
+    """Return a job of ``kind`` with so many pods."""
     api_version, _ = _VERSION_KIND[kind]
     document: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
     job = {"parallelism": pods, "completions": pods, "template": template}

@@ -8,8 +8,9 @@ import structlog
 
 from tests.simulation.world import CALM_WEATHER, Weather, simulate
 
-PAST_FAILURES = (("rough", 23), ("crashing", 125))
-"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted."""
+PAST_FAILURES = (("rough", 23), ("crashing", 125), ("rough with shared pod groups", 38))
+"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a stop so soon
+after a start that pods were still on their way."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 44),
@@ -18,6 +19,9 @@ WEATHERS = {
     "calm with plain pods": (replace(CALM_WEATHER, pod_groups=5), 2),
     "rough with plain pods": (Weather(pod_groups=5), 8),
     "crashing with plain pods": (Weather(crash=0.05, pod_groups=5), 4),
+    "calm with shared pod groups": (replace(CALM_WEATHER, ensembles=4), 2),
+    "rough with shared pod groups": (Weather(ensembles=4), 8),
+    "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 4),
     "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
     "rough with run-time limits": (Weather(limited=0.5), 8),
 }

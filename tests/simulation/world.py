@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.invariants import Invariants
 from tests.simulation.load import Load
@@ -53,6 +54,8 @@ class Weather:
     """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
     pod_groups: int = 0
     """How many gangs of plain pods there are beside the jobs."""
+    ensembles: int = 0
+    """How many PodGroups there are that several jobs share."""
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
@@ -98,7 +101,8 @@ class World:
         self.rng = Random(self.seed)
         self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
         self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited)
-        self.invariants = Invariants(self.cluster, self.seed)
+        self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
+        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
@@ -122,13 +126,17 @@ class World:
         stop_watching = self.invariants.watch()
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
+            sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
             await self.load.run(jobs, busy_seconds)
             await grouping
+            await sharing
             self._calm_down()
+            self.ensembles.disturbing = False
             await self.load.lift_holds()
             await self._settle(settle_seconds)
         finally:
             self.groups.stop()
+            self.ensembles.stop()
             stop_watching()
             watchdog.cancel()
             await self._stop()
@@ -147,7 +155,7 @@ class World:
             self.invariants.limits_were_kept(self.load.overran())
 
     def _unfinished(self) -> dict[tuple[str, str], str]:
-        return self.load.unfinished() | self.groups.unfinished()
+        return self.load.unfinished() | self.groups.unfinished() | self.ensembles.unfinished()
 
     def _reasons(self) -> dict[str, str]:
         """Why each job waits, as the leader says."""
