@@ -13,8 +13,8 @@ PAST_FAILURES = (("rough", 23), ("crashing", 125), ("rough with shared pod group
 after a start that pods were still on their way."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
-    "rough": (Weather(), 44),
-    "rough without a watchdog": (Weather(watchdog=False), 12),
+    "rough": (Weather(), 20),
+    "rough without a watchdog": (Weather(watchdog=False), 6),
     "crashing": (Weather(crash=0.05), 8),
     "calm with plain pods": (replace(CALM_WEATHER, pod_groups=5), 2),
     "rough with plain pods": (Weather(pod_groups=5), 8),

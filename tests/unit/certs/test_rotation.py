@@ -95,7 +95,7 @@ def test_authorities_survive_being_written_and_read() -> None:
     assert [pair.certificate for pair in read] == [pair.certificate for pair in material.authorities]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=st.lists(st.tuples(st.floats(0.1, 4.0), st.booleans()), min_size=1, max_size=20))
 def test_whoever_learned_the_bundle_within_the_overlap_always_knows_the_signer(
     steps: list[tuple[float, bool]],

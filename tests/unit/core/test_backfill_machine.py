@@ -8,7 +8,7 @@ that has room may stand back behind an older head, which it would delay: then it
 
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, note, settings
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -244,6 +244,4 @@ def _place(one: Gang) -> tuple[int, float, str]:
 
 
 TestBackfill = BackfillMachine.TestCase
-TestBackfill.settings = settings(
-    max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestBackfill.settings = settings(max_examples=60, stateful_step_count=20)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, note, settings
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -406,7 +406,7 @@ class FairEngineMachine(EngineMachine):
     engine_settings = FAIR
 
 
-HOW = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+HOW = settings(max_examples=40, stateful_step_count=25)
 TestEngine = EngineMachine.TestCase
 TestEngine.settings = HOW
 TestFairEngine = FairEngineMachine.TestCase

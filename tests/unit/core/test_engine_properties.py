@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.random_worlds import Run, assert_sound, limits
@@ -14,7 +14,7 @@ from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 BOTH = pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
-few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40)
 
 
 def decided(plan: Plan) -> tuple[object, ...]:
@@ -193,7 +193,7 @@ def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: s
 
 
 @BOTH
-@settings(few, max_examples=250)
+@settings(max_examples=200)
 @given(st.data())
 def test_sharing_incentive_within_one_gang(rules: EngineSettings, data: st.DataObject) -> None:
     """No queue is worse off than with its quota to itself, but for one gang: what waits does not fit what its queue

@@ -328,7 +328,7 @@ def test_a_copy_goes_its_own_way() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_group_of_one_job_is_decided_as_if_it_shared_nothing(data: st.DataObject) -> None:
     drawn = data.draw(nodes())
     names = [node.name for node in drawn if isinstance(node, Queue)]
@@ -350,7 +350,7 @@ def test_a_group_of_one_job_is_decided_as_if_it_shared_nothing(data: st.DataObje
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_plan_starts_stops_or_counts_part_of_an_ensemble(data: st.DataObject) -> None:
     drawn = data.draw(nodes(draining=True))
     names = [node.name for node in drawn if isinstance(node, Queue)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, note, settings
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -297,6 +297,4 @@ def _queues(node: Node) -> Iterable[Node]:
 
 
 TestHunger = HungerMachine.TestCase
-TestHunger.settings = settings(
-    max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestHunger.settings = settings(max_examples=30, stateful_step_count=20)

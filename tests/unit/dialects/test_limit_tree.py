@@ -167,25 +167,25 @@ def agree(root: LimitNode, data: st.DataObject, *, overfull: bool) -> None:
                     both[resource].add(leaf, amount)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees(lending=False, open_root=False), st.data())
 def test_a_tree_admits_what_no_node_forbids_even_when_limits_were_passed(root: LimitNode, data: st.DataObject) -> None:
     agree(root, data, overfull=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees(lending=True, open_root=False), st.data())
 def test_what_is_kept_unlent_counts_as_used(root: LimitNode, data: st.DataObject) -> None:
     agree(root, data, overfull=False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees(lending=True, open_root=True), st.data())
 def test_a_root_without_a_limit_forbids_nothing(root: LimitNode, data: st.DataObject) -> None:
     agree(root, data, overfull=False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trees(lending=True, open_root=True))
 def test_no_compiled_amount_is_negative_and_every_cohort_exists(root: LimitNode) -> None:
     compiled = compile_tree(root, "default")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import policy
@@ -112,7 +112,7 @@ def _valid(drawn: Policy) -> Policy:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(nodes(strategies=tuple(Strategy), draining=True))
 def test_decoding_an_encoded_policy_gives_the_same_policy(drawn: list[Any]) -> None:
     written = _valid(policy(*drawn))

@@ -87,7 +87,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_no_object_however_malformed_raises(data: st.DataObject) -> None:
     volcano = {

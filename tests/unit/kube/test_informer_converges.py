@@ -163,7 +163,7 @@ async def live_through(story: list[tuple[str, Any]], seed: int) -> None:
     assert informer.counts.listener_failures == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(story=st.lists(STEPS, max_size=40), seed=st.integers(0, 1000))
 def test_it_ends_up_knowing_what_the_server_has(story: list[tuple[str, Any]], seed: int) -> None:
     with asyncio.Runner(loop_factory=async_solipsism.EventLoop) as runner:

@@ -179,7 +179,7 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another() -> None
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_reader_that_resumes_and_lists_again_ends_up_with_what_is_stored(seed: int) -> None:
     """The plainest correct client: list, watch from there, resume after an end, list again after 410."""
 

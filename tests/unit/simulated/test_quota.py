@@ -131,7 +131,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_sequence_of_writes_gets_a_pod_past_the_quota(steps: list[tuple[str, int, int]]) -> None:
     """A pod is let in exactly when it fits what the stored pods leave, recounted from scratch."""
     import async_solipsism
