@@ -198,6 +198,11 @@ class Invariants:
 
     # -- at rest ---------------------------------------------------------------------------------------------------
 
+    @property
+    def reserved(self) -> bool:
+        """The ledger has entries."""
+        return bool(self._ledger.entries)
+
     def at_rest(self, unfinished: dict[tuple[str, str], str], reasons: dict[str, str]) -> None:
         """Check that nothing is left over and nobody waits who could run. Raises Violation."""
         if self.failure is not None:

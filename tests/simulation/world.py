@@ -18,6 +18,7 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.server.forward import Forwarder
 from webhook.server.gate import Gate
 from webhook.simulated.admission import Registration, Rule
@@ -149,6 +150,9 @@ class World:
             if not self._unfinished():
                 # A leader that died last is succeeded within this time.
                 await asyncio.sleep(20)
+                if self.invariants.reserved:
+                    # A watch that fell silent is given up after so long; until then it may hide that pods are gone.
+                    await asyncio.sleep(IDLE_SECONDS + 20)
                 break
         self.invariants.at_rest(self._unfinished(), self._reasons())
         if self.weather.rates is CALM:
