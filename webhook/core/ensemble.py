@@ -47,6 +47,16 @@ def in_order(gangs: Iterable[Gang]) -> list[Gang]:
     return sorted(gangs, key=lambda gang: (gang.created_seconds, gang.kind, gang.name, gang.uid))
 
 
+def enough(gangs: Sequence[Gang], pods: int) -> list[Gang]:
+    """Return the first of ``gangs`` that bring ``pods`` between them; all, if they do not."""
+    taken: list[Gang] = []
+    for gang in gangs:
+        taken.append(gang)
+        if sum(each.pods for each in taken) >= pods:
+            break
+    return taken
+
+
 def compose(key: Key, gangs: Sequence[Gang], quorum: int | None) -> Gang:
     """Return the gang that ``gangs``, at least one, make together.
 
@@ -138,6 +148,12 @@ def incomplete(key: Key, needed: int, brought: int, held: int) -> Reason:
         f"PodGroup {key[0]}/{key[1]} needs {needed} pods, its jobs that wait bring {brought}{running}",
         help="create its other jobs, or lower its minMember",
     )
+
+
+def behind(gangs: Iterable[Gang]) -> Reason:
+    """Return the reason of a job whose PodGroup has its quorum in ``gangs``, which wait themselves."""
+    names = ", ".join(f"{gang.namespace}/{gang.name}" for gang in gangs)
+    return Reason(Code.BEHIND_HEAD, f"{names} of its PodGroup start first", help="it follows once they run")
 
 
 def stands(parts: Sequence[Reservation]) -> bool:

@@ -1,8 +1,9 @@
 """The engine as the rest of Tutti uses it: told about jobs, asked about jobs, and deciding about ensembles as one gang.
 
 Jobs that share a PodGroup wait as one gang once they bring as many pods as it needs, are admitted by one decision and
-are victims together; before that they wait with a reason, and the engine does not know them. While the group runs with
-its quorum met, another of its jobs is a gang of its own. Everything else passes straight through to ``Engine``.
+are victims together; before that they wait with a reason, and the engine does not know them. The first of them that
+bring enough make the gang: a job that is enough by itself starts whole, not in part beside others. While the group runs
+with its quorum met, another of its jobs is a gang of its own. Everything else passes straight through to ``Engine``.
 
 What changed in a group is settled with the engine before the next decision or question, once for all of it.
 """
@@ -39,6 +40,10 @@ class _Group:
     """Why none of those that wait is considered."""
     charged: bool = False
     """The engine charges the ensemble."""
+
+    def passed_over(self, uid: str) -> bool:
+        """Return whether a job that waits is not part of what the engine knows to wait."""
+        return uid not in self.submitted and all(gang.uid != uid for gang in self.composed)
 
     @property
     def members(self) -> list[Part]:
@@ -153,14 +158,13 @@ class EnsembleEngine(Engine):
             Part(replace(ensemble.reservation_of(whole, job), membership=group.membership), job)
             for job in group.composed
         ]
-        # A job of which not one pod is part of the smaller start stays, and follows by itself.
-        starting = [part for part in parts if part.pods]
-        for part in starting:
+        assert all(part.pods for part in parts), "fewer jobs would have made the quorum"
+        for part in parts:
             del group.waiting[part.reservation.uid]
             group.held[part.reservation.uid] = part
         group.charged = True
-        self._hand_over(whole, starting, fences)
-        return [part.reservation for part in starting]
+        self._hand_over(whole, parts, fences)
+        return [part.reservation for part in parts]
 
     def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:
         key = self._key_of.get(whole.uid)
@@ -212,6 +216,9 @@ class EnsembleEngine(Engine):
         group = self._waits_in(uid)
         if group is not None and group.withheld is not None:
             return group.withheld
+        if group is not None and group.passed_over(uid):
+            first = [job for gang in group.submitted.values() for job in self._expanded(gang)]
+            return ensemble.behind(first)
         return super().reason(self._stands_as(uid))
 
     def waiting(self, queue: str | None = None) -> list[Gang]:
@@ -222,7 +229,7 @@ class EnsembleEngine(Engine):
             return found
         groups = (self._groups[key] for key in sorted(self._groups))
         return found + [
-            job for group in groups if group.withheld is not None for job in ensemble.in_order(group.waiting.values())
+            job for group in groups for job in ensemble.in_order(group.waiting.values()) if group.passed_over(job.uid)
         ]
 
     def undecided(self) -> frozenset[object]:
@@ -365,8 +372,9 @@ class EnsembleEngine(Engine):
         if members or held >= max(1, quorum - succeeded):
             return {gang.uid: replace(gang, quorum=None) for gang in jobs}
         membership = Membership(key[1], max(1, quorum - held), succeeded)
-        group.withheld = ensemble.mismatch(jobs)
         brought = sum(gang.pods for gang in jobs)
+        jobs = ensemble.enough(jobs, membership.still_needed)
+        group.withheld = ensemble.mismatch(jobs)
         if group.withheld is None and brought < membership.still_needed:
             group.withheld = ensemble.incomplete(key, quorum - succeeded, brought, held)
         if group.withheld is not None:

@@ -136,20 +136,29 @@ def test_one_that_names_another_pod_group_now_is_part_of_that() -> None:
     assert world.code("a") is Code.POD_GROUP_INCOMPLETE
 
 
-def test_a_start_below_full_size_grows_and_leaves_out_who_gets_no_pod() -> None:
+def test_the_first_jobs_that_bring_enough_start_and_grow_and_the_others_follow_each_by_itself() -> None:
     world = Shared(queue("q", 3))
     world.submit(*(job(name, pods=2, quorum=3, created=float(i)) for i, name in enumerate("abcd")))
-    assert world.start() == ["a", "b", "c"]
-    assert [world.ledger[name].counts["main"] for name in "abc"] == [1, 1, 1]
+    assert world.code("c") is Code.BEHIND_HEAD
+    assert world.start() == ["a", "b"]
+    assert [world.ledger[name].counts["main"] for name in "ab"] == [2, 1]
     assert world.code("d") is Code.WAITING_FOR_QUOTA
     world.set_policy(queue("q", 6))
     plan = world.plan()
-    assert {r.uid: r.counts["main"] for r in plan.grown} == {"a": 2}
-    assert [(r.uid, r.counts["main"], r.membership) for r in plan.admitted] == [("d", 2, None)], "by itself, whole"
-    world.set_policy(queue("q", 9))
-    plan = world.plan()
-    assert {r.uid: r.counts["main"] for r in plan.grown} == {"b": 2, "c": 2}
+    assert [(r.uid, r.counts["main"], r.membership) for r in plan.admitted] == [("c", 2, None)], "by itself, whole"
+    assert {r.uid: r.counts["main"] for r in plan.grown} == {"b": 2}
     assert all(r.membership is not None for r in plan.grown)
+
+
+def test_a_job_that_is_enough_by_itself_starts_whole_and_the_other_after_it() -> None:
+    world = Shared(queue("q", 4))
+    world.submit(job("a", pods=4), job("b", pods=4, created=1.0))
+    assert [gang.uid for gang in world.engine.waiting()] == ["a", "b"]
+    assert world.start() == ["a"]
+    assert world.ledger["a"].counts == {"main": 4}
+    assert world.code("b") is Code.WAITING_FOR_QUOTA
+    world.set_policy(queue("q", 8))
+    assert world.start() == ["b"]
 
 
 def test_each_job_counts_where_jobs_are_counted() -> None:
