@@ -48,9 +48,11 @@ def in_order(gangs: Iterable[Gang]) -> list[Gang]:
 
 
 def enough(gangs: Sequence[Gang], pods: int) -> list[Gang]:
-    """Return the first of ``gangs`` that bring ``pods`` between them; all, if they do not."""
+    """Return the first of ``gangs`` that bring ``pods`` between them; all that have pods, if they do not."""
     taken: list[Gang] = []
     for gang in gangs:
+        if not gang.pods:
+            continue
         taken.append(gang)
         if sum(each.pods for each in taken) >= pods:
             break

@@ -161,6 +161,15 @@ def test_a_job_that_is_enough_by_itself_starts_whole_and_the_other_after_it() ->
     assert world.start() == ["b"]
 
 
+def test_a_job_of_no_pods_is_no_part_of_what_starts_together() -> None:
+    world = Shared(queue("q", 4))
+    world.submit(job("none", pods=0))
+    assert world.start() == []
+    assert world.code("none") is Code.POD_GROUP_INCOMPLETE
+    world.submit(job("a", created=1.0), job("b", created=2.0))
+    assert world.start() == ["a", "b"]
+
+
 def test_each_job_counts_where_jobs_are_counted() -> None:
     world = Shared(queue("q", 9, group(default={MAX_JOBS: 1})))
     world.submit(job("a"), job("b"))
