@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.ledger import Reservation
-from webhook.core.policy import FlavorResource, LocalQueue, Queue, StopPolicy
+from webhook.core.policy import FlavorResource, LocalQueue, Queue, StopPolicy, heir
+from webhook.core.quota_tree import Node
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.view import View
@@ -47,6 +48,17 @@ class Counts:
 
     queues: Mapping[str, Tally] = field(default_factory=dict)
     local_queues: Mapping[tuple[str, str], Tally] = field(default_factory=dict)
+    inherited: Mapping[str, Tally] = field(default_factory=dict)
+    """By cohort: what holds quota of queues that are no more and is charged there."""
+
+    def below(self, node: Node) -> Tally:
+        """Return the numbers of a queue, or of everything at and below a cohort together."""
+        total = Tally()
+        for each in node.below():
+            tally = (self.queues if each.is_queue else self.inherited).get(each.name)
+            if tally is not None:
+                total.add(tally)
+        return total
 
 
 class Census:
@@ -77,6 +89,7 @@ class Census:
     def _walk(self) -> Counts:
         queues: dict[str, Tally] = {name: Tally() for name in self._view.policy.queues}
         local: dict[tuple[str, str], Tally] = {key: Tally() for key in self._view.policy.local_queues}
+        inherited: dict[str, Tally] = {}
         entries = self._view.ledger.entries
         for job in self._view.jobs.values():
             if job.uid not in entries and job.finished is None and not job.deleting and self.concerns(job):
@@ -84,8 +97,8 @@ class Census:
         for uid in self._usages.keys() - entries.keys():
             del self._usages[uid]
         for reservation in entries.values():
-            self._holding(reservation, queues, local)
-        return Counts(queues, local)
+            self._holding(reservation, queues, local, inherited)
+        return Counts(queues, local, inherited)
 
     def _pending(self, job: JobRecord, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
         name = self._view.policy.queue_of(job.namespace, job.queue_label)
@@ -93,13 +106,22 @@ class Census:
             if tally is not None:
                 tally.pending += 1
 
-    def _holding(self, reservation: Reservation, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
+    def _holding(
+        self,
+        reservation: Reservation,
+        queues: dict[str, Tally],
+        local: dict[tuple[str, str], Tally],
+        inherited: dict[str, Tally],
+    ) -> None:
         job = self._view.jobs.get(reservation.uid)
         label = "" if job is None else job.queue_label or ""
         part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation, job))
         for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
             if tally is not None:
                 tally.add(part)
+        cohort = None if reservation.queue in queues else heir(reservation.queue or "", self._view.policy.cohorts)
+        if cohort is not None:
+            inherited.setdefault(cohort, Tally()).add(part)
 
     def _usage(self, reservation: Reservation, job: JobRecord | None) -> Usage:
         reclaimed: Mapping[str, int] = {} if job is None else job.reclaimed

@@ -189,7 +189,7 @@ class StatusWriter:
             case (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
                 if metadata["namespace"] == elastic_quota_tree.NAMESPACE:
                     make = partial(self._elastic_quota_tree, counts)
-                    yield _Wanted("elasticquotatrees", obj, (policy, counts.queues, obj), make)
+                    yield _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, obj), make)
 
     def _elastic_quota_tree(self, counts: Counts) -> Status:
         tree, namespaces = self._quota_tree(), dict[str, list[str]]()
@@ -198,7 +198,7 @@ class StatusWriter:
             return {}
         for namespace, name in self.view.policy.namespace_queues.items():
             namespaces.setdefault(name, []).append(namespace)
-        return {"root": elastic_quota_tree_status(root, namespaces, counts.queues)}
+        return {"root": elastic_quota_tree_status(root, namespaces, counts)}
 
     def _quota_tree(self) -> QuotaTree:
         policy = self.view.policy

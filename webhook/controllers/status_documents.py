@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.census import Tally, activity
+from webhook.census import Counts, Tally, activity
 from webhook.core import quantity
 from webhook.core.pods import PodRecord
 from webhook.core.policy import FlavorResource, LocalQueue, Queue, Quota
@@ -35,21 +35,17 @@ def local_queue_status(local: LocalQueue, queue: Queue | None, tally: Tally, ver
     }
 
 
-def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], tallies: Mapping[str, Tally]) -> Status:
+def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], counts: Counts) -> Status:
     """Return the status of one node of an ElasticQuotaTree and all below; ``namespaces`` by queue."""
-    total = Tally()
-    for below in node.below():
-        if below.is_queue and below.name in tallies:
-            total.add(tallies[below.name])
     # Every resource of the policy, so that a merge patch leaves no stale amount behind.
     used = dict.fromkeys((key.resource for key in node.subtree if not key.is_internal), 0)
-    for key, amount in total.usage.items():
+    for key, amount in counts.below(node).usage.items():
         if not key.is_internal:
             used[key.resource] = used.get(key.resource, 0) + amount
     status: Status = {
         "name": node.name.rpartition("/")[2],
         "used": {name: quantity.render(amount, name) for name, amount in sorted(used.items())},
-        "children": [elastic_quota_tree_status(child, namespaces, tallies) for child in node.children],
+        "children": [elastic_quota_tree_status(child, namespaces, counts) for child in node.children],
     }
     if node.name in namespaces:
         status["namespaces"] = sorted(namespaces[node.name])

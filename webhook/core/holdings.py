@@ -13,7 +13,7 @@ from heapq import nsmallest
 
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
-from webhook.core.policy import FlavorResource
+from webhook.core.policy import FlavorResource, heir
 from webhook.core.quota_tree import AmountsByFlavor, Node, QuotaTree, Usage
 
 
@@ -69,6 +69,8 @@ class Holdings:
         self.elastic: dict[str, Holding] = {}
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Holding]] = {}
+        self._heirs: dict[str, Node] = {}
+        """By queue that is no more: the node that is charged in its place."""
         self._priorities: dict[str, dict[int, int]] = {}
         """Queue to priority to number of holdings."""
         self._outlook: Usage | None = None
@@ -107,6 +109,7 @@ class Holdings:
         twin.elastic = dict(self.elastic)
         twin._priorities = {queue: dict(counts) for queue, counts in self._priorities.items()}
         twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
+        twin._heirs = dict(self._heirs)
         twin._outlook = None if self._outlook is None else self._outlook.copy()
         return twin
 
@@ -115,6 +118,9 @@ class Holdings:
         self.usage, self._outlook, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
+        self._heirs = {}
+        for queue in self._by_queue:
+            self._inherit(queue)
         for holding in self.by_uid.values():
             node = self.node_of(holding)
             if node is not None:
@@ -127,7 +133,10 @@ class Holdings:
         self.version += 1
         self.by_uid[holding.uid] = holding
         if holding.reservation.queue is not None:
-            self._by_queue.setdefault(holding.reservation.queue, {})[holding.uid] = holding
+            if holding.reservation.queue not in self._by_queue:
+                self._by_queue[holding.reservation.queue] = {}
+                self._inherit(holding.reservation.queue)
+            self._by_queue[holding.reservation.queue][holding.uid] = holding
             counts = self._priorities.setdefault(holding.reservation.queue, {})
             counts[holding.priority] = counts.get(holding.priority, 0) + 1
         gang = holding.gang
@@ -210,8 +219,9 @@ class Holdings:
             self.promises[to], self.lifted = (node, amounts), None
 
     def node_of(self, holding: Holding) -> Node | None:
-        """Return the queue that is charged; None for a gang without queue or whose queue is gone."""
-        return self.tree.queues.get(holding.reservation.queue or "")
+        """Return the node that is charged: the gang's queue, or what inherited from it; None where there is neither."""
+        queue = holding.reservation.queue or ""
+        return self.tree.queues.get(queue) or self._heirs.get(queue)
 
     def of_queue(self, queue: str) -> Mapping[str, Holding]:
         """Return the holdings charged to one queue, by uid."""
@@ -248,10 +258,20 @@ class Holdings:
         return None if node is None else self._ends.get(node.root)
 
     def under(self, node: Node) -> Iterator[Holding]:
-        """Yield the holdings of every queue at or below ``node``."""
+        """Yield what is charged at or below ``node``."""
         for each in node.below():
             if each.is_queue:
                 yield from self.of_queue(each.name).values()
+        for queue, inheriting in self._heirs.items():
+            if node in inheriting.path():
+                yield from self.of_queue(queue).values()
+
+    def _inherit(self, queue: str) -> None:
+        """Note which node is charged for a queue that is no more."""
+        if queue not in self.tree.queues:
+            cohort = heir(queue, self.tree.cohorts)
+            if cohort is not None:
+                self._heirs[queue] = self.tree.cohorts[cohort]
 
     def _charge(self, holding: Holding, sign: int) -> None:
         node = self.node_of(holding)

@@ -4,7 +4,7 @@ The words and the arithmetic are Kueue's (nominal, borrowing limit, lending limi
 An absent limit is ``None`` (unlimited), never a large number; an absent nominal quota is 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -278,3 +278,14 @@ class Policy:
             return None
         is_open = self.namespace_queues.get(namespace) == name or name not in self.namespace_queues.values()
         return name if is_open else None
+
+
+def heir(queue: str, cohorts: Container[str]) -> str | None:
+    """Return the cohort that is charged for what still runs in a queue that is no more: the nearest above it, if any.
+
+    Only queues of an ElasticQuotaTree have paths for names (``root/team``), by which what is above them is known. A
+    leaf that was given children has become a cohort of its own name.
+    """
+    steps = queue.split("/")
+    paths = ("/".join(steps[:length]) for length in range(len(steps), 0, -1)) if len(steps) > 1 else ()
+    return next((path for path in paths if path in cohorts), None)

@@ -1,9 +1,10 @@
 """ElasticQuotaTree (``scheduling.sigs.k8s.io/v1beta1``) of kube-queue: a tree of minimums and maximums.
 
 Upstream has neither a schema nor a webhook; what its documentation asks for is enforced here. A leaf is a queue named
-by its full path (``root/team-a``), an inner node a cohort; ``limit_tree`` holds the arithmetic. Namespaces listed on a
-leaf are governed by it. An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's
-code, which takes any limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
+by its full path (``root/team-a``), an inner node a cohort; ``limit_tree`` holds the arithmetic. What still runs in a
+leaf that was given children or taken away is charged to the node above. Namespaces listed on a leaf are governed by it.
+An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's code, which takes any
+limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
 A job labelled as not preemptible is held to the minimums instead: all such jobs together use at most ``min`` of each
 resource that a node lists there, so that they never borrow, and they are never stopped for others. The tree's label

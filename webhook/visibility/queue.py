@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from webhook.census import Counts, Tally, activity
+from webhook.census import Tally, activity
 from webhook.core import quantity
 from webhook.core.policy import FlavorResource, LocalQueue, Policy, Queue, Strategy
 from webhook.core.quota_tree import Node, QuotaTree
@@ -74,17 +74,6 @@ def _place_in_tree(path: str) -> tuple[str, str]:
 
 
 # -- documents -------------------------------------------------------------------------------------------------------
-
-
-def tally_of(node: Node, counts: Counts) -> Tally:
-    """Return the numbers of a queue, or of all queues below a cohort together."""
-    if node.is_queue:
-        return counts.queues.get(node.name) or Tally()
-    total = Tally()
-    for below in node.below():
-        if below.is_queue and below.name in counts.queues:
-            total.add(counts.queues[below.name])
-    return total
 
 
 def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[str, Any]:

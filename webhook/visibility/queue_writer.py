@@ -17,7 +17,6 @@ from webhook.visibility.queue import (
     listed_nodes,
     local_queue_document,
     queue_document,
-    tally_of,
 )
 
 
@@ -49,7 +48,7 @@ class QueueWriter:
         self._counts = counts
         for listed in self._listed:
             key = Key(QUEUES.plural, listed.namespace, listed.name)
-            tally = tally_of(listed.node, counts)
+            tally = counts.below(listed.node)
             if self._tallies.get(key) != tally:
                 self._tallies[key] = tally
                 self.board.put(key, queue_document(listed, tally, self._created.get(listed.source)))

@@ -230,6 +230,28 @@ async def test_an_elastic_quota_tree_shows_what_each_node_uses() -> None:
     assert root["children"] == [{"name": "a", "used": {"cpu": "2"}, "children": [], "namespaces": ["team-vision"]}]
 
 
+async def test_a_leaf_that_was_given_children_shows_what_still_runs_in_it() -> None:
+    def tree(**leaf: Any) -> dict[str, Any]:
+        children = [{"name": "a", "min": {"cpu": 4}, "max": {"cpu": 8}, **leaf}]
+        return {
+            "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
+            "kind": "ElasticQuotaTree",
+            "metadata": {"name": "elasticquotatree", "namespace": "kube-system", "uid": "tree"},
+            "spec": {"root": {"name": "root", "min": {"cpu": 8}, "max": {"cpu": 8}, "children": children}},
+        }
+
+    running = Running(tree(namespaces=["team-vision"]))
+    job = running.world.waits("train", cpu=1, pods=2)
+    object.__setattr__(job, "queue_label", None)
+    running.world.admits(job)
+    running.objects[:] = [tree(children=[{"name": "inner", "namespaces": ["team-vision"]}])]
+    running.world.view.policy = compile_policy(running.objects)
+    await running.for_seconds(3)
+    (status,) = running.stored.of("/namespaces/kube-system/elasticquotatrees/elasticquotatree/status")
+    (a,) = status["root"]["children"]
+    assert [status["root"]["used"], a["used"], a["children"][0]["used"]] == [{"cpu": "2"}, {"cpu": "2"}, {"cpu": "0"}]
+
+
 def pod(name: str, gang: str, phase: str, node: str = "node-1") -> PodRecord:
     return PodRecord(name, "team-vision", name, 1, PodPrice(), gang, "main", phase, node=node)
 
