@@ -17,7 +17,7 @@ from webhook.core.ledger import Reservation, reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
-from webhook.core.preemption import Candidate
+from webhook.core.preemption import Candidate, Variant
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import Node
 from webhook.core.state import Claim, State
@@ -271,6 +271,7 @@ def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: in
     reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
     reservation = replace(reservation, preemptible=state.policy.may_be_preempted(gang, line.lane.name))
     state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
+    state.stopped_for_share.pop(gang.uid, None)
     state.room.admitted_beside(line.lane, gang.priority)
     state.charge_usage(line.lane, gang, decision.assignment.usage)
     state.fences.put_reservation(reservation)
@@ -284,6 +285,8 @@ def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[P
         if victim.holding.uid in state.holdings.stopping:
             continue
         state.holdings.stop(victim.holding.uid)
+        if victim.variant is Variant.FAIR_SHARING:
+            state.note_stop(victim.holding.uid, gang.uid)
         why = victim.variant.reason
         text = f"stopped for {gang.namespace}/{gang.name} of queue {line.lane.name} ({why})"
         stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))

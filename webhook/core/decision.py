@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.fair_sharing import targets_of
@@ -28,6 +28,11 @@ STOPS_NOBODY = Reason(
     "others would have to be stopped for it, and one of its preemption gates is closed",
     help="it starts when its gates are open or when there is room without stopping others",
 )
+
+
+def nobody(uid: str) -> bool:
+    """No gang yields."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Decider:
     fences: Fences
     settings: EngineSettings
     ranks: Ranks = no_ranks
+    yields: Callable[[str], bool] = nobody
+    """Whether the gang of this uid stops nobody for its share."""
 
     def decide(self, gang: Gang, request: Request, queue: Queue | None, node: Node | None) -> Decision:
         """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only)."""
@@ -203,6 +210,7 @@ class Attempt:
             strategies=self.decider.settings.fair_sharing,
             spared=self.gone if self.snapshot is not None else holdings.stopping.keys(),
             ranks=self.decider.ranks,
+            yields=self.snapshot is None and self.decider.yields(self.gang.uid),
         )
 
     def _awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:

@@ -148,14 +148,18 @@ def fair_targets(
     """Return whom to stop so that ``amounts`` fit, by shares; empty when nothing helps.
 
     With ``lasting``, also when one of them could take its room back by right. Kueue stops them all the same, and the
-    two stop each other for ever.
+    two stop each other for ever. A gang that yields takes back what its queue owns and no more, for the same reason:
+    each stop evens shares out, and what others do with the rest of the room can undo it.
     """
+    preemptor.usage.add(preemptor.node, amounts)
+    # As it stands: what its own victims leave behind entitles the gang to nobody else's.
+    entitled = within_own(preemptor.usage, preemptor.node, needs)
     pending: dict[Node, list[Candidate]] = {}
     own = own_candidates(preemptor, needs)
     if own:
         pending[preemptor.node] = own
     rule = preemptor.queue.preemption.reclaim_within_cohort
-    if rule is not PreemptionPolicy.NEVER and preemptor.node.parent is not None:
+    if rule is not PreemptionPolicy.NEVER and preemptor.node.parent is not None and (entitled or not preemptor.yields):
         for node in preemptor.node.root.below():
             if not node.is_queue or node is preemptor.node or not node.reclaimable:
                 continue
@@ -168,9 +172,8 @@ def fair_targets(
             ]
             if found:
                 pending[node] = preemptor.in_order(found)
-    preemptor.usage.add(preemptor.node, amounts)
     search = _Search(preemptor, amounts, needs, pending)
-    done, retry = _first_pass(search, preemptor.strategies[0])
+    done, retry = _first_pass(search, preemptor.strategies[0], entitled=entitled)
     if not done and len(preemptor.strategies) > 1:
         done = _second_pass(search, retry)
     preemptor.usage.remove(preemptor.node, amounts)
@@ -193,10 +196,11 @@ def _held_by_own(search: _Search, candidate: Candidate) -> bool:
     return held
 
 
-def _first_pass(search: _Search, strategy: str) -> tuple[bool, list[Candidate]]:
-    """Take from the heaviest queues what ``strategy`` allows; return whether that sufficed, and whom it spared."""
-    # As it stands: what its own victims leave behind entitles the gang to nobody else's.
-    entitled = within_own(search.usage, search.preemptor.node, search.needs)
+def _first_pass(search: _Search, strategy: str, *, entitled: bool) -> tuple[bool, list[Candidate]]:
+    """Take from the heaviest queues what ``strategy`` allows; return whether that sufficed, and whom it spared.
+
+    An ``entitled`` gang's queue owns all that it would use: it takes from whoever borrows.
+    """
     retry: list[Candidate] = []
     while True:
         queue = search.next_queue()

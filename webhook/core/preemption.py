@@ -67,6 +67,8 @@ class Preemptor:
     spared: Container[str] = ()
     """Uids of gangs that the view does not charge: they cannot be taken out of it."""
     ranks: Ranks = no_ranks
+    yields: bool = False
+    """It was itself stopped for the share of a gang that is still about, and stops nobody for its own."""
 
     def may_stop(self, holding: Holding, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` lets this gang stop that one."""

@@ -53,6 +53,9 @@ class State:
     """Gangs admitted below full size for which something changed."""
     draining: dict[str, None] = field(default_factory=dict)
     """Gangs whose stop was planned and is not yet in the ledger."""
+    stopped_for_share: dict[str, str] = field(default_factory=dict)
+    """Gangs that were stopped for the share of another, and its uid. Not in the ledger: a new leader may stop and
+    start a gang once more than this one would."""
     now: float = 0.0
     """Unix time of the last cycle."""
     decayed: DecayedUsage | None = None
@@ -87,7 +90,7 @@ class State:
     def decider(self) -> Decider:
         """What decisions are made from."""
         if self._decider is None or self._decider.fences is not self.fences:
-            self._decider = Decider(self.holdings, self.fences, self.settings, self._ranks)
+            self._decider = Decider(self.holdings, self.fences, self.settings, self._ranks, self.yields)
         return self._decider
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
@@ -114,6 +117,7 @@ class State:
         ticket = self.room.tickets.get(uid)
         self.drop_claim(uid)
         gang = self.room.withdraw(uid)
+        self.forget_stops(uid)
         if ticket is not None and ticket.lane is not None and (ticket.lane.strict or ticket.lane.backfills):
             self.let_head_go(ticket.lane)
             self.growing.update(dict.fromkeys(self.partial()))
@@ -234,10 +238,35 @@ class State:
         self.growing[holding.uid] = None
         self.undrained = self.stirred = True
 
+    def knows(self, uid: str) -> bool:
+        """Return whether a gang waits or holds something."""
+        return uid in self.holdings.by_uid or uid in self.room.tickets
+
+    def yields(self, uid: str) -> bool:
+        """Return whether a gang was stopped for the share of another that is still about: it stops nobody for its own.
+
+        So each gang is stopped for a share at most once while none ends, and stopping comes to an end.
+        """
+        return uid in self.stopped_for_share and self.knows(self.stopped_for_share[uid])
+
+    def note_stop(self, uid: str, by: str) -> None:
+        """Remember that ``uid`` was stopped for the share of ``by``."""
+        self.stopped_for_share = {victim: of for victim, of in self.stopped_for_share.items() if self.knows(victim)}
+        self.stopped_for_share[uid] = by
+
+    def forget_stops(self, by: str) -> None:
+        """Have those decided about again who were stopped for ``by``, if that is gone."""
+        victims = [] if self.knows(by) else [uid for uid, of in self.stopped_for_share.items() if of == by]
+        for victim in victims:
+            ticket = self.room.tickets.get(victim)
+            if ticket is not None and ticket.line is not None and ticket.line.parked:
+                self.room.wake_line(ticket.line)
+
     def let_go(self, holding: Holding) -> None:
         """Return what a holding charges and wake whom that could help."""
         node = self.holdings.node_of(holding)
         self.holdings.drop(holding.uid)
+        self.forget_stops(holding.uid)
         self.room.wake(holding.reservation.namespace)
         if node is not None:
             self.wake(node, holding.amounts)
@@ -266,6 +295,7 @@ class State:
     def renounce(self, uid: str) -> None:
         """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
         self.draining.pop(uid, None)
+        self.stopped_for_share.pop(uid, None)
         self.holdings.unstop(uid)
         for claimant in [claim.gang.uid for claim in self.claims.values() if uid in claim.awaits]:
             self.drop_claim(claimant)
@@ -286,6 +316,7 @@ class State:
         twin.claims = {uid: replace(claim, lane=lanes[claim.lane.name]) for uid, claim in self.claims.items()}
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
+        twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred
         twin.hunger.watched = dict(self.hunger.watched)
         return twin
