@@ -8,9 +8,16 @@ import structlog
 
 from tests.simulation.world import CALM_WEATHER, Weather, simulate
 
-PAST_FAILURES = (("rough", 23), ("crashing", 125), ("crashing", 206), ("rough with shared pod groups", 38))
+PAST_FAILURES = (
+    ("rough", 23),
+    ("crashing", 125),
+    ("crashing", 206),
+    ("rough with shared pod groups", 38),
+    ("rough with shared pod groups", 94),
+)
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
-while a watch was still silent, a stop so soon after a start that pods were still on their way."""
+while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
+another of its PodGroup which the same plan stopped."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),

@@ -130,8 +130,7 @@ class EnsembleEngine(Engine):
         plan = super().cycle(now, fences, epoch, admit, most)
         if not self._groups:
             return plan
-        stopping = (*(victim.uid for victim in plan.preempted), *(uid for uid, _ in plan.stopped))
-        going = {key for uid in stopping if (key := self._ensemble_of(uid)) is not None}
+        going = {*(victim.uid for victim in plan.preempted), *(uid for uid, _ in plan.stopped)}
         # What a plan admits it may stop again: the jobs that were admitted are known before those that go are named.
         admitted = [each for whole in plan.admitted for each in self._admitted(whole, fences, going)]
         grown = [each for larger in plan.grown for each in self._grown(larger, fences)]
@@ -139,7 +138,7 @@ class EnsembleEngine(Engine):
         stopped = [(uid, why) for whole, why in plan.stopped for uid in self._going(whole)]
         return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
 
-    def _admitted(self, whole: Reservation, fences: Fences, going: Set[Key]) -> Iterable[Reservation]:
+    def _admitted(self, whole: Reservation, fences: Fences, going: Set[str]) -> Iterable[Reservation]:
         key = self._key_of.get(whole.uid)
         if key is None:
             return (whole,)
@@ -147,7 +146,7 @@ class EnsembleEngine(Engine):
         self._unsettled[key] = None
         gang = group.submitted.pop(whole.uid)
         if whole.uid != ensemble.uid_of(key):
-            if key in going:
+            if not self._makes_quorum(key, whole, going):
                 # The same cycle stops those whom it was to join: it waits with them.
                 super().release(whole.uid)
                 fences.drop_reservation(whole.namespace, whole.uid)
@@ -165,6 +164,19 @@ class EnsembleEngine(Engine):
         group.charged = True
         self._hand_over(whole, parts, fences)
         return [part.reservation for part in parts]
+
+    def _makes_quorum(self, key: Key, whole: Reservation, going: Set[str]) -> bool:
+        """Return whether a job makes its PodGroup's quorum with those that go on when all of ``going`` are stopped."""
+        group, stay = self._groups[key], sum(whole.counts.values())
+        for part in group.held.values():
+            known = part.reservation
+            uid = known.uid if known.membership is None else ensemble.uid_of(key)
+            if known.stopping is not None or uid in going:
+                continue
+            if known.membership is not None:
+                return True  # Those who were admitted together make it, or go together.
+            stay += part.pods
+        return stay >= _quorum(group.waiting.values()) - _succeeded(group.waiting.values())
 
     def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:
         key = self._key_of.get(whole.uid)
@@ -367,8 +379,7 @@ class EnsembleEngine(Engine):
             group.withheld = _awaiting(members)
             return {}
         held = sum(part.pods for part in group.held.values() if part.reservation.stopping is None)
-        succeeded = max(gang.succeeded_pods for gang in jobs)
-        quorum = min(gang.pods if gang.quorum is None else gang.quorum for gang in jobs)
+        quorum, succeeded = _quorum(jobs), _succeeded(jobs)
         if members or held >= max(1, quorum - succeeded):
             return {gang.uid: replace(gang, quorum=None) for gang in jobs}
         membership = Membership(key[1], max(1, quorum - held), succeeded)
@@ -384,6 +395,16 @@ class EnsembleEngine(Engine):
         group.composed, group.membership = tuple(jobs), membership
         whole = ensemble.compose(key, jobs, membership.still_needed)
         return {whole.uid: whole}
+
+
+def _quorum(jobs: Iterable[Gang]) -> int:
+    """Return how many pods the PodGroup of ``jobs`` needs: its ``minMember``."""
+    return min(gang.pods if gang.quorum is None else gang.quorum for gang in jobs)
+
+
+def _succeeded(jobs: Iterable[Gang]) -> int:
+    """Return how many pods of the PodGroup of ``jobs`` have succeeded and left."""
+    return max(gang.succeeded_pods for gang in jobs)
 
 
 def _awaiting(members: Iterable[Part]) -> Reason:

@@ -261,6 +261,18 @@ def test_who_was_to_join_those_that_the_same_plan_stops_waits_with_them() -> Non
     assert world.code("late") is Code.SUSPENDED
 
 
+def test_who_was_to_join_one_that_made_the_quorum_by_itself_and_is_stopped_waits_too() -> None:
+    world = Shared(queue("q", 4, preemption=LOWER))
+    world.submit(job("first", pods=2, quorum=2, created=1.0))
+    assert world.start() == ["first"]
+    world.submit(job("late", pods=1, quorum=2, created=3.0, priority=5), gang("urgent", "q", pods=3, priority=4))
+    plan = world.plan()
+    assert [p.uid for p in plan.preempted] == ["first"]
+    assert plan.admitted == ()
+    assert world.stop("first").gone("first").start() == ["urgent"]
+    assert world.code("late") is Code.POD_GROUP_INCOMPLETE, "of the two pods it needs it brings one"
+
+
 def test_they_wait_for_the_last_of_them_and_come_back_as_one() -> None:
     world = running().stop("a", "b").gone("a")
     world.submit(job("a", created=1.0))
