@@ -148,9 +148,10 @@ class Engine:
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
         lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.parked)
+        scans = ((line, self._state.unfinished(line)) for line in lines)
         return frozenset(
-            (line.head.uid, tuple(sorted((line.resume or {}).items())), line.aside and len(line.verdicts))
-            for line in lines
+            (line.head.uid, tuple(sorted(scan.flavors.items())) if scan else (), line.aside and len(line.verdicts))
+            for line, scan in scans
         )
 
     def position(self, uid: str) -> int | None:

@@ -20,7 +20,7 @@ from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import PreemptionPolicy
 from webhook.core.preemption import Candidate, give_back, take
-from webhook.core.queueing import Lane, Line
+from webhook.core.queueing import Lane, Line, Scan
 from webhook.core.quota_tree import AmountsByFlavor, Usage
 from webhook.core.reasons import Code, Reason
 from webhook.core.state import State
@@ -84,9 +84,12 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
         gang = line.head
         state.room.withdraw(gang.uid)
         reservations.append(admit(state, line, decision, now=now, epoch=epoch, gang=gang))
+        if line.lane.node is not None:
+            state.moved[line.lane.node.root] = state.turn
     grown = grow_all(state)
     state.end_hunger()
     state.room.awake = {}
+    state.turn += 1
     return Plan(tuple(reservations), grown, tuple(snapshot.preempted))
 
 
@@ -138,7 +141,8 @@ def _nominate(
         return Decision(line.head.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
     attempt = Attempt(state.decider, line.head, request or line.request, lane.queue, lane.node)
     attempt.snapshot, attempt.gone = usage, gone
-    attempt.resume = line.resume if request is None else None
+    scan = state.unfinished(line) if request is None else None
+    attempt.resume = None if scan is None else scan.flavors
     return state.hunger.judge(line, attempt.best(), state.fences, usage)
 
 
@@ -156,12 +160,14 @@ def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -
 def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
     """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
     decision, deferred = nominated, False
-    line.resume, line.sticky = nominated.assignment.resume or None, False
+    line.sticky = False
+    _note_scan(snapshot.state, line, nominated)
     if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
         _step_aside(snapshot, line, nominated)
         return
     if _overlaps(snapshot, nominated):
         decision = _nominate_again(snapshot, line, nominated)
+        _note_scan(snapshot.state, line, decision)
         deferred = decision.fits
     if deferred:
         _stick(line)
@@ -206,13 +212,15 @@ def _nominate_again(snapshot: _Snapshot, line: Line, nominated: Decision) -> Dec
 
 
 def _pinned(request: Request, flavors: Mapping[str, Mapping[str, str]]) -> Request:
-    def chosen(choice: Choice, option: Option) -> bool:
+    """Return the request with all other flavors ruled out; each keeps its place, for a scan to go on from there."""
+
+    def kept(choice: Choice, option: Option) -> Option:
         want = choice.wants[0]
-        return flavors.get(want.pod_set, {}).get(want.resource) == option.flavor
+        nominated = flavors.get(want.pod_set, {}).get(want.resource)
+        return option if option.flavor == nominated else replace(option, misfit=f"{nominated} was nominated")
 
     return replace(
-        request,
-        choices=tuple(replace(c, options=tuple(o for o in c.options if chosen(c, o))) for c in request.choices),
+        request, choices=tuple(replace(c, options=tuple(kept(c, o) for o in c.options)) for c in request.choices)
     )
 
 
@@ -242,7 +250,7 @@ def _step_aside(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
     """
     why = _why(snapshot.state, line, decision)
     _tell(line, why)
-    if line.lane.strict or line.resume is not None:
+    if line.lane.strict or line.scan is not None:
         return
     park(snapshot.state, line, decision)
     if decision.fence is not None or line.sample.refusal is not None:
@@ -268,8 +276,17 @@ def _stopped_for(line: Line, decision: Decision) -> Reason:
     return awaiting([victim.holding for victim in decision.victims], line.lane.node)
 
 
+def _note_scan(state: State, line: Line, decision: Decision) -> None:
+    """Keep in mind which flavors the scan for the head left untried."""
+    left = decision.assignment.resume
+    line.scan = Scan(line.head.uid, state.turn, left) if left else None
+
+
 def _stick(line: Line) -> None:
-    """Let the head of a line go first in its queue's next turn; there is one such gang in a queue."""
+    """Let the head of a line go first in its queue's next turn, for the flavor where others are stopped; there is one
+    such gang in a queue.
+    """
+    line.scan = None
     for other in line.lane.lines.values():
         other.sticky = other is line
 

@@ -46,6 +46,17 @@ def _price_key(price: PodPrice) -> LineKey:
     return (requests, limits, flags, price.unstated)
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Where one of Kueue's cycles stopped to look for flavors for a gang; the next one goes on from there."""
+
+    uid: str
+    cycle: int
+    """Number of that cycle."""
+    flavors: Mapping[int, int]
+    """Choice of the gang's request to the flavor to go on with; only choices that have some left."""
+
+
 @dataclass(slots=True, eq=False)
 class Line:
     """Gangs of one queue that ask the same. The head is the earliest."""
@@ -73,8 +84,8 @@ class Line:
     """What the fences said, where they were what blocked it."""
     sticky: bool = False
     """In the last of Kueue's cycles others were stopped for its head: it goes first in the next one."""
-    resume: Mapping[int, int] | None = None
-    """Flavors that the last of Kueue's cycles tried; the next one goes on after them."""
+    scan: Scan | None = None
+    """Set when the last of Kueue's cycles that had its head left flavors untried."""
     verdicts: dict[str, Reason] = field(default_factory=dict)
     """By uid, what Kueue's cycles said of its gangs when they last had their turn."""
     level: int = 0
