@@ -346,6 +346,8 @@ def assign(
         if 0 < best.next < len(choice.options):
             unfinished[index] = best.next
         if best.option is None:
+            # Of pod sets that found no flavors nothing is kept, in whichever groups the scan stopped early.
+            unfinished = {i: n for i, n in unfinished.items() if request.choices[i].seats != choice.seats}
             return Assignment(
                 Mode.NO_FIT, max(level, best.top_level), {}, {}, frozenset(), tuple(blocks), best.blocks, unfinished
             )
