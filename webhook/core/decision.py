@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.fair_sharing import targets_of
 from webhook.core.fences import Fences
-from webhook.core.flavors import Assignment, Mode, Request, Verdict, assign
+from webhook.core.flavors import Assignment, Judge, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holdings
 from webhook.core.parking import Owed
@@ -109,9 +109,9 @@ class Attempt:
         """Return the decision for exactly ``counts`` pods of each set."""
         if self.queue is None or self.node is None:
             return Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts))
-        resume = self.resume
+        resume, judge = self.resume, Judge(self._judge, self.node.potential)
         while True:
-            assignment = assign(self.request, counts, self.queue.fungibility, self._judge, resume)
+            assignment = assign(self.request, counts, self.queue.fungibility, judge, resume)
             if assignment.mode is Mode.NO_FIT:
                 return Decision(counts, assignment)
             fence = self.decider.fences.shortfall(self.gang, counts)
@@ -147,8 +147,6 @@ class Attempt:
         """Return how ``amount`` of one key could be had."""
         node, holdings = self.node, self.decider.holdings
         assert node is not None
-        if amount > node.potential(key):
-            return Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
         now = holdings.usage if self.snapshot is None else self.snapshot
         view = holdings.outlook if self.snapshot is None else self.snapshot
         level, may_reclaim = view.borrow_level(node, key, amount)

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webhook.core.flavors import Mode, Verdict, assign
+from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Line, head_of
@@ -111,4 +111,4 @@ def fits(head: Line, view: Usage) -> bool:
         room = amount <= max(0, view.available(node, key))
         return Verdict(Mode.FIT if room else Mode.NO_FIT, 0, None if room else Code.WAITING_FOR_QUOTA)
 
-    return assign(head.request, head.head.least_counts, queue.fungibility, judge).mode is Mode.FIT
+    return assign(head.request, head.head.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT

@@ -1,7 +1,7 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
 from webhook.core.decision import Attempt, Decision
-from webhook.core.flavors import Block, Mode, Request, Verdict, assign
+from webhook.core.flavors import Block, Judge, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource, Queue
@@ -24,6 +24,9 @@ def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> R
     if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
+    if decision.assignment.mode is not Mode.NO_FIT:
+        # There is a flavor for everything and nobody to stop for it; flavors that could never do are no obstacle.
+        blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
     block = _deciding(blocks)
     return _of_blocks(blocks, node) or _short(block, node, holdings, decision.assignment.mode)
 
@@ -59,11 +62,7 @@ def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | No
     if request.refusal is not None:
         return request.refusal
 
-    def judge(key: FlavorResource, amount: int) -> Verdict:
-        if amount > node.potential(key):
-            return Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
-        return Verdict(Mode.FIT, 0)
-
+    judge = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), node.potential)
     assignment = assign(request, gang.least_counts, queue.fungibility, judge)
     if assignment.mode is Mode.FIT:
         return None

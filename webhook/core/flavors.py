@@ -1,9 +1,9 @@
 """Which flavor each resource of a gang is taken from.
 
 Follows Kueue's flavor assigner. Pod sets are decided in order; all resources of one resource group get the same flavor;
-flavors are tried in the queue's order. A flavor is out of the question when its taints are not tolerated or the pod
-set's node selector or required affinity contradicts its labels (only keys that the flavor itself has are looked at).
-Otherwise it is as good as its worst resource (``Mode``), and the queue's fungibility says whether to stop or look on.
+flavors are tried in the queue's order. One that the pods cannot run on (``misfits``) or that can never hold them is out of
+the question. Otherwise it is as good as its worst resource (``Mode``), and the queue's fungibility says whether to stop or
+look on.
 
 ``compile_request`` does once what does not depend on usage; ``assign`` does the rest and is called for each decision.
 """
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from webhook.core import amounts
-from webhook.core.gang import Gang, PodSet, Requirement, Toleration
+from webhook.core.gang import Gang, PodSet
 from webhook.core.ledger import MAX_JOBS_REQUEST
+from webhook.core.misfits import misfit
 from webhook.core.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 from webhook.core.policy import (
     Flavor,
@@ -24,8 +25,6 @@ from webhook.core.policy import (
     Queue,
     ResourceGroup,
     SearchPolicy,
-    Taint,
-    requirement_holds,
 )
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Code, Reason
@@ -156,6 +155,7 @@ class Assignment:
     flavors: Mapping[str, Mapping[str, str]]
     """Pod set to resource to flavor."""
     usage: Mapping[FlavorResource, int]
+    """Where the mode is NO_FIT: of the pod sets before the one that found no flavors."""
     needs_room: frozenset[FlavorResource] = frozenset()
     """Keys that do not fit without preemption."""
     blocks: tuple[Block, ...] = ()
@@ -166,7 +166,16 @@ class Assignment:
     """Choice to the flavor where its scan would go on; only choices whose scan stopped early."""
 
 
-Judge = Callable[[FlavorResource, int], Verdict]
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Says how an amount of one key could be had, and what is the most if everything else were idle."""
+
+    verdict: Callable[[FlavorResource, int], Verdict]
+    most: Callable[[FlavorResource], int] | None = None
+
+    def exceeds(self, key: FlavorResource, amount: int) -> bool:
+        """Return whether ``amount`` can never be had."""
+        return self.most is not None and amount > self.most(key)
 
 
 def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], settings: EngineSettings) -> Request:
@@ -286,37 +295,6 @@ def _options(
     )
 
 
-def misfit(flavor: Flavor | None, name: str, pod_set: PodSet) -> str | None:
-    """Return why pods of ``pod_set`` cannot run on ``flavor``, or None when they can."""
-    if flavor is None:
-        return f"flavor {name} does not exist"
-    for taint in flavor.node_taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(
-            _tolerates(toleration, taint) for toleration in (*pod_set.tolerations, *flavor.tolerations)
-        ):
-            return f"untolerated taint {taint.key}={taint.value}:{taint.effect} of flavor {name}"
-    for key, value in pod_set.node_selector.items():
-        if key in flavor.node_labels and flavor.node_labels[key] != value:
-            return f"node selector {key}={value} does not match flavor {name}"
-    if pod_set.node_affinity and not any(_term_matches(term, flavor) for term in pod_set.node_affinity):
-        return f"node affinity does not match flavor {name}"
-    return None
-
-
-def _term_matches(term: tuple[Requirement, ...], flavor: Flavor) -> bool:
-    return all(requirement_holds(r, flavor.node_labels) for r in term if r.key in flavor.node_labels)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == taint.value
-
-
 def assign(
     request: Request,
     counts: Mapping[str, int],
@@ -326,8 +304,7 @@ def assign(
 ) -> Assignment:
     """Return the best flavors for ``counts`` pods of each set; its mode is NO_FIT when a group finds none.
 
-    ``judge`` says how an amount of one key could be had. ``resume`` is that of an earlier assignment that came to
-    nothing: the flavors it tried are passed over.
+    ``resume`` is that of an earlier assignment that came to nothing: the flavors it tried are passed over.
     """
     mode, level = Mode.FIT, 0
     chosen: dict[str, dict[str, str]] = {}
@@ -336,7 +313,11 @@ def assign(
     blocks: list[Block] = []
     decisive: tuple[Block, ...] = ()
     unfinished: dict[int, int] = {}
+    seats: tuple[str, ...] = ()
+    before = usage
     for index, choice in enumerate(request.choices):
+        if choice.seats != seats:
+            seats, before = choice.seats, dict(usage)
         start = 0 if resume is None else resume.get(index, 0)
         if any(counts.get(name, 0) for name in choice.seats):
             best = _scan(choice, counts, usage, fungibility, judge, start=start)
@@ -346,11 +327,10 @@ def assign(
         if 0 < best.next < len(choice.options):
             unfinished[index] = best.next
         if best.option is None:
-            # Of pod sets that found no flavors nothing is kept, in whichever groups the scan stopped early.
-            unfinished = {i: n for i, n in unfinished.items() if request.choices[i].seats != choice.seats}
-            return Assignment(
-                Mode.NO_FIT, max(level, best.top_level), {}, {}, frozenset(), tuple(blocks), best.blocks, unfinished
-            )
+            # Of pod sets that found no flavors for some of their resources nothing is kept.
+            unfinished = {i: n for i, n in unfinished.items() if request.choices[i].seats != seats}
+            level = max(level, best.top_level)
+            return Assignment(Mode.NO_FIT, level, {}, before, frozenset(), tuple(blocks), best.blocks, unfinished)
         mode, level = min(mode, best.mode), max(level, best.top_level)
         for key, want in zip(best.option.keys, choice.wants, strict=True):
             for part in (want, *want.more):
@@ -403,7 +383,7 @@ def _with_room(choice: Choice, assumed: Mapping[FlavorResource, int], judge: Jud
     def holds_one(option: Option) -> bool:
         asked = (sum(part.each for part in (want, *want.more)) for want in choice.wants)
         pairs = zip(option.keys, asked, strict=True)
-        return all(judge(key, assumed.get(key, 0) + amount).code is not Code.EXCEEDS_MAX_QUOTA for key, amount in pairs)
+        return not any(judge.exceeds(key, assumed.get(key, 0) + amount) for key, amount in pairs)
 
     def kept(option: Option) -> Option:
         if option.misfit is not None or holds_one(option):
@@ -455,9 +435,13 @@ def _try_option(
     standing, worst, top = (Mode.FIT, 0), Mode.FIT, 0
     needs: list[FlavorResource] = []
     blocks: list[Block] = []
-    for key, want in zip(option.keys, choice.wants, strict=True):
-        amount = assumed.get(key, 0) + want.amount(counts)
-        verdict = judge(key, amount)
+    asked = [(k, assumed.get(k, 0) + want.amount(counts)) for k, want in zip(option.keys, choice.wants, strict=True)]
+    beyond = tuple(Block(Code.EXCEEDS_MAX_QUOTA, key, amount) for key, amount in asked if judge.exceeds(key, amount))
+    if beyond:
+        # Whatever the other resources lack, no change of usage could help.
+        return _Scanned(blocks=beyond)
+    for key, amount in asked:
+        verdict = judge.verdict(key, amount)
         if verdict.mode is not Mode.FIT:
             needs.append(key)
             blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))

@@ -22,7 +22,7 @@ from itertools import pairwise
 from webhook.core import quantity
 from webhook.core.decision import Decision
 from webhook.core.fences import Fences
-from webhook.core.flavors import Mode, Verdict, assign
+from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.parking import Owed
 from webhook.core.policy import FlavorResource, Queue
@@ -226,7 +226,7 @@ def _least(line: Line) -> AmountsByFlavor:
     """Return what the smallest start of any gang of the line is charged; empty where no flavor fits it."""
     if line.least is None:
         assert line.lane.queue is not None
-        found = assign(line.request, line.sample.least_counts, line.lane.queue.fungibility, _any_amount)
+        found = assign(line.request, line.sample.least_counts, line.lane.queue.fungibility, Judge(_any_amount))
         line.least = found.usage if found.mode is Mode.FIT else {}
     return line.least
 

@@ -227,7 +227,7 @@ def _pinned(request: Request, flavors: Mapping[str, Mapping[str, str]]) -> Reque
 def _reserve(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
     """Keep quota from later heads for one that may preempt and finds nobody."""
     lane = line.lane
-    if lane.node is None or lane.queue is None:
+    if lane.node is None or lane.queue is None or decision.assignment.mode is Mode.NO_FIT:
         return
     if lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY:
         return

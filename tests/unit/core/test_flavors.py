@@ -4,8 +4,9 @@ import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.engine import EngineSettings
-from webhook.core.flavors import Choice, Mode, Option, Request, Verdict, Want, assign, charge_of, misfit
+from webhook.core.flavors import Choice, Judge, Mode, Option, Request, Verdict, Want, assign, charge_of
 from webhook.core.gang import PodPrice, PodSet, Requirement, Toleration
+from webhook.core.misfits import misfit
 from webhook.core.policy import (
     Flavor,
     FlavorResource,
@@ -144,10 +145,7 @@ def test_pod_sets_share_a_flavor_only_while_it_lasts() -> None:
 def test_a_pod_set_of_no_pods_goes_back_to_a_flavor_with_room(first: int, second: int, taken: str) -> None:
     owned = {"first": first, "second": second}
 
-    def judge(key: FlavorResource, amount: int) -> Verdict:
-        fits = amount <= owned[key.flavor]
-        return Verdict(Mode.FIT, 0) if fits else Verdict(Mode.NO_FIT, 0, Code.EXCEEDS_MAX_QUOTA)
-
+    judge = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), lambda key: owned[key.flavor])
     options = tuple(Option(flavor, (FlavorResource(flavor, "cpu"),)) for flavor in owned)
     request = Request((Choice((Want("cpu", 1, "main"),), options, ("main",)),))
     found = assign(request, {"main": 0}, Fungibility(), judge, {0: 1})
