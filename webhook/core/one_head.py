@@ -37,6 +37,8 @@ class _Snapshot:
     victims: dict[str, Candidate] = field(default_factory=dict)
     admitted: list[tuple[Line, Decision]] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
+    sticking: set[Line] = field(default_factory=set)
+    """Lines for whose head others are stopped."""
 
     def fits(self, line: Line, decision: Decision) -> bool:
         """Return whether the head fits once all victims so far and its own are gone."""
@@ -86,6 +88,9 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
         reservations.append(admit(state, line, decision, now=now, epoch=epoch, gang=gang))
         if line.lane.node is not None:
             state.moved[line.lane.node.root] = state.turn
+    for line in heads:
+        if line not in snapshot.sticking:
+            line.sticky = None
     grown = grow_all(state)
     state.end_hunger()
     state.room.awake = {}
@@ -160,7 +165,6 @@ def _in_order(state: State, offers: dict[Line, Decision], snapshot: _Snapshot) -
 def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
     """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
     decision, deferred = nominated, False
-    line.sticky = False
     _note_scan(snapshot.state, line, nominated)
     if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
         _step_aside(snapshot, line, nominated)
@@ -170,7 +174,7 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         _note_scan(snapshot.state, line, decision)
         deferred = decision.fits
     if deferred:
-        _stick(line)
+        _stick(snapshot, line)
         _tell(line, _stopped_for(line, nominated))
         snapshot.charge(line, decision.assignment.usage)
     elif not decision.fits and not decision.victims:
@@ -188,7 +192,7 @@ def _process(snapshot: _Snapshot, line: Line, nominated: Decision) -> None:
         if decision.fits:
             snapshot.admit(line, decision)
         else:
-            _stick(line)
+            _stick(snapshot, line)
             _tell(line, _stopped_for(line, decision))
             snapshot.victims.update((victim.holding.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, line, decision.victims)
@@ -282,13 +286,15 @@ def _note_scan(state: State, line: Line, decision: Decision) -> None:
     line.scan = Scan(line.head.uid, state.turn, left) if left else None
 
 
-def _stick(line: Line) -> None:
+def _stick(snapshot: _Snapshot, line: Line) -> None:
     """Let the head of a line go first in its queue's next turn, for the flavor where others are stopped; there is one
     such gang in a queue.
     """
-    line.scan = None
+    head = line.head.uid
     for other in line.lane.lines.values():
-        other.sticky = other is line
+        other.sticky = None
+    line.scan, line.sticky = None, head
+    snapshot.sticking.add(line)
 
 
 def _tell(line: Line, why: Reason) -> None:

@@ -59,7 +59,7 @@ class Scan:
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Gangs of one queue that ask the same. The head is the earliest."""
+    """Gangs of one queue that ask the same. The head is the earliest, unless one is sticky."""
 
     lane: "Lane"
     key: LineKey
@@ -82,8 +82,8 @@ class Line:
     """Under this policy it can never start: there is nothing to keep for it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
-    sticky: bool = False
-    """In the last of Kueue's cycles others were stopped for its head: it goes first in the next one."""
+    sticky: str | None = None
+    """Uid of its gang for which others were stopped in the last of Kueue's cycles: it goes first in the next one."""
     scan: Scan | None = None
     """Set when the last of Kueue's cycles that had its head left flavors untried."""
     verdicts: dict[str, Reason] = field(default_factory=dict)
@@ -109,6 +109,8 @@ class Line:
         """Take one gang out."""
         gang = self.gangs.pop(uid)
         self.verdicts.pop(uid, None)
+        if self.sticky == uid:
+            self.sticky = None
         del self.order[bisect_left(self.order, (gang.created_seconds, uid))]
         return gang
 
@@ -119,13 +121,13 @@ class Line:
     @property
     def head(self) -> Gang:
         """The gang whose turn it is."""
-        return self.gangs[self.order[0][1]]
+        return self.gangs[self.sticky or self.order[0][1]]
 
     @property
     def order_key(self) -> OrderKey:
         """Place of its head in the queue."""
-        created, uid = self.order[0]
-        return (self.rank, -self.sample.priority, created, uid)
+        head = self.head
+        return (self.rank, -self.sample.priority, head.created_seconds, head.uid)
 
 
 @dataclass(slots=True, eq=False)
