@@ -21,7 +21,7 @@ def park(state: State, line: Line, decision: Decision) -> None:
     """Set a blocked line aside until something that is in its way changes."""
     line.fence = decision.fence
     node = line.lane.node
-    fenced = decision.fence is not None or line.elastic
+    fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
     points: list[Point] = [line.sample.namespace] if fenced else []
     blocks = decision.assignment.blocks
     if line.elastic and node is not None and not decision.fits:
