@@ -1,9 +1,9 @@
 """Which flavor each resource of a gang is taken from.
 
 Follows Kueue's flavor assigner. Pod sets are decided in order; all resources of one resource group get the same flavor;
-flavors are tried in the queue's order. One that the pods cannot run on (``misfits``) or that can never hold them is out of
-the question. Otherwise it is as good as its worst resource (``Mode``), and the queue's fungibility says whether to stop or
-look on.
+flavors are tried in the queue's order. One that the pods cannot run on (``misfits``) or that can never hold them is out
+of the question. Otherwise it is as good as its worst resource (``Mode``), and the queue's fungibility says whether to
+stop or look on.
 
 ``compile_request`` does once what does not depend on usage; ``assign`` does the rest and is called for each decision.
 """
