@@ -36,4 +36,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
         return toleration.operator == "Exists"
     if toleration.key != taint.key:
         return False
+    if toleration.operator in ("Lt", "Gt"):
+        asked = Requirement(taint.key, toleration.operator, (toleration.value,))
+        return requirement_holds(asked, {taint.key: taint.value})
     return toleration.operator == "Exists" or toleration.value == taint.value
