@@ -368,13 +368,15 @@ def _scan_idle(
     *,
     start: int,
 ) -> _Scanned:
-    """Scan for pod sets without pods: what could hold one pod of each comes first, wherever an earlier scan stopped."""
-    roomy = _with_room(choice, assumed, judge)
-    best = _scan(roomy, counts, assumed, fungibility, judge, start=start)
-    if best.option is None and start:
-        best = _scan(roomy, counts, assumed, fungibility, judge, start=0)
-        best.next = 0
-    return _scan(choice, counts, assumed, fungibility, judge, start=start) if best.option is None else best
+    """Scan for pod sets without pods: what could hold one pod of each comes first, wherever an earlier scan stopped.
+
+    Such a find is final: a gang that waits for something else does not get another turn for it.
+    """
+    best = _scan(_with_room(choice, assumed, judge), counts, assumed, fungibility, judge, start=0)
+    if best.option is None:
+        return _scan(choice, counts, assumed, fungibility, judge, start=start)
+    best.next = 0
+    return best
 
 
 def _with_room(choice: Choice, assumed: Mapping[FlavorResource, int], judge: Judge) -> Choice:

@@ -141,7 +141,7 @@ def test_pod_sets_share_a_flavor_only_while_it_lasts() -> None:
     assert [dict(s.flavors) for s in plan.admitted[0].pod_sets] == [{"cpu": "one"}, {"cpu": "two"}]
 
 
-@pytest.mark.parametrize(("first", "second", "taken"), [(2, 0, "first"), (2, 2, "second"), (0, 0, "second")])
+@pytest.mark.parametrize(("first", "second", "taken"), [(2, 0, "first"), (2, 2, "first"), (0, 0, "second")])
 def test_a_pod_set_of_no_pods_goes_back_to_a_flavor_with_room(first: int, second: int, taken: str) -> None:
     owned = {"first": first, "second": second}
 
