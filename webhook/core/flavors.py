@@ -205,8 +205,9 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
                 if also:
                     charges[pod_set.name] = {**charges.get(pod_set.name, charge), **also}
                 place = (pod_set.together or position, number)
-                options = _options(group, covered, pod_set, flavors)
-                choices.append((place, Choice(covered, options, _seats(gang, pod_set))))
+                company = _company(gang, pod_set)
+                options = _options(group, covered, company, flavors)
+                choices.append((place, Choice(covered, options, tuple(each.name for each in company))))
         asked = (name for name in charge if charge[name] and pod_set.count and name not in pod_set.added)
         undeclared = sorted(name for name in asked if name in wants)
         if undeclared and not ignores_undeclared:
@@ -214,10 +215,11 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
     return Request(_joined(choices), charges or None)
 
 
-def _seats(gang: Gang, pod_set: PodSet) -> tuple[str, ...]:
+def _company(gang: Gang, pod_set: PodSet) -> tuple[PodSet, ...]:
+    """Return ``pod_set`` and those that stand together with it: one flavor has to suit them all, whoever asks of it."""
     if not pod_set.together:
-        return (pod_set.name,)
-    return tuple(each.name for each in gang.pod_sets if each.together == pod_set.together)
+        return (pod_set,)
+    return tuple(each for each in gang.pod_sets if each.together == pod_set.together)
 
 
 def _joined(choices: list[tuple[object, Choice]]) -> tuple[Choice, ...]:
@@ -233,12 +235,8 @@ def _joined(choices: list[tuple[object, Choice]]) -> tuple[Choice, ...]:
             first = wants.get(want.resource)
             wants[want.resource] = want if first is None else replace(first, more=(*first.more, want))
         options = tuple(
-            Option(
-                option.flavor,
-                tuple(FlavorResource(option.flavor, resource) for resource in wants),
-                option.misfit or other.misfit,
-            )
-            for option, other in zip(known.options, choice.options, strict=True)
+            replace(option, keys=tuple(FlavorResource(option.flavor, resource) for resource in wants))
+            for option in known.options
         )
         found[place] = Choice(tuple(wants.values()), options, known.seats)
     return tuple(found.values())
@@ -283,13 +281,13 @@ def _undeclared(queue: Queue, pod_set: PodSet, want: Want) -> Reason:
 
 
 def _options(
-    group: ResourceGroup, wants: tuple[Want, ...], pod_set: PodSet, flavors: Mapping[str, Flavor]
+    group: ResourceGroup, wants: tuple[Want, ...], company: tuple[PodSet, ...], flavors: Mapping[str, Flavor]
 ) -> tuple[Option, ...]:
     return tuple(
         Option(
             quotas.flavor,
             tuple(FlavorResource(quotas.flavor, want.resource) for want in wants),
-            misfit(flavors.get(quotas.flavor), quotas.flavor, pod_set),
+            next(filter(None, (misfit(flavors.get(quotas.flavor), quotas.flavor, each) for each in company)), None),
         )
         for quotas in group.flavors
     )
