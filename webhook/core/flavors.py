@@ -212,6 +212,8 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
         undeclared = sorted(name for name in asked if name in wants)
         if undeclared and not ignores_undeclared:
             return Request(charges=charges or None, refusal=_undeclared(queue, pod_set, wants[undeclared[0]]))
+    order = {pod_set.name: position for position, pod_set in enumerate(gang.pod_sets)}
+    choices.sort(key=lambda placed: order[placed[1].seats[0]])
     return Request(_joined(choices), charges or None)
 
 
@@ -223,7 +225,7 @@ def _company(gang: Gang, pod_set: PodSet) -> tuple[PodSet, ...]:
 
 
 def _joined(choices: list[tuple[object, Choice]]) -> tuple[Choice, ...]:
-    """Return the choices with those of one place made one, at the place of the first."""
+    """Return the choices with those of one place made one."""
     found: dict[object, Choice] = {}
     for place, choice in choices:
         known = found.get(place)
