@@ -78,6 +78,8 @@ def _cluster_queue(place: Place, fragment: Fragment) -> None:
     unsupported = _unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors})
     if unsupported is not None:
         queue = replace(queue, inactive=unsupported, inactive_reason="AdmissionCheckInactive")
+    if place["metadata"]["deletionTimestamp"].present:
+        queue = replace(queue, inactive="it is being deleted", inactive_reason="Terminating")
     if fragment.broken is not None:
         queue = Queue(queue.name, DIALECT, cohort=cohort, inactive=fragment.broken)
     fragment.queues.append(queue)
