@@ -12,7 +12,7 @@ from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation, encode_entry
 from webhook.core.plan import Plan, Preempted
-from webhook.core.policy import Diagnostic
+from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
 from webhook.paper.entrant import Entrant
@@ -62,7 +62,8 @@ class Run:
     def __post_init__(self) -> None:
         view = self.world.view
         self.engine = EnsembleEngine(self.settings)
-        self.engine.set_policy(view.policy, view.namespaces, self.now)
+        policy = _closed_spared(view.policy) if self.settings.one_head_per_queue else view.policy
+        self.engine.set_policy(policy, view.namespaces, self.now)
         for local, consumed in self.world.consumed.items():
             self.engine.restore_usage(local, consumed)
         for uid, entrant in self.world.entrants.items():
@@ -158,6 +159,16 @@ class Run:
         """Return the queues of a preempted gang and of its preemptor."""
         held = self._held.get(preempted.uid)
         return {"gang": None if held is None else held.queue, "by": self.engine.queue_of(preempted.by)}
+
+
+def _closed_spared(policy: Policy) -> Policy:
+    """Return ``policy`` with what runs in queues that admit nothing safe from others: to Kueue it is out of sight."""
+    spared = {
+        name: replace(queue, reclaimable=False)
+        for name, queue in policy.queues.items()
+        if queue.inactive is not None or queue.stop_policy is not StopPolicy.NONE
+    }
+    return replace(policy, queues={**policy.queues, **spared})
 
 
 def _without_rest(done: list[Cycle]) -> list[Cycle]:
