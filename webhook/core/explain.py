@@ -112,7 +112,7 @@ def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
 
 
 def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
-    missing = block.asked - max(0, usage.available(node, block.key))
+    missing = block.asked - usage.available(node, block.key)
     amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
     text = str(amount).removeprefix("asks ")
     if holders:

@@ -334,13 +334,13 @@ class Usage:
     def binding(self, queue: Node, key: FlavorResource, amount: int) -> tuple[Node, int] | None:
         """Return the node whose limit or quota refuses ``amount`` to ``queue``, the lowest one if several do, and what
         of the amount arrives there after private quota below; None if nobody refuses.
+
+        A node that is over its own quota refuses even what private quota below would cover.
         """
         rest = amount
         for node in queue.path():
             if node.parent is not None:
                 rest -= self.local_available(node, key)
-                if rest <= 0:
-                    return None
             if (node.parent is None or key in node.borrowing) and rest > self.headroom(node, key):
                 return node, rest
         return None

@@ -109,6 +109,18 @@ def test_removing_everything_leaves_nothing(changes: list[tuple[str, int]]) -> N
     assert all(not any(usage.all_of(node).values()) for node in tree.nodes)
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9000)), max_size=9), st.integers(1, 20000))
+def test_a_node_refuses_what_does_not_fit_and_nothing_else(held: list[tuple[str, int]], amount: int) -> None:
+    low = cohort("low", "top", cpu=(1, 4, 2))
+    queues = queue("a", (4, 3, 1), cohort="low"), queue("b", 2, cohort="low"), queue("c", (3, None, 0), cohort="top")
+    tree = QuotaTree(policy(*queues, low, cohort("top")))
+    usage = Usage(tree)
+    for name, taken in held:
+        usage.add(tree.queues[name], {CPU: taken})
+    for node in tree.queues.values():
+        assert (usage.binding(node, CPU, amount) is None) == usage.fits(node, {CPU: amount})
+
+
 def test_a_policy_told_in_another_order_makes_the_same_tree() -> None:
     nodes = [queue(name, 1, cohort=parent) for name, parent in (("b", "y"), ("a", "y"), ("d", "x"), ("c", "x"))]
     cohorts = [cohort("y", "root"), cohort("x", "root"), cohort("root")]
