@@ -447,11 +447,11 @@ def _try_option(
         if verdict.mode is not Mode.FIT:
             needs.append(key)
             blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))
+        if verdict.mode is Mode.NO_FIT:
+            return _Scanned(blocks=tuple(blocks))
         worst, top = min(worst, verdict.mode), max(top, verdict.level)
         if _preferred(standing, (verdict.mode, verdict.level), fungibility):
             standing = (verdict.mode, verdict.level)
-    if worst is Mode.NO_FIT:
-        return _Scanned(blocks=tuple(blocks))
     return _Scanned(option, worst, standing, top, tuple(needs), tuple(blocks))
 
 
