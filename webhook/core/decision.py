@@ -117,7 +117,9 @@ class Attempt:
             fence = self.decider.fences.shortfall(self.gang, counts)
             if assignment.mode is Mode.FIT or fence is not None:
                 return Decision(counts, assignment, fence)
-            victims, awaits = self._room(assignment.usage, assignment.needs_room)
+            # What it asks none of is not borrowed, however much of it its queue has borrowed: Kueue leaves it out here.
+            asked = {key: amount for key, amount in assignment.usage.items() if amount}
+            victims, awaits = self._room(asked, assignment.needs_room)
             if victims or awaits or not assignment.resume or self.snapshot is not None:
                 return Decision(counts, assignment, None, victims, awaits)
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
