@@ -10,6 +10,7 @@ order where it still fits without: minimal, and never from a queue that is withi
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from heapq import merge
 
 from webhook.core.flavors import Mode
 from webhook.core.gang import Gang
@@ -105,19 +106,27 @@ class Preemptor:
         )
 
     def in_order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return ``candidates`` in order; where their queue goes by usage, its heavy users' come before its others."""
-        ordered = sorted(candidates, key=self.order)
-        for node in dict.fromkeys(candidate.node for candidate in ordered):
-            ranks = self.ranks(node.name)
-            if ranks is None:
-                continue
-            # Usage is compared within a queue only: its candidates change places among themselves.
-            places = [place for place, candidate in enumerate(ordered) if candidate.node is node]
-            by_usage = [(-ranks.get(ordered[place].holding.uid, 0.0), ordered[place]) for place in places]
-            by_usage.sort(key=lambda pair: (pair[1].holding.uid not in self.holdings.stopping, pair[0]))
-            for place, (_, candidate) in zip(places, by_usage, strict=True):
-                ordered[place] = candidate
-        return ordered
+        """Return ``candidates`` in order; where their queue goes by usage, its heavy users' come before its others.
+
+        Usage is compared within a queue only, so queues are merged by the first candidate that each has left: of two
+        neighbours in the result the one that has to go first does, which sorting all together cannot promise.
+        """
+        by_queue: dict[Node, list[Candidate]] = {}
+        for candidate in candidates:
+            by_queue.setdefault(candidate.node, []).append(candidate)
+        return list(merge(*map(self._in_order_of_one, by_queue.values()), key=self.order))
+
+    def _in_order_of_one(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates of one queue in order."""
+        ranks = self.ranks(candidates[0].node.name)
+        if ranks is None:
+            return sorted(candidates, key=self.order)
+
+        def order(candidate: Candidate) -> tuple[object, ...]:
+            uid = candidate.holding.uid
+            return uid not in self.holdings.stopping, -ranks.get(uid, 0.0), self.order(candidate)
+
+        return sorted(candidates, key=order)
 
 
 def uses(holding: Holding, keys: Iterable[FlavorResource]) -> bool:
