@@ -21,7 +21,7 @@ from webhook.core.preemption import (
     give_back,
     own_candidates,
     take,
-    uses,
+    was_given,
     within_own,
 )
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
@@ -168,7 +168,7 @@ def fair_targets(
             found = [
                 Candidate(holding, node, Variant.FAIR_SHARING)
                 for holding in preemptor.holdings.of_queue(node.name).values()
-                if uses(holding, needs) and preemptor.may_stop(holding, rule)
+                if was_given(holding, needs) and preemptor.may_stop(holding, rule)
             ]
             if found:
                 pending[node] = preemptor.in_order(found)

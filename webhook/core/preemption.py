@@ -134,6 +134,11 @@ def uses(holding: Holding, keys: Iterable[FlavorResource]) -> bool:
     return any(map(holding.amounts.get, keys))
 
 
+def was_given(holding: Holding, keys: frozenset[FlavorResource]) -> bool:
+    """Return whether a gang was given any of ``keys``. It is a candidate then, as in Kueue, though it may take none."""
+    return not keys.isdisjoint(holding.amounts)
+
+
 def within_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
     """Return whether ``node`` uses at most what its subtree owns, for all of ``keys``."""
     return all(usage.of(node, key) <= node.subtree.get(key, 0) for key in keys)
@@ -147,7 +152,7 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
     found = [
         Candidate(holding, preemptor.node, Variant.WITHIN_QUEUE)
         for holding in preemptor.holdings.of_queue(preemptor.node.name).values()
-        if uses(holding, needs) and preemptor.may_stop(holding, policy)
+        if was_given(holding, needs) and preemptor.may_stop(holding, policy)
     ]
     return preemptor.in_order(found)
 
@@ -202,7 +207,7 @@ def _of_queue(
 ) -> list[Candidate]:
     rules, found = preemptor.queue.preemption, []
     for holding in preemptor.holdings.of_queue(queue.name).values():
-        if not uses(holding, needs) or not preemptor.may_stop(holding, rules.reclaim_within_cohort):
+        if not was_given(holding, needs) or not preemptor.may_stop(holding, rules.reclaim_within_cohort):
             continue
         threshold = rules.max_priority_threshold
         if advantage:
