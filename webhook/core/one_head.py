@@ -112,7 +112,7 @@ def _popped(lane: Lane) -> Line | None:
     if lane.closed is not None:
         return None
     awake = [line for line in lane.lines.values() if not line.parked and line.aside is None]
-    lines = [] if lane.strict else [line for line in awake if line.sticky]
+    lines = [line for line in awake if line.sticky]
     first = lane.first()
     head = min(lines if first is None else [*lines, first], key=_place, default=None)
     stranger = min(_strangers(lane), default=None, key=lambda found: found[0])
@@ -125,7 +125,7 @@ def _popped(lane: Lane) -> Line | None:
 
 def _place(line: Line) -> Place:
     rank, priority, created, uid = line.order_key
-    return rank, line.lane.strict or not line.sticky, priority, created, uid
+    return rank, not line.sticky, priority, created, uid
 
 
 def _strangers(lane: Lane) -> Iterator[tuple[Place, Line]]:
@@ -287,13 +287,16 @@ def _note_scan(state: State, line: Line, decision: Decision) -> None:
 
 
 def _stick(snapshot: _Snapshot, line: Line) -> None:
-    """Let the head of a line go first in its queue's next turn, for the flavor where others are stopped; there is one
-    such gang in a queue.
+    """Let the head of a line try again where others are stopped for it, before all others of a BestEffortFIFO queue;
+    there is one such gang in a queue.
     """
+    line.scan = None
+    if line.lane.strict:
+        return
     head = line.head.uid
     for other in line.lane.lines.values():
         other.sticky = None
-    line.scan, line.sticky = None, head
+    line.sticky = head
     snapshot.sticking.add(line)
 
 

@@ -213,7 +213,7 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     # Where a start writes the number of pods down, none at all would be the end of the set.
     fewest = 0 if site.count_path is None else 1
     if fewest <= least <= site.count:
-        return None if least == site.count else least
+        return least
     message = f"fewest pods worth starting must be from {fewest} to the number of pods"
     raise UnreadableJob(f"pod set {site.name}: {least}: {message}; write at most {site.count}")
 

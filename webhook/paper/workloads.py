@@ -149,7 +149,7 @@ def _groups(spec: Mapping[str, Any]) -> list[str]:
 def _still_to_run(pod_set: PodSet, reclaimable: Mapping[str, int]) -> PodSet:
     count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
     least = pod_set.min_count
-    return replace(pod_set, count=count, min_count=None if least is None or least >= count else least)
+    return replace(pod_set, count=count, min_count=None if least is None or least > count else least)
 
 
 def _reclaimable(obj: Mapping[str, Any]) -> dict[str, int]:
