@@ -12,7 +12,7 @@ from typing import Final
 
 from webhook.core.agenda import tournament, tree_of
 from webhook.core.cycle import admit, grow_all, stop_all
-from webhook.core.decision import Attempt, Decision
+from webhook.core.decision import STOPS_NOBODY, Attempt, Decision
 from webhook.core.explain import awaiting, explain
 from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
 from webhook.core.ledger import reserve
@@ -281,8 +281,8 @@ def _stopped_for(line: Line, decision: Decision) -> Reason:
 
 
 def _note_scan(state: State, line: Line, decision: Decision) -> None:
-    """Keep in mind which flavors the scan for the head left untried."""
-    left = decision.assignment.resume
+    """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue."""
+    left = None if decision.fence is STOPS_NOBODY else decision.assignment.resume
     line.scan = Scan(line.head.uid, state.turn, left) if left else None
 
 

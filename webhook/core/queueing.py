@@ -27,8 +27,9 @@ def line_key(gang: Gang) -> LineKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
-    apart = None if gang.refusal is None else gang.uid
-    return (*own, gang.loose_pods, apart, gang.stops_nobody, sets)
+    # Kueue turns each of these down in a turn of its own, whatever it said of others that ask the same.
+    apart = gang.uid if gang.refusal is not None or gang.stops_nobody else None
+    return (*own, gang.loose_pods, apart, sets)
 
 
 def _pod_set_key(pod_set: PodSet) -> LineKey:
