@@ -36,17 +36,15 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
         for container in spec.get(field) or ():
             resources = container.get("resources") or {}
             asked, limits = (amounts.parse(resources.get(side) or {}) for side in ("requests", "limits"))
-            for name in sorted(asked.keys() & limits.keys()):
-                if asked[name] > limits[name]:
-                    return f"container {container.get('name')}: {_shown(asked, name)} exceeds its limit"
-            found = _outside(asked, limits, bounds)
+            found = _above(asked, limits) or _outside(asked, limits, bounds)
             if found is not None:
                 return f"container {container.get('name')}: {found}"
+    whole = spec.get("resources") or {}
+    found = _above(*(amounts.parse(whole.get(side) or {}) for side in ("requests", "limits")))
     bounds = _bounds(limit_ranges, "Pod")
-    if not any(bounds):
-        return None
-    pod = price({**spec, "overhead": None})
-    found = _outside(pod.requests, pod.limits, bounds)
+    if found is None and any(bounds):
+        pod = price({**spec, "overhead": None})
+        found = _outside(pod.requests, pod.limits, bounds)
     return None if found is None else f"pod: {found}"
 
 
@@ -66,6 +64,13 @@ def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> _Bounds:
 def _narrow(known: dict[str, int], stated: Mapping[str, Any] | None) -> None:
     for name, amount in amounts.parse(stated or {}).items():
         known[name] = min(amount, known.get(name, amount))
+
+
+def _above(asked: Amounts, limits: Amounts) -> str | None:
+    for name in sorted(asked.keys() & limits.keys()):
+        if asked[name] > limits[name]:
+            return f"{_shown(asked, name)} exceeds its limit"
+    return None
 
 
 def _outside(asked: Amounts, limits: Amounts, bounds: _Bounds) -> str | None:

@@ -29,6 +29,11 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
         (bound("Pod", min={"cpu": "3"}), pod({"memory": "1Gi"}), "pod: no cpu is requested"),
         (bound("Pod", min={"cpu": "3"}), pod({"cpu": "0"}), "pod: 0 cpu is less than"),
         (bound("Pod", maxLimitRequestRatio={"memory": "1.5"}), pod({"memory": "2Gi"}, {"memory": "4Gi"}), "1.5 times"),
+        (
+            bound("Container", max={"memory": "1Gi"}),
+            pod({}, {"memory": "1Gi"}, resources={"requests": {"cpu": "5"}, "limits": {"cpu": "4"}}),
+            "pod: 5 cpu exceeds its limit",
+        ),
     ],
 )
 def test_a_pod_that_would_be_refused_is_told_why(bounds: dict[str, Any], spec: dict[str, Any], says: str) -> None:
