@@ -225,10 +225,10 @@ def _priority(kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite]
 
 
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
-    """Return which LimitRange keeps pods of ``gang`` from being created, and in which pod set."""
-    ranges = context.limit_ranges.get(gang.namespace)
-    for site in sites if ranges else ():
-        found = limit_ranges.violation(site.whole_spec, ranges or ())
+    """Return what keeps pods of ``gang`` from being created, a LimitRange or their own limits, and in which pod set."""
+    ranges = context.limit_ranges.get(gang.namespace, ())
+    for site in sites:
+        found = limit_ranges.violation(site.whole_spec, ranges)
         if found is not None:
             return f"pod set {site.name}: {found}"
     return ""
