@@ -19,7 +19,7 @@ from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
 from webhook.core.preemption import Candidate, Variant
 from webhook.core.queueing import Lane, Line, head_of
-from webhook.core.quota_tree import Node
+from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.state import Claim, State
 
 
@@ -108,20 +108,27 @@ class Cycle:
         del self._known[line]
         if decision.fits or decision.preempts or line.lane.strict or line.lane.backfills:
             self._changes += 1
-        if decision.fits:
-            self._end_hold(line)
-            self._admit_head(line, decision)
-        elif decision.preempts:
-            self._end_hold(line)
-            self._preempt(line, decision)
+        if decision.fits or decision.preempts:
+            held = self._end_hold(line)
+            if decision.fits:
+                self._admit_head(line, decision)
+            else:
+                self._preempt(line, decision)
+            if held is not None:
+                node, amounts = held
+                left = [key for key, amount in amounts.items() if amount > decision.assignment.usage.get(key, 0)]
+                self._state.wake(node, left)
         else:
             self._hold_back(line, decision)
             park(self._state, line, decision)
 
-    def _end_hold(self, line: Line) -> None:
-        """End what is held back for a head whose turn has come."""
-        if line.lane.strict or (line.lane.backfills and line.lane.head() is line):
-            self._state.holdings.withdraw_promise(head_of(line.lane))
+    def _end_hold(self, line: Line) -> tuple[Node, AmountsByFlavor] | None:
+        """End what is held back for a head whose turn has come, and return it."""
+        if not (line.lane.strict or (line.lane.backfills and line.lane.head() is line)):
+            return None
+        held = self._state.holdings.promises.get(head_of(line.lane))
+        self._state.holdings.withdraw_promise(head_of(line.lane))
+        return held
 
     # -- admission --------------------------------------------------------------------------------------------------
 

@@ -110,8 +110,15 @@ class Attempt:
         if self.queue is None or self.node is None:
             return Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts))
         resume, judge = self.resume, Judge(self._judge, self.node.potential)
+        passed: Assignment | None = None
         while True:
             assignment = assign(self.request, counts, self.queue.fungibility, judge, resume)
+            if passed is not None:
+                # What was passed over may have room one day, and is what is waited for where nothing follows.
+                blocks = passed.blocks + assignment.blocks
+                if assignment.mode is Mode.NO_FIT:
+                    return Decision(counts, replace(passed, blocks=blocks))
+                assignment = replace(assignment, blocks=blocks)
             if assignment.mode is Mode.NO_FIT:
                 return Decision(counts, assignment)
             fence = self.decider.fences.shortfall(self.gang, counts)
@@ -123,7 +130,7 @@ class Attempt:
             if victims or awaits or not assignment.resume or self.snapshot is not None:
                 return Decision(counts, assignment, None, victims, awaits)
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
-            resume = {**(resume or {}), **assignment.resume}
+            resume, passed = {**(resume or {}), **assignment.resume}, assignment
 
     def largest(self, most: Mapping[str, int], least: Mapping[str, int]) -> Decision | None:
         """Return the decision for the largest size below ``most`` that can start or preempt, or None.

@@ -29,6 +29,13 @@ def park(state: State, line: Line, decision: Decision) -> None:
         smallest = Attempt(state.decider, line.head, line.request, line.lane.queue, node).at(line.head.least_counts)
         blocks += smallest.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
+    if keys and decision.assignment.mode is not Mode.NO_FIT:
+        # Whom it may stop depends on what it borrows, and by how much: that may be a key that has room.
+        keys |= dict.fromkeys(decision.assignment.usage)
+    if line.request.has_alternatives and (keys or len(line.request.choices) > 1):
+        # Another flavor for one pod set may leave room, or somebody to stop, for the next.
+        options = [option for choice in line.request.choices for option in choice.options if option.misfit is None]
+        keys |= dict.fromkeys(key for option in options for key in option.keys)
     line.hopeless = not keys and decision.fence is None
     if decision.owed is not None:
         keys = dict.fromkeys(decision.assignment.usage)

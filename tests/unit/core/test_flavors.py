@@ -153,6 +153,39 @@ def test_a_pod_set_of_no_pods_goes_back_to_a_flavor_with_room(first: int, second
     assert not found.resume
 
 
+@pytest.mark.parametrize("one_head", [False, True])
+def test_a_gang_that_looked_on_starts_when_what_it_passed_over_has_room(one_head: bool) -> None:
+    zones = (Flavor("west", {"zone": "west"}), Flavor("east", {"zone": "east"}))
+    rules = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    mine = queue("a", None, group(west={"cpu": 3}, east={"cpu": 8}), preemption=rules)
+    world = World(mine, settings=EngineSettings(one_head_per_queue=one_head), flavors=zones)
+    sets = (
+        PodSet("here", 1, PodPrice({"cpu": 2000}), node_selector={"zone": "west"}),
+        PodSet("anywhere", 2, PodPrice({"cpu": 2000})),
+    )
+    assert world.submit(gang("holds", "a", 6, priority=5)).cycle() == ["holds"]
+    world.submit(gang("pair", "a", pod_sets=sets))
+    assert not any(world.cycle() for _ in range(3))
+    assert world.end("holds").cycle() == ["pair"]
+
+
+def test_a_gang_is_decided_about_again_when_one_pod_set_may_leave_its_flavor_to_another() -> None:
+    zones = (Flavor("west", {"zone": "west"}), Flavor("east", {"zone": "east"}))
+    owned = group(west={"cpu": 3}, east={"cpu": (1, 0)})
+    world = World(
+        queue("a", None, owned, cohort="c", fungibility=Fungibility(when_can_borrow=NEXT)),
+        queue("b", None, group(west={"cpu": 4}), cohort="c"),
+        flavors=zones,
+    )
+    sets = (
+        PodSet("anywhere", 1, PodPrice({"cpu": 1000})),
+        PodSet("there", 1, PodPrice({"cpu": 1000}), node_selector={"zone": "east"}),
+    )
+    assert world.submit(gang("full", "a", 3)).cycle() == ["full"]
+    assert world.submit(gang("pair", "a", pod_sets=sets)).cycle() == []
+    assert world.end("full").cycle() == ["pair"]
+
+
 def test_charges_are_transformed_and_excluded_as_configured() -> None:
     settings = EngineSettings(
         excluded_prefixes=("networking.example/",),

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.worlds import World, cohort, gang, queue
+from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.engine import EngineSettings
+from webhook.core.gang import PodPrice, PodSet
 from webhook.core.policy import Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.reasons import Code
 
@@ -363,3 +364,30 @@ def test_a_gang_behind_a_preemption_gate_stops_nobody_and_starts_when_there_is_r
     assert plan.preempted == ()
     assert world.engine.reason("gated").code is Code.ADMISSION_GATED
     assert world.end("low").cycle() == ["gated"]
+
+
+def test_a_gang_may_stop_others_as_soon_as_it_need_not_borrow_anything_else() -> None:
+    flavor = group(only={"cpu": 2, "memory": 4})
+    world = World(queue("a", None, flavor, cohort="c", preemption=RECLAIM), queue("b", None, flavor, cohort="c"))
+    memory = PodSet("main", 1, PodPrice({"memory": 4000}))
+    world.submit(gang("full", "a", pod_sets=(memory,)), gang("guest", "b", 3)).cycle()
+    assert not world.submit(gang("owner", "a", 2, also={"memory": 2})).plan()
+    assert [(p.uid, p.by) for p in world.end("full").plan().preempted] == [("guest", "owner")]
+
+
+def test_what_a_head_held_back_in_a_flavor_that_it_does_not_take_goes_to_others() -> None:
+    world = World(
+        queue(
+            "strict",
+            None,
+            group(one={"cpu": 4}, two={"cpu": 4}),
+            cohort="c",
+            strategy=Strategy.STRICT_FIFO,
+            preemption=WITHIN,
+        ),
+        queue("guest", None, group(one={"cpu": 0}), cohort="c"),
+    )
+    world.submit(gang("first", "strict", 2), gang("second", "strict", 4, created=1)).cycle()
+    world.submit(gang("head", "strict", 4, created=2), gang("borrows", "guest", 2, created=3))
+    assert world.cycle() == []
+    assert sorted(world.end("second").cycle()) == ["borrows", "head"]
