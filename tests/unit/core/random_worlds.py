@@ -1,6 +1,6 @@
 """Small policies drawn at random, an engine driven at random under them, and what must hold after each step."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.engine import EngineSettings, Plan
 from webhook.core.fences import Fence
-from webhook.core.gang import Gang
+from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.policy import (
     Cohort,
     Fungibility,
@@ -45,6 +45,7 @@ def nodes(
     strategies: tuple[Strategy, ...] = tuple(Strategy)[:2],
     draining: bool = False,
     queues: tuple[int, ...] = (1, 2, 3, 4, 5),
+    resources: tuple[str, ...] = ("cpu",),
 ) -> Any:
     """A root cohort, up to two below it, as many ``queues`` anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
@@ -53,7 +54,7 @@ def nodes(
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
 
     def quotas() -> Any:
-        return group(**{flavor: {"cpu": draw(cells)} for flavor in flavors})
+        return group(**{flavor: {resource: draw(cells) for resource in resources} for flavor in flavors})
 
     found: list[Queue | Cohort] = [
         Cohort(name, draw(st.sampled_from(["root", *lower[:i]])), (quotas(),) if draw(st.booleans()) else ())
@@ -99,6 +100,16 @@ def gangs(draw: st.DrawFn, uid: str, queues: list[str]) -> Gang:
     )
 
 
+def in_parts(data: st.DataObject, whole: Gang, other: str) -> Gang:
+    """Let a gang have two pod sets, or ask ``other`` besides cpu, or both."""
+    main = whole.pod_sets[0]
+    asked = data.draw(st.sampled_from([0, 0, 1, 2]))
+    if asked:
+        main = replace(main, price=PodPrice({**main.price.requests, other: asked * MILLI}))
+    second = PodSet("second", 1, PodPrice({data.draw(st.sampled_from(["cpu", other])): MILLI}))
+    return replace(whole, pod_sets=(main, second) if data.draw(st.booleans()) else (main,))
+
+
 @dataclass
 class Run:
     """A world being driven at random, with a record of its plans."""
@@ -106,6 +117,8 @@ class Run:
     world: World
     queues: list[str]
     data: st.DataObject
+    other: str | None = None
+    """A second resource, which some gangs ask too."""
     count: int = 0
     admitted: dict[str, Gang] = field(default_factory=dict)
     known: dict[str, Gang] = field(default_factory=dict)
@@ -113,7 +126,8 @@ class Run:
     @classmethod
     def start(cls, data: st.DataObject, settings: EngineSettings | None = None, **shape: Any) -> "Run":
         drawn = data.draw(nodes(**shape))
-        return cls(World(*drawn, settings=settings), [n.name for n in drawn if isinstance(n, Queue)], data)
+        other = next(iter(shape.get("resources", ())[1:]), None)
+        return cls(World(*drawn, settings=settings), [n.name for n in drawn if isinstance(n, Queue)], data, other)
 
     def events(self) -> None:
         """Let a few things happen."""
@@ -123,6 +137,8 @@ class Run:
     def submit(self) -> None:
         self.count += 1
         drawn = self.data.draw(gangs(f"g{self.count}", self.queues))
+        if self.other is not None:
+            drawn = in_parts(self.data, drawn, self.other)
         self.known[drawn.uid] = drawn
         self.world.submit(drawn)
 

@@ -11,6 +11,7 @@ from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.engine import Engine, EngineSettings, Plan
 from webhook.core.gang import Gang
 from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
+from webhook.core.queueing import Line
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 BOTH = pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])
@@ -50,6 +51,33 @@ def test_a_second_cycle_on_the_same_state_plans_nothing(rules: EngineSettings, d
         run.stop_preempted(run.cycle())
         run.cycle()
         assert not run.cycle()
+
+
+@BOTH
+@settings(max_examples=150)
+@given(st.data())
+def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings, data: st.DataObject) -> None:
+    """What is parked is decided about again when it could start: of several flavors, resources and pod sets too."""
+    run = Run.start(data, rules, resources=("cpu", "gpu"))
+    for _ in range(data.draw(st.sampled_from([8, 12, 16]))):
+        run.submit()
+    while True:
+        for _ in range(60):
+            plan = run.cycle()
+            run.stop_preempted(plan)
+            if not plan:
+                break
+        assert not [line.head.uid for line in in_turn(run) if run.world.engine._state.decide(line).fits]
+        if not run.admitted:
+            break
+        run.end()
+
+
+def in_turn(run: Run) -> list[Line]:
+    """Return the lines of which nobody else's turn comes first."""
+    lanes = [lane for lane in run.world.engine._state.room.lanes.values() if lane.node is not None and not lane.closed]
+    lines = [(lane, line) for lane in lanes for line in lane.lines.values() if line.aside is None and line.order]
+    return [line for lane, line in lines if not lane.strict or line is lane.strict_head()]
 
 
 @BOTH
