@@ -161,6 +161,10 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
     if lane.node is None or decision is None:
         return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+    if line.parked and decision.victims and decision.fence is None:
+        names = ", ".join(str(victim.holding) for victim in decision.victims[:HOLDERS_SHOWN])
+        text = f"could stop {names}, which started or came to borrow since it was last decided about"
+        return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
     return explain(line.head, decision, lane.node, state.holdings)
 
 

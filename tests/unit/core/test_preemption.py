@@ -391,3 +391,22 @@ def test_what_a_head_held_back_in_a_flavor_that_it_does_not_take_goes_to_others(
     world.submit(gang("head", "strict", 4, created=2), gang("borrows", "guest", 2, created=3))
     assert world.cycle() == []
     assert sorted(world.end("second").cycle()) == ["borrows", "head"]
+
+
+def test_who_could_stop_others_that_came_to_borrow_later_is_told_when_its_turn_comes() -> None:
+    back = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
+    owns = {"mine": 4, "other": 4, "third": 0}
+    world = World(*(queue(name, n, cohort="all", preemption=back) for name, n in owns.items()), cohort("all"))
+    stays = gang("stays", "third", 2, evictable=False)
+    world.submit(gang("runs", "mine", 1), gang("large", "other", 4, priority=-1), stays)
+    assert sorted(world.cycle()) == ["large", "runs", "stays"]
+    world.submit(gang("waits", "mine", 3, priority=9))
+    assert world.cycle() == []
+    world.submit(gang("borrows", "other", 1))
+    assert world.cycle() == ["borrows"]
+    assert not world.plan(), "nothing became free"
+    reason = world.engine.reason("waits")
+    assert reason is not None
+    assert reason.code is Code.PENDING_EVALUATION
+    assert "could stop team/large" in reason.message
+    assert [p.uid for p in world.end("runs").plan().preempted] == ["large"]
