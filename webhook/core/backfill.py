@@ -1,191 +1,323 @@
 """Backfill: who may go before the blocked head of a queue without delaying it.
 
-The head's earliest start is found by letting admitted gangs end one after the other at their run-time limits until the
-head fits, borrowing included. A later gang of the queue may pass if its own limit has it end by then, or if both fit at
-that moment side by side. Gangs without a limit never pass, and nobody passes a head whose start depends on gangs
-without one, unless they ask for nothing that the head asks for.
+The heads of all Backfill queues of a tree have room booked (``bookings``), each from its earliest start on. Whoever
+else would start, of whatever queue, has to fit beside all that is booked for as long as its own run-time limit lets it
+run; without a limit that is for ever. A later gang of a head's own queue needs a limit to pass at all, and passes no
+head whose start depends on gangs without one, unless it asks nothing that the head asks. A head too starts as soon as
+it fits beside the others that are booked, before its own time if there is room.
 
-Gangs of other queues could take what the head is to borrow. None of them may start if that delays the head of any
-Backfill queue of the tree, unless it *intervenes*, which is to say one of these:
+A head that is booked may be put off only by one that *intervenes*:
 
 - It has a higher priority than that head.
-- It goes first in its own queue, whatever the strategy there, and has the head's priority and an earlier time, or the
-  same time and a smaller uid. A gang that passes another one of its own queue has no such right, however old it is.
 - It *reclaims*: all that it takes of what the head asks for is owned by its own side of the tree, below the lowest
   cohort that it shares with the head. Who takes what it owns never waits for a borrower; so a head that stays within
-  what its own side owns is delayed by no owner. The quota that a blocked head keeps for itself counts as taken.
+  what its own side owns is put off by no owner. The quota that a blocked head keeps for itself counts as taken.
 
-A gang that grows to full size intervenes as an owner only. A head that has room stands back behind an older head of
-another queue as anybody does, and starts once it no longer delays that one.
+A gang that grows to full size intervenes as an owner only. Age gives no right before a head that is booked already.
 
-So what a head has been promised, the earliest start that it had once it was the head, only ever moves earlier while
-limits are enforced, nobody intervenes and no policy changes; and nobody starves. It holds for heads that wait for
-quota: one that a fence holds up holds up nobody, and takes what is left when the fence gives. Under fair sharing shares
-decide between queues, and a head is protected in its own queue only.
+So the earliest start that a head had once it was the head only ever moves earlier while limits are enforced, nobody
+intervenes and no policy changes; and nobody starves. It holds for heads that wait for quota and have a bounded start:
+one that a fence holds up is not booked, and takes what is left when the fence gives; one whose start depends on gangs
+without a limit keeps its queue's own quota instead. Under fair sharing shares decide between queues, and a head is
+protected in its own queue only. Bookings are kept in memory: a new leader books anew, the oldest heads first.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 
+from webhook.core.bookings import Head, book, head_at, owns
 from webhook.core.decision import Decision
-from webhook.core.earliest_start import Start, earliest_start, fits
+from webhook.core.earliest_start import Booking, Start, Timetable
 from webhook.core.fences import Fences
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource
-from webhook.core.queueing import Lane, Line
-from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
+from webhook.core.queueing import Lane, Line, head_of
+from webhook.core.quota_tree import AmountsByFlavor
 from webhook.core.reasons import Code, Reason
+from webhook.core.waiting_room import WaitingRoom
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The heads of one tree, or of one queue, and what is booked for them."""
+
+    now: float
+    lines: Sequence[Line]
+    turns: Mapping[str, int]
+    """By uid, their order."""
+    bookings: dict[str, Booking]
+    table: Timetable | None = None
+    """None: nothing is booked."""
 
 
 @dataclass(slots=True)
 class Backfill:
-    """The heads of all Backfill queues, and what each has been promised."""
+    """The heads of all Backfill queues, and what is booked for each."""
 
+    room: WaitingRoom
     holdings: Holdings
-    lanes_of: Callable[[Node], Iterable[Lane]]
-    """The Backfill queues of the tree with that root."""
     across_queues: bool
     """Heads are protected from other queues too."""
-    _starts: dict[str | None, tuple[object, Start | None]] = field(default_factory=dict)
-    """By queue: the start computed last, and for what."""
+    booked: dict[str, Booking] = field(default_factory=dict)
+    """By uid of the head, as last settled."""
+    turns: dict[str, int] = field(default_factory=dict)
+    """By uid, the order in which they became heads."""
+    _given_back: dict[object, int] = field(default_factory=dict)
+    """By tree or queue: what ``Holdings.given_back`` was then."""
+    _plans: dict[object, _Plan] = field(default_factory=dict)
+    _planned_at: tuple[int, int, float] | None = None
+    _settled_at: tuple[int, int, float] | None = None
+
+    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[Lane]:
+        """Book for those that are heads now, and let those that were move up; return the queues of which the head has
+        another booking than before.
+
+        ``anew`` tells that more may have changed than holdings and who waits.
+        """
+        if anew:
+            self._planned_at = self._settled_at = None
+        if not self.room.backfilling or self._settled_at == self._moment(now):
+            return []
+        before, known, moved = self.booked, self.turns, []
+        bookings: dict[str, Booking] = {}
+        turns: dict[str, int] = {}
+        for lanes in self._scopes():
+            plan = self._plan(lanes, fences, now)
+            bookings.update(plan.bookings)
+            turns.update(plan.turns)
+            moved += [
+                line.lane
+                for line in plan.lines
+                if line.head.uid in known and before.get(line.head.uid) != plan.bookings.get(line.head.uid)
+            ]
+            self._given_back[_scope(lanes, self.across_queues)] = self.holdings.given_back
+        self.booked, self.turns = bookings, turns
+        self._settled_at = self._moment(now)
+        return moved
+
+    def keeps_room_for(self, head: Line, fences: Fences, now: float) -> bool:
+        """Return whether room is booked for the head of a queue, which other queues respect."""
+        plan = self._plan(self._lanes_beside(head.lane), fences, now)
+        return self.across_queues and head.head.uid in plan.bookings
 
     def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Reason | None:
         """Return why the head of ``line``, which could start as decided, has to wait for another head; None if not."""
-        node = line.lane.node
-        if node is None:
+        node, lanes = line.lane.node, self._lanes_beside(line.lane)
+        if node is None or not lanes:
             return None
-        if line.lane.backfills:
-            head = line.lane.head()
-            if head is not None and head is not line and head.order_key <= line.order_key:
-                why = self._may_not_pass(line, decision, head, fences, now)
-                if why is not None:
-                    return why
+        plan = self._plan(lanes, fences, now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
-        end = None if decision.preempts else _ends_at(line.head.max_run_seconds, now)
-        victims = [victim.holding for victim in decision.victims]
-        for head in self._heads_elsewhere(node, fences):
-            if _goes_before(line, head):
-                continue
-            start = self._delayed(head, node, decision.assignment.usage, end=end, victims=victims, now=now)
-            if start is not None:
-                return _behind(head, f"would delay {{}}, head of queue {head.lane.name}", _in(start, now))
-        return None
+        end = inf if decision.preempts else _ends_at(line.head.max_run_seconds, now)
+        start = Start(node, decision.assignment.usage, end, [victim.holding for victim in decision.victims])
+        head = line.lane.head() if line.lane.backfills else None
+        if head is not None and head is not line and head.order_key <= line.order_key:
+            why = self._may_not_pass(plan, line, start, head, fences)
+            if why is not None:
+                return why
+        delayed = self._delayed(plan, start, line)
+        if delayed is None:
+            return None
+        at_seconds = plan.bookings[delayed.head.uid].at_seconds
+        return _behind(delayed, f"would delay {{}}, head of queue {delayed.lane.name}", _in(at_seconds - now))
+
+    def room_beside(self, line: Line, fences: Fences, now: float) -> dict[FlavorResource, int]:
+        """Return what the head of ``line`` could take now, for as long as it may run, beside all that is booked."""
+        node, plan = line.lane.node, self._plan(self._lanes_beside(line.lane), fences, now)
+        if node is None or plan.table is None:
+            return {}
+        own = self._step_out(plan.table, line)
+        end = _ends_at(line.head.max_run_seconds, now)
+        found = {key: plan.table.room(node, key, end) for key in line.request.keys}
+        self._step_in(plan.table, line, own)
+        return found
 
     def lets_grow(self, holding: Holding, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying a head."""
-        node = self.holdings.node_of(holding)
-        if node is None:
+        node, lane = self.holdings.node_of(holding), self.room.lanes.get(holding.reservation.queue)
+        lanes = () if lane is None else self._lanes_beside(lane)
+        if node is None or lane is None or not lanes:
             return True
-        own = next((lane.head() for lane in self.lanes_of(node.root) if lane.node is node), None)
-        if own is not None and own.request.keys & extra.keys() and self.start(own, now) is None:
-            return False
-        heads = [*self._heads_elsewhere(node, fences), *([] if own is None else [own])]
-        return all(self._delayed(head, node, extra, end=holding.end_seconds, now=now) is None for head in heads)
+        plan = self._plan(lanes, fences, now)
+        start = Start(node, extra, inf if holding.end_seconds is None else holding.end_seconds)
+        own = lane.head() if lane.backfills else None
+        if own is not None and own.request.keys & extra.keys():
+            booking, table = self._booking_of(plan, own)
+            if booking is None:
+                return False
+            if own not in plan.lines and start.end_seconds > booking.at_seconds and not table.beside(booking, start):
+                return False
+        return self._delayed(plan, start, None) is None
 
-    def start(self, head: Line, now: float) -> Start | None:
-        """Return when the head of a queue fits at the latest, if nobody else starts; None when that depends on gangs
-        without a run-time limit.
-        """
-        lifted = self.holdings.lifted
-        of = (self.holdings.version, None if lifted is None else lifted[0], head.head.uid, now)
-        known = self._starts.get(head.lane.name)
-        if known is None or known[0] != of:
-            known = self._starts[head.lane.name] = (of, earliest_start(self.holdings, head, now))
-        return known[1]
+    # -- what is planned ---------------------------------------------------------------------------------------------
 
-    def _may_not_pass(self, line: Line, decision: Decision, head: Line, fences: Fences, now: float) -> Reason | None:
-        """Return why ``line`` may not pass the head of its own queue."""
-        node, space = line.lane.node, line.sample.namespace
-        assert node is not None
+    def _moment(self, now: float) -> tuple[int, int, float]:
+        return (self.holdings.version, self.room.changes, now)
+
+    def _scopes(self) -> Iterable[Sequence[Lane]]:
+        for lanes in self.room.backfilling.values():
+            yield from [lanes] if self.across_queues else ([lane] for lane in lanes)
+
+    def _lanes_beside(self, lane: Lane) -> Sequence[Lane]:
+        """Return the queues of which the heads are protected from gangs of one queue."""
+        if lane.node is None:
+            return ()
+        if self.across_queues:
+            return self.room.backfilling.get(lane.node.root, ())
+        return [lane] if lane.backfills else ()
+
+    def _plan(self, lanes: Sequence[Lane], fences: Fences, now: float) -> _Plan:
+        """Return the plan of these queues as of now; what is settled stays as it is."""
+        if self._planned_at != self._moment(now):
+            self._planned_at, self._plans = self._moment(now), {}
+        scope = _scope(lanes, self.across_queues) if lanes else None
+        if scope not in self._plans:
+            self._plans[scope] = self._made(lanes, scope, fences, now)
+        return self._plans[scope]
+
+    def _made(self, lanes: Sequence[Lane], scope: object, fences: Fences, now: float) -> _Plan:
+        lines = [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
+        numbers = count(1 + max(self.turns.values(), default=0))
+        new = sorted((line for line in lines if line.head.uid not in self.turns), key=lambda line: line.order[0])
+        turns = {line.head.uid: self.turns.get(line.head.uid, 0) for line in lines}
+        turns.update((line.head.uid, next(numbers)) for line in new)
+        plan = _Plan(now, lines, turns, {})
+        known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
+        left = any(uid not in turns and uid not in self.holdings.by_uid for uid in self.booked)
+        given_back = left or self._given_back.get(scope) != self.holdings.given_back
+        anew = list(turns) if given_back else [line.head.uid for line in new]
+        if known or anew:
+            assert lanes[0].node is not None
+            table = Timetable(self.holdings, lanes[0].node.root, now)
+            book(table, self._heads(table, plan, known), known, anew=anew)
+            plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
+            plan.table = table if plan.bookings else None
+        return plan
+
+    def _heads(
+        self, table: Timetable, plan: _Plan, known: Mapping[str, Booking], but: Line | None = None
+    ) -> list[Head]:
+        heads = []
+        for line in plan.lines:
+            uid, kept = line.head.uid, self._kept_by(line.lane)
+            if line is not but:
+                heads.append(head_at(line, plan.turns[uid], known.get(uid), kept, table.taken))
+        return heads
+
+    def _kept_by(self, lane: Lane) -> AmountsByFlavor:
+        """Return what the head of a queue keeps of the queue's own quota, whether or not that is put aside just now."""
+        lifted, name = self.holdings.lifted, head_of(lane)
+        if lifted is not None and lifted[0] == name:
+            return lifted[2]
+        kept = self.holdings.promises.get(name)
+        return {} if kept is None else kept[1]
+
+    # -- who may start -----------------------------------------------------------------------------------------------
+
+    def _may_not_pass(self, plan: _Plan, line: Line, start: Start, head: Line, fences: Fences) -> Reason | None:
+        """Return why ``line`` may not pass the head of its own queue, whether or not that is booked."""
+        space, now = line.sample.namespace, plan.now
         fenced = space == head.sample.namespace and bool(fences.fences(space))
-        if decision.preempts:
-            return _behind(head, "would pass {}", "only the head may have others stopped")
         if line.head.max_run_seconds is None:
             return _behind(head, "would pass {}", "a gang without a run-time limit may not pass it")
-        start, end = self.start(head, now), now + line.head.max_run_seconds
-        if start is None:
-            if not fenced and not head.request.keys & decision.assignment.usage.keys():
+        if start.end_seconds == inf:
+            return _behind(head, "would pass {}", "only the head may have others stopped")
+        booking, table = self._booking_of(plan, head)
+        if booking is None:
+            if not fenced and not head.request.keys & start.amounts.keys():
                 return None
             return _behind(head, "would pass {}", "whose start depends on gangs without a run-time limit")
-        beside = not fenced and self._fits_beside(head, start, node, decision.assignment.usage)
-        return None if end <= start.at_seconds or beside else _behind(head, "would pass {}", _in(start, now))
+        beside = not fenced and (head in plan.lines or table.beside(booking, start))
+        if beside or start.end_seconds <= booking.at_seconds:
+            return None
+        return _behind(head, "would pass {}", _in(booking.at_seconds - now))
 
-    def _heads_elsewhere(self, node: Node, fences: Fences) -> Iterable[Line]:
-        """Yield the heads of the other Backfill queues of the tree that wait for quota and nothing else."""
-        for lane in self.lanes_of(node.root) if self.across_queues else ():
-            head = None if lane.node is node or lane.closed is not None else lane.head()
-            if head is not None and fences.shortfall(head.head, head.head.least_counts) is None:
-                yield head
-
-    def _delayed(
-        self,
-        head: Line,
-        node: Node,
-        amounts: AmountsByFlavor,
-        *,
-        end: float | None,
-        victims: Iterable[Holding] = (),
-        now: float,
-    ) -> Start | None:
-        """Return the start of ``head`` if ``amounts`` taken by queue ``node`` until ``end`` would move it later."""
-        asked = head.request.keys & {key for key, amount in amounts.items() if amount}
+    def _booking_of(self, plan: _Plan, head: Line) -> tuple[Booking | None, Timetable]:
+        """Return what is booked for the head of a queue, or could be if it waits for more than quota; and where."""
         assert head.lane.node is not None
-        if not asked or (head.lane.node is not node and self._owns(node, head.lane.node, amounts, asked)):
-            return None
-        start = self.start(head, now)
-        if start is None or (end is not None and end <= start.at_seconds):
-            return None
-        gone = [v for v in victims if v.uid not in self.holdings.stopping and not _ended(v, start.at_seconds)]
-        return None if self._fits_beside(head, start, node, amounts, gone) else start
+        table = plan.table or Timetable(self.holdings, head.lane.node.root, plan.now)
+        if head in plan.lines:
+            return plan.bookings.get(head.head.uid), table
+        return table.earliest(head), table
 
-    def _owns(self, node: Node, other: Node, amounts: AmountsByFlavor, keys: Iterable[FlavorResource]) -> bool:
-        """Return whether all that queue ``node`` would take of ``keys`` is owned by its side of the lowest cohort that
-        it shares with queue ``other``.
+    def _delayed(self, plan: _Plan, start: Start, line: Line | None) -> Line | None:
+        """Return a head that would be put off by ``start``, made by the head of ``line`` or by one that grows, without
+        a right to that.
         """
-        usage, above = self.holdings.outlook, set(map(id, other.path()))
-        side = node
-        while side.parent is not None and id(side.parent) not in above:
-            side = side.parent
-        usage.add(node, amounts)
-        owns = all(usage.of(side, key) <= side.subtree.get(key, 0) for key in keys)
-        usage.remove(node, amounts)
-        return owns
+        if plan.table is None:
+            return None
+        by_uid = {each.head.uid: each for each in plan.lines if each is not line and each.head.uid in plan.bookings}
+        if not start.gone:
+            own = self._step_out(plan.table, line)
+            refused = plan.table.refuses(start)
+            self._step_in(plan.table, line, own)
+            if refused is None:
+                return None
+            if not any(self._intervenes(plan, start, line, each) for each in by_uid.values()):
+                return by_uid[refused.uid]
+        after = Timetable(self.holdings, start.node.root, plan.now, start)
+        self._step_out(after, line)
+        known = {uid: plan.bookings[uid] for uid in by_uid}
+        book(after, self._heads(after, plan, known, line), known, anew=plan.turns)
+        for uid, each in by_uid.items():
+            then = after.booking(uid)
+            later = then is None or then.at_seconds > known[uid].at_seconds
+            if later and not self._intervenes(plan, start, line, each):
+                return each
+        return None
 
-    def _fits_beside(
-        self, head: Line, start: Start, node: Node, amounts: AmountsByFlavor, gone: Sequence[Holding] = ()
-    ) -> bool:
-        view = start.usage.copy() if gone else start.usage
-        for holding in gone:
-            _take_out(self.holdings, view, holding)
-        view.add(node, amounts)
-        beside = fits(head, view)
-        view.remove(node, amounts)
-        return beside
+    def _intervenes(self, plan: _Plan, start: Start, line: Line | None, head: Line) -> bool:
+        """Return whether the head of ``line``, or one that grows, may put off the head of another queue."""
+        node = head.lane.node
+        assert node is not None
+        if node is start.node:
+            return False
+        if line is not None and line.sample.priority > head.sample.priority:
+            return True
+        asked = plan.bookings[head.head.uid].amounts.keys() & {key for key, amount in start.amounts.items() if amount}
+        return owns(self.holdings.outlook, start.node, node, start.amounts, asked)
+
+    def _step_out(self, table: Timetable, line: Line | None) -> Booking | None:
+        """Leave out what is kept for the head of ``line`` itself."""
+        if line is None:
+            return None
+        if self._is_lifted(line) and line.lane.node is not None:
+            table.forgo(line.lane.node, self._kept_by(line.lane))
+        return table.cancel(line.head.uid)
+
+    def _step_in(self, table: Timetable, line: Line | None, booking: Booking | None) -> None:
+        """Let that be as it was."""
+        if booking is not None:
+            table.book(booking)
+        if line is not None and self._is_lifted(line) and line.lane.node is not None:
+            table.charge(line.lane.node, self._kept_by(line.lane))
+
+    def _is_lifted(self, line: Line) -> bool:
+        """Return whether what its queue keeps for its head is put aside for the head of ``line``."""
+        lifted = self.holdings.lifted
+        return lifted is not None and lifted[0] == head_of(line.lane)
 
 
-def _goes_before(line: Line, head: Line) -> bool:
-    """Return whether a line may start though that delays the head of another queue, whoever owns what it takes."""
-    mine, theirs = line.sample.priority, head.sample.priority
-    return mine > theirs or (mine == theirs and line.order_key[1:] < head.order_key[1:] and line.lane.leads(line))
+def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
+    """Return what tells one plan from the others: a tree, or a queue."""
+    return lanes[0].node.root if across_queues and lanes[0].node is not None else lanes[0].name
 
 
-def _take_out(holdings: Holdings, view: Usage, holding: Holding) -> None:
-    queue = holdings.node_of(holding)
-    if queue is not None:
-        view.remove(queue, holding.amounts)
+def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
+    """Return the head of a queue if it waits for quota and nothing else."""
+    head = None if lane.closed is not None else lane.head()
+    if head is None or fences.shortfall(head.head, head.head.least_counts) is not None:
+        return None
+    return head
 
 
-def _ends_at(limit_seconds: int | None, since_seconds: float) -> float | None:
-    return None if limit_seconds is None else since_seconds + limit_seconds
+def _ends_at(limit_seconds: int | None, since_seconds: float) -> float:
+    return inf if limit_seconds is None else since_seconds + limit_seconds
 
 
-def _ended(holding: Holding, at_seconds: float) -> bool:
-    end = holding.end_seconds
-    return end is not None and end <= at_seconds
-
-
-def _in(start: Start, now: float) -> str:
-    return f"which may start in {max(0, start.at_seconds - now):.0f} s, before this gang's limit has it end"
+def _in(seconds: float) -> str:
+    return f"which may start in {max(0, seconds):.0f} s, before this gang's limit has it end"
 
 
 def _behind(head: Line, what: str, why: str) -> Reason:

@@ -42,6 +42,7 @@ class Cycle:
 
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
+        self._state.settle_bookings(anew=True)
         self._let_heads_pass()
         self._settle_claims()
         self._state.end_hunger(anew=True)
@@ -62,6 +63,7 @@ class Cycle:
     def _decide_all(self) -> None:
         room, agenda = self._state.room, self._agenda
         while not self._spent:
+            self._state.settle_bookings()
             self._state.end_hunger()
             room.open_gates()
             awake, room.awake = room.awake, {}
@@ -255,9 +257,8 @@ class Cycle:
         state.holdings.withdraw_promise(name)
         held: dict[FlavorResource, int] = {}
         reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
-        # Who has a start to be kept to is protected by that, and leaves the gap before it to others.
-        promised = lane.backfills and state.backfill.across_queues and state.backfill.start(line, self._now) is not None
-        reclaims = reclaims or promised
+        # Who has room booked is protected by that, and leaves the gap before it to others.
+        reclaims = reclaims or (lane.backfills and state.backfill.keeps_room_for(line, state.fences, self._now))
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not reclaims:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.holdings.outlook.own_unused(node, key))

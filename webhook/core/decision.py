@@ -72,11 +72,21 @@ class Decider:
     yields: Callable[[str], bool] = nobody
     """Whether the gang of this uid stops nobody for its share."""
 
-    def decide(self, gang: Gang, request: Request, queue: Queue | None, node: Node | None) -> Decision:
-        """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only)."""
+    def decide(
+        self,
+        gang: Gang,
+        request: Request,
+        queue: Queue | None,
+        node: Node | None,
+        room: Mapping[FlavorResource, int] | None = None,
+    ) -> Decision:
+        """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only).
+
+        ``room`` is the most that it may take of what, where that is less than there is.
+        """
         if request.refusal is not None:
             return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
-        return Attempt(self, gang, request, queue, node).best()
+        return Attempt(self, gang, request, queue, node, room=room or {}).best()
 
 
 @dataclass(slots=True)
@@ -94,6 +104,8 @@ class Attempt:
     """Judge against this and nothing else, gangs being stopped among the candidates: one of Kueue's nominations."""
     gone: frozenset[str] = frozenset()
     """Gangs that the snapshot no longer charges."""
+    room: Mapping[FlavorResource, int] = field(default_factory=dict)
+    """The most that may be taken of what, where that is less than there is."""
     _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
 
     def best(self) -> Decision:
@@ -156,6 +168,8 @@ class Attempt:
         """Return how ``amount`` of one key could be had."""
         node, holdings = self.node, self.decider.holdings
         assert node is not None
+        if amount > self.room.get(key, amount):
+            return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
         now = holdings.usage if self.snapshot is None else self.snapshot
         view = holdings.outlook if self.snapshot is None else self.snapshot
         level, may_reclaim = view.borrow_level(node, key, amount)

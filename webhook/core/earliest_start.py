@@ -1,114 +1,248 @@
-"""When the head of a queue can start at the latest: gangs end one by one at their run-time limits until it fits.
+"""When a blocked head can start at the latest: a quota tree over time.
 
-Gangs without a limit are not counted on, and those being stopped are as good as gone.
+Running gangs end one by one at their run-time limits; heads that are booked come at their time and end at their limits
+too. Gangs without a limit never end, those being stopped are as good as gone, and one that is still there after its
+limit is expected to end at any moment.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+from operator import itemgetter
 
 from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.policy import FlavorResource
-from webhook.core.queueing import Line, head_of
-from webhook.core.quota_tree import Usage
+from webhook.core.queueing import Line, LineKey
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The earliest start of a head, if nobody else starts."""
+class Booking:
+    """What is kept for the head of a queue: the smallest start of that gang, from when until when."""
 
+    uid: str
+    asked: LineKey
+    """What the gang was when it was booked."""
+    node: Node
+    amounts: AmountsByFlavor
     at_seconds: float
-    """Unix time."""
-    usage: Usage
-    """What is taken then."""
+    """Unix time of its earliest start."""
+    end_seconds: float
+    """When its limit has it end; infinite without one."""
+
+    def not_before(self, now: float) -> "Booking":
+        """Return it as it is when its time has come and it has not started: put off until ``now``."""
+        late = now - self.at_seconds
+        return self if late <= 0 else replace(self, at_seconds=now, end_seconds=self.end_seconds + late)
 
 
-def earliest_start(holdings: Holdings, head: Line, now: float) -> Start | None:
-    """Return when the head of a line fits at the latest, if nobody else starts, and usage at that time.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A gang that would start now, or grow: what if?"""
 
-    None when that depends on gangs without a run-time limit. What the head itself holds back is not in its own way.
-    """
-    node = head.lane.node
-    if node is None:
+    node: Node
+    amounts: AmountsByFlavor
+    end_seconds: float
+    """Infinite when nobody knows."""
+    gone: Sequence[Holding] = ()
+    """Who would be stopped for it."""
+
+
+class Timetable:
+    """What is taken of one tree from now on, by what runs and by what is booked."""
+
+    def __init__(self, holdings: Holdings, root: Node, now: float, start: Start | None = None) -> None:
+        self.root, self.now = root, now
+        self._view = holdings.outlook.copy_of(root)
+        if holdings.lifted is not None and holdings.lifted[1].root is root:
+            self._view.add(*holdings.lifted[1:])
+        gone = () if start is None else [each for each in start.gone if each.uid not in holdings.stopping]
+        for victim in gone:
+            node = holdings.node_of(victim)
+            if node is not None:
+                self._view.remove(node, victim.amounts)
+        self._going = list(_ends(holdings, root, {victim.uid for victim in gone}))
+        if start is not None:
+            self._view.add(start.node, start.amounts)
+            if start.end_seconds < inf:
+                insort(self._going, (start.end_seconds, start.node, start.amounts), key=itemgetter(0))
+        self.taken = self._view.copy_of(root)
+        """What is taken now, but for bookings."""
+        self._ends = [end for end, _, _ in self._going]
+        self._ended = 0
+        self._booked: dict[str, tuple[Booking, Usage]] = {}
+        """By uid, with what is taken at that start, it included."""
+        self._there: dict[str, Booking] = {}
+        """Those that the view counts."""
+
+    def booking(self, uid: str) -> Booking | None:
+        """Return what is booked for a gang."""
+        found = self._booked.get(uid)
+        return None if found is None else found[0]
+
+    def book(self, booking: Booking) -> None:
+        """Enter a booking, which must fit."""
+        snapshot = self._at(booking.at_seconds).copy_of(self.root)
+        snapshot.add(booking.node, booking.amounts)
+        for other, view in self._booked.values():
+            if booking.at_seconds <= other.at_seconds < booking.end_seconds:
+                view.add(booking.node, booking.amounts)
+        self._booked[booking.uid] = (booking, snapshot)
+
+    def cancel(self, uid: str) -> Booking | None:
+        """Take a booking out and return it; None when there is none."""
+        found = self._booked.pop(uid, None)
+        if found is None:
+            return None
+        booking = found[0]
+        for other, view in self._booked.values():
+            if booking.at_seconds <= other.at_seconds < booking.end_seconds:
+                view.remove(booking.node, booking.amounts)
+        if self._there.pop(uid, None) is not None:
+            self._view.remove(booking.node, booking.amounts)
+        return booking
+
+    def forgo(self, node: Node, amounts: AmountsByFlavor) -> None:
+        """Leave out ``amounts`` that queue ``node`` takes at all times."""
+        for view in self._views():
+            view.remove(node, amounts)
+
+    def charge(self, node: Node, amounts: AmountsByFlavor) -> None:
+        """Let queue ``node`` take ``amounts`` at all times."""
+        for view in self._views():
+            view.add(node, amounts)
+
+    def holds(self, booking: Booking) -> bool:
+        """Return whether a booking would fit for all of its time."""
+        views = self._views_over(booking.at_seconds, booking.end_seconds)
+        return all(view.fits(booking.node, booking.amounts) for view in views)
+
+    def refuses(self, start: Start) -> Booking | None:
+        """Return the first booking that would have no room if somebody started now; that it fits now is known."""
+        for booking, view in self._booked.values():
+            if booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts):
+                return booking
         return None
-    own = holdings.promises.get(head_of(head.lane))
-    view = holdings.outlook.copy_of(node.root)
-    if own is not None:
-        view.remove(*own)
-    future = _Future(holdings, head, view, holdings.ending(node.root))
-    ended = future.first_fit()
-    if ended is None:
-        return None
-    at = max(now, future.end_of(ended)) if ended else now
-    while ended < len(future.going) and future.end_of(ended + 1) <= at:
-        ended += 1
-    future.let_end(ended)
-    return Start(at, view)
 
+    def beside(self, booking: Booking, start: Start) -> bool:
+        """Return whether somebody who starts now leaves room for a booking that is not entered, when it begins."""
+        view = self._at(booking.at_seconds)
+        view.add(start.node, start.amounts)
+        fits = view.fits(booking.node, booking.amounts)
+        view.remove(start.node, start.amounts)
+        return fits
 
-@dataclass(slots=True)
-class _Future:
-    """Usage of a tree while its gangs end one after the other, seen by a head that waits there."""
+    def room(self, node: Node, key: FlavorResource, end_seconds: float) -> int:
+        """Return what queue ``node`` could take from now until then; at most 0 where it is oversubscribed."""
+        return min(view.available(node, key) for view in self._views_over(self.now, end_seconds))
 
-    holdings: Holdings
-    head: Line
-    view: Usage
-    going: Sequence[Holding]
-    """In the order of their ends."""
-    ended: int = 0
-    """How many of them the view leaves out."""
+    def earliest(self, head: Line, latest: float = inf) -> Booking | None:
+        """Return the earliest booking that fits for the smallest start of a head, not after ``latest``.
 
-    def end_of(self, number: int) -> float:
-        """Return when the gang ``number``, counted from 1, ends."""
-        end = self.going[number - 1].end_seconds
-        assert end is not None
-        return end
-
-    def first_fit(self) -> int | None:
-        """Return after how many ends the head fits; None if it does not when all that can be known to end have.
-
-        The more have ended the more fits: so ever larger steps first, then half of the last one again and again.
+        None when there is none: it depends on gangs without a run-time limit.
         """
-        if self._fits_after(0):
-            return 0
-        low, high, most = 0, 1, len(self.going)
-        while high < most and not self._fits_after(high):
-            low, high = high, 2 * high
-        if high >= most:
-            high = most
-            if low == most or not self._fits_after(most):
+        limit = head.head.max_run_seconds
+        lasts = inf if limit is None else float(limit)
+        turns = {self.now}
+        for booking, _ in self._booked.values():
+            turns.update((booking.at_seconds, booking.at_seconds - lasts, booking.end_seconds))
+        known = sorted(turn for turn in turns if self.now <= turn < inf)
+        for turn, following in pairwise([*known, inf]):
+            if turn > latest:
                 return None
-        return low + 1 + bisect_left(range(low + 1, high), True, key=self._fits_after)
+            at, amounts = turn, _least_start(head, self._views_over(turn, turn + lasts))
+            if amounts is None:
+                at, amounts = self._between(head, turn, following, lasts)
+            if amounts is not None:
+                assert head.lane.node is not None
+                return Booking(head.head.uid, head.key, head.lane.node, amounts, at, at + lasts)
+        return None
 
-    def let_end(self, number: int) -> None:
-        """Let the view be that after ``number`` ends."""
-        for holding in self.going[self.ended : number]:
-            node = self.holdings.node_of(holding)
-            assert node is not None
-            self.view.remove(node, holding.amounts)
-        for holding in self.going[number : self.ended]:
-            node = self.holdings.node_of(holding)
-            assert node is not None
-            self.view.add(node, holding.amounts)
-        self.ended = number
+    def _between(self, head: Line, turn: float, following: float, lasts: float) -> tuple[float, AmountsByFlavor | None]:
+        """Return when the head first fits after one turn and before the next, and what it takes then; else None.
 
-    def _fits_after(self, number: int) -> bool:
-        self.let_end(number)
-        return fits(self.head, self.view)
+        Nobody comes in between and the same come before it ends, so the later the more fits: ever larger steps first,
+        then half of the last one again and again.
+        """
+        first, beyond = bisect_right(self._ends, turn), bisect_left(self._ends, following)
+        ahead = list(self._coming(turn, turn + lasts, inclusive=True))
+        if first == beyond or (ahead and _least_start(head, ahead) is None):
+            return turn, None
+
+        def start(number: int) -> AmountsByFlavor | None:
+            return _least_start(head, (self._at(self._ends[number]), *ahead))
+
+        low, high = first, first
+        while high < beyond and start(high) is None:
+            low, high = high + 1, high + 1 + 2 * (high + 1 - first)
+        if high >= beyond:
+            high = beyond - 1
+            if low > high or start(high) is None:
+                return turn, None
+        number = low + bisect_left(range(low, high), True, key=lambda each: start(each) is not None)
+        return self._ends[number], start(number)
+
+    def _views(self) -> Iterator[Usage]:
+        yield self._view
+        for _, view in self._booked.values():
+            yield view
+
+    def _views_over(self, at: float, end: float) -> Iterator[Usage]:
+        """Yield what is taken at those moments of a time at which most is: its start, and when others come."""
+        yield self._at(at)
+        yield from self._coming(at, end)
+
+    def _coming(self, after: float, before: float, *, inclusive: bool = False) -> Iterator[Usage]:
+        for booking, view in self._booked.values():
+            if after < booking.at_seconds < before or (inclusive and booking.at_seconds == before):
+                yield view
+
+    def _at(self, at: float) -> Usage:
+        """Return what is taken then; the same object as before, changed."""
+        self._let_end(bisect_right(self._ends, at))
+        for uid, (booking, _) in self._booked.items():
+            there = booking.at_seconds <= at < booking.end_seconds
+            if there and uid not in self._there:
+                self._there[uid] = booking
+                self._view.add(booking.node, booking.amounts)
+            elif not there and self._there.pop(uid, None) is not None:
+                self._view.remove(booking.node, booking.amounts)
+        return self._view
+
+    def _let_end(self, number: int) -> None:
+        for _, node, amounts in self._going[self._ended : number]:
+            self._view.remove(node, amounts)
+        for _, node, amounts in self._going[number : self._ended]:
+            self._view.add(node, amounts)
+        self._ended = number
 
 
-def fits(head: Line, view: Usage) -> bool:
-    """Return whether the smallest start of a head fits ``view``."""
+def _ends(holdings: Holdings, root: Node, gone: Collection[str]) -> Iterator[tuple[float, Node, AmountsByFlavor]]:
+    """Yield when which running gang gives back what to which queue, in that order."""
+    for holding in holdings.ending(root):
+        node, end = holdings.node_of(holding), holding.end_seconds
+        assert node is not None
+        assert end is not None
+        if holding.uid not in gone:
+            yield end, node, holding.amounts
+
+
+def _least_start(head: Line, views: Iterable[Usage]) -> AmountsByFlavor | None:
+    """Return what the smallest start of a head takes where it fits all of ``views``; None where none does."""
     queue, node = head.lane.queue, head.lane.node
     assert queue is not None
     assert node is not None
     if head.smallest is not None:
-        return view.fits(node, head.smallest)
+        return head.smallest if all(view.fits(node, head.smallest) for view in views) else None
+    seen = views if isinstance(views, Sequence) else tuple(views)
 
     def judge(key: FlavorResource, amount: int) -> Verdict:
-        room = amount <= max(0, view.available(node, key))
+        room = amount <= max(0, min(view.available(node, key) for view in seen))
         return Verdict(Mode.FIT if room else Mode.NO_FIT, 0, None if room else Code.WAITING_FOR_QUOTA)
 
-    return assign(head.request, head.head.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT
+    found = assign(head.request, head.head.least_counts, queue.fungibility, Judge(judge))
+    return found.usage if found.mode is Mode.FIT else None

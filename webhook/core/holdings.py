@@ -80,6 +80,8 @@ class Holdings:
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
+        self.given_back = 0
+        """Grows with every change by which somebody might start earlier."""
         self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
         self._largest_version = 0
 
@@ -121,6 +123,7 @@ class Holdings:
         self._heirs = {}
         for queue in self._by_queue:
             self._inherit(queue)
+        self.given_back += 1
         for holding in self.by_uid.values():
             node = self.node_of(holding)
             if node is not None:
@@ -154,6 +157,7 @@ class Holdings:
         holding = self.by_uid.get(uid)
         if holding is not None:
             self.version += 1
+            self.given_back += 1
             self._charge(holding, -1)
             ends, end = self._ends_beside(holding), holding.end_seconds
             if ends is not None and end is not None:
@@ -180,6 +184,7 @@ class Holdings:
             outlook.remove(node, holding.amounts)
         self.stopping[uid] = None
         self.version += 1
+        self.given_back += 1
 
     def unstop(self, uid: str) -> None:
         """Put one holding back into the outlook: it is not being stopped after all."""
@@ -200,6 +205,7 @@ class Holdings:
         if promised is None:
             return False
         self.version += 1
+        self.given_back += 1
         self._separate().remove(*promised)
         self._refresh()
         return True

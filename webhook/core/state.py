@@ -78,9 +78,7 @@ class State:
     def __post_init__(self) -> None:
         self.room.room_at = self.holdings.headroom
         self.hunger = Hunger(self.room, self.holdings)
-        self.backfill = Backfill(
-            self.holdings, lambda root: self.room.backfilling.get(root, ()), not self.settings.fair_sharing
-        )
+        self.backfill = Backfill(self.room, self.holdings, not self.settings.fair_sharing)
 
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
@@ -197,10 +195,27 @@ class State:
         if decision.fits or decision.preempts:
             why = self.backfill.refusal(line, decision, self.fences, self.now)
             if why is not None:
-                decision = replace(decision, fence=why, victims=(), awaits=())
+                decision = self._beside_heads(line) or replace(decision, fence=why, victims=(), awaits=())
         decision = self.hunger.judge(line, decision, self.fences)
         holdings.put_back()
         return decision
+
+    def _beside_heads(self, line: Line) -> Decision | None:
+        """Return the decision for another flavor or fewer pods with which a line delays nobody; None without one."""
+        if not line.shifting:
+            return None
+        room = self.backfill.room_beside(line, self.fences, self.now)
+        decision = self.decider.decide(line.head, line.request, line.lane.queue, line.lane.node, room)
+        refused = not decision.fits or self.backfill.refusal(line, decision, self.fences, self.now) is not None
+        return None if refused else decision
+
+    def settle_bookings(self, *, anew: bool = False) -> None:
+        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved.
+
+        ``anew`` tells that more may have changed than holdings and who waits.
+        """
+        for lane in self.backfill.settle(self.fences, self.now, anew=anew):
+            self.room.wake(head_of(lane))
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
@@ -335,6 +350,7 @@ class State:
         twin.undrained, twin.stirred = self.undrained, self.stirred
         twin.turn, twin.moved = self.turn, dict(self.moved)
         twin.hunger.watched = dict(self.hunger.watched)
+        twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
         return twin
 
     def partial(self) -> dict[str, Holding]:

@@ -47,7 +47,7 @@ class WaitingRoom:
         self.yielding: dict[Node, list[Lane]] = {}
         """Root of a tree to its queues that hunger and yield to hungry ones."""
         self.changes = 0
-        """Grows whenever a gang comes to wait or does so no longer."""
+        """Grows whenever a gang comes to wait or does so no longer, and when another one heads a queue."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -203,6 +203,7 @@ class WaitingRoom:
         """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
         which has the rights of a head now.
         """
+        self.changes += 1
         self.wake(head_of(lane))
         head = lane.head() if lane.backfills else None
         if head is not None and head.parked:

@@ -2,11 +2,11 @@
 limits that are enforced, and what was promised to the head of each.
 
 After each cycle no head's earliest start is later than it was, unless somebody intervened who may: a gang of higher
-priority, an older one that passes nobody in its own queue, or one that takes what its own side of the tree owns. A head
-that has room may stand back behind an older head, which it would delay: then its start is always now.
+priority, one that takes what its own side of the tree owns, or the head of another queue that would be one of these.
+And a head whose time has come has started. Whatever is booked fits at all times beside what runs, counted by hand.
 """
 
-from dataclasses import dataclass
+from math import inf
 
 from hypothesis import note, settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
-from webhook.core.earliest_start import earliest_start
+from webhook.core.earliest_start import Booking
 from webhook.core.engine import Plan
 from webhook.core.gang import Gang
 from webhook.core.policy import Cohort, FlavorResource, Queue, Strategy
@@ -23,14 +23,6 @@ from webhook.core.quota_tree import Node, Usage
 
 BACKFILL = Strategy.BACKFILL
 MOSTLY_BACKFILL = (BACKFILL, BACKFILL, BACKFILL, Strategy.BEST_EFFORT_FIFO, Strategy.STRICT_FIFO)
-
-
-@dataclass
-class _Promise:
-    """The earliest start of a head as it was after some cycle."""
-
-    uid: str
-    start_seconds: float
 
 
 @st.composite
@@ -67,8 +59,8 @@ class BackfillMachine(RuleBasedStateMachine):
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
         self.known: dict[str, Gang] = {}
-        self.promised: dict[str, _Promise] = {}
-        """By queue, for each head whose start was bounded."""
+        self.promised: dict[str, Booking] = {}
+        """By uid, for each head whose start was bounded."""
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -128,7 +120,6 @@ class BackfillMachine(RuleBasedStateMachine):
         steps, holdings = self._single_steps(), self.world.engine._state.holdings
         self.before = holdings.usage.copy()
         self.held = {uid: dict(holding.amounts) for uid, holding in holdings.by_uid.items()}
-        self.waited = {name: self.world.engine.waiting(name) for name in self.world.policy.queues}
         self.kept_back = {head: dict(amounts) for head, (_, amounts) in holdings.promises.items()}
         plan = self.world.plan()
         note(f"{self.world.now}: {[r.uid for r in plan.admitted]} grown {[r.uid for r in plan.grown]}")
@@ -156,56 +147,63 @@ class BackfillMachine(RuleBasedStateMachine):
 
     def _no_heads_earliest_start_moves_later_unless_somebody_intervenes(self, plan: Plan) -> None:
         state, now = self.world.engine._state, self.world.now
-        kept: dict[str, _Promise] = {}
-        for name, lane in state.room.lanes.items():
-            head = lane.head() if lane.backfills and lane.closed is None else None
-            if name is None or head is None:
-                continue
-            start = earliest_start(state.holdings, head, now)
-            before = self.promised.get(name)
-            if before is not None and before.uid == head.head.uid and not self._intervened(plan, head):
-                assert start is not None, f"the start of {before.uid} is bounded no more"
-                behind = start.at_seconds <= now and self._another_head_goes_first(head)
-                assert behind or start.at_seconds <= before.start_seconds, f"{before.uid} starts later than it was to"
-            if start is not None:
-                kept[name] = _Promise(head.head.uid, start.at_seconds)
-        self.promised = kept
+        heads = {head.head.uid: head for lane in state.room.lanes.values() if (head := lane.head()) is not None}
+        promised = dict(state.backfill.booked)
+        assert promised.keys() <= heads.keys()
+        note(f"promised { ({uid: (booking.at_seconds, booking.end_seconds) for uid, booking in promised.items()}) }")
+        before, self.promised = self.promised, promised
+        for uid, booking in promised.items():
+            assert booking.at_seconds > now, f"{uid} was to have started"
+        for uid in before.keys() & heads.keys():
+            after = promised[uid].at_seconds if uid in promised else inf
+            later = after > before[uid].at_seconds
+            assert not later or self._intervened(plan, before, heads, uid), f"{uid} starts later than it was to"
+        self._all_that_is_booked_fits()
 
-    def _another_head_goes_first(self, head: Line) -> bool:
-        """Return whether ``head`` may have to stand back though it has room: an older or more urgent one waits too."""
-        assert head.lane.node is not None
-        lanes = self.world.engine._state.room.backfilling[head.lane.node.root]
-        others = [other for lane in lanes if lane is not head.lane and (other := lane.head()) is not None]
-        return any(_place(other.head) < _place(head.head) for other in others)
+    def _all_that_is_booked_fits(self) -> None:
+        """Let gangs end and come in a world of our own, from one moment at which somebody comes to the next."""
+        holdings, booked = self.world.engine._state.holdings, self.promised.values()
+        for at in {booking.at_seconds for booking in booked}:
+            usage = Usage(holdings.tree)
+            for holding in holdings.by_uid.values():
+                node = holdings.node_of(holding)
+                if node is not None and self.ends.get(holding.uid, inf) > at:
+                    usage.add(node, holding.amounts)
+            for each in booked:
+                if each.at_seconds <= at < each.end_seconds:
+                    assert usage.fits(each.node, each.amounts), f"{each.uid} is booked where there is no room"
+                    usage.add(each.node, each.amounts)
 
-    def _intervened(self, plan: Plan, head: Line) -> bool:
-        """Return whether the plan lets somebody start who may delay ``head``, or has a queue keep what it owns."""
+    def _intervened(self, plan: Plan, before: dict[str, Booking], heads: dict[str, Line], uid: str) -> bool:
+        """Return whether the plan lets somebody start who may put off a head, gives the head of another queue that may
+        another booking, or has a queue keep what it owns.
+        """
+        head = heads[uid]
         for name, (node, amounts) in self.world.engine._state.holdings.promises.items():
-            before = self.kept_back.get(name, {})
-            if node is not head.lane.node and any(
-                amounts.get(key, 0) > before.get(key, 0) for key in head.request.keys
-            ):
+            kept = self.kept_back.get(name, {})
+            if node is not head.lane.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
                 return True
-        usage, held, started = self.before.copy(), dict(self.held), set[str]()
+        usage, held = self.before.copy(), dict(self.held)
         for reservation in (*plan.admitted, *plan.grown):
             other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
             charged = held.get(reservation.uid, {})
             extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
             usage.add(node, extra)
             held[reservation.uid] = reservation.usage()
-            grows, elsewhere = bool(charged), reservation.queue != head.lane.name
-            older = _place(other) < _place(head.head) and self._passes_nobody(other, started)
-            if not grows and (other.priority > head.head.priority or older):
+            elsewhere = reservation.queue != head.lane.name
+            if not charged and other.priority > head.head.priority:
                 return True
-            started.add(other.uid)
             if elsewhere and _side_owns(usage, node, head, {key for key, amount in extra.items() if amount}):
                 return True
-        return False
+        moved = (heads[other] for other, booking in self.promised.items() if booking != before.get(other))
+        return any(self._goes_before(other, head, usage) for other in moved if other is not head)
 
-    def _passes_nobody(self, one: Gang, started: set[str]) -> bool:
-        """Return whether ``one`` was the first of its queue that could ever start, once those ``started`` had."""
-        ahead = (each for each in self.waited[one.queue or ""] if _place(each) < _place(one))
-        return all(each.uid in started or self.world.engine.potential(each) is not None for each in ahead)
+    def _goes_before(self, other: Line, head: Line, usage: Usage) -> bool:
+        booking = self.promised[other.head.uid]
+        usage.add(booking.node, booking.amounts)
+        owner = _side_owns(usage, booking.node, head, set(booking.amounts))
+        usage.remove(booking.node, booking.amounts)
+        return owner or other.head.priority > head.head.priority
 
     def teardown(self) -> None:
         """Nobody starves: once nobody new comes, time alone starts every gang whose way is bounded."""

@@ -1,0 +1,134 @@
+"""Which heads of Backfill queues have room booked from when on: conservative backfill, with heads only.
+
+The heads of a tree are booked one after the other, each at the earliest start that delays none of those it has no right
+before. What is booked once is kept: with each change a head only moves up, into room that nobody else has booked. It is
+put off only by those that may *take precedence* of it: one of higher priority, and one that takes no more than its own
+side of the tree owns, below the lowest cohort that the two share. Whoever becomes a head later comes after those that
+are booked, however old it is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from webhook.core.earliest_start import Booking, Timetable
+from webhook.core.flavors import Mode, Verdict, assign
+from webhook.core.policy import FlavorResource
+from webhook.core.queueing import Line
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """A head that is to be booked, and its place among the others."""
+
+    line: Line
+    node: Node
+    amounts: AmountsByFlavor
+    """What it takes, as far as that is known before it is booked."""
+    level: int
+    """How high in the tree it would borrow now."""
+    turn: int
+    """Number in the order in which gangs became heads."""
+    kept: AmountsByFlavor
+    """What it keeps of its queue's own quota while it has no start: not in its own way."""
+
+    @property
+    def uid(self) -> str:
+        """Uid of the gang."""
+        return self.line.head.uid
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """In this order heads are booked that are not booked yet."""
+        return (self.level, -self.line.sample.priority, self.turn)
+
+
+def head_at(line: Line, turn: int, known: Booking | None, kept: AmountsByFlavor, taken: Usage) -> Head:
+    """Return the head of a queue as of now, when the tree is used as ``taken`` says, what it keeps included."""
+    node, queue = line.lane.node, line.lane.queue
+    assert node is not None
+    assert queue is not None
+    amounts = line.smallest if known is None else known.amounts
+    if amounts is None:
+
+        def judge(key: FlavorResource, amount: int) -> Verdict:
+            return Verdict(Mode.FIT, taken.borrow_level(node, key, amount)[0])
+
+        amounts = assign(line.request, line.head.least_counts, queue.fungibility, judge).usage
+    taken.remove(node, kept)
+    level = taken.highest_level(node, amounts)
+    taken.add(node, kept)
+    return Head(line, node, amounts, level, turn, kept)
+
+
+def book(table: Timetable, heads: Iterable[Head], known: Mapping[str, Booking], *, anew: Iterable[str]) -> None:
+    """Enter the bookings of ``heads`` into a timetable that has none.
+
+    ``known`` says by uid what was booked before. Of those that keep it, and those known to have no bounded start, only
+    the ones in ``anew`` may move up.
+    """
+    heads = sorted(heads, key=lambda each: each.place)
+    for each in heads:
+        before = known.get(each.uid)
+        if before is not None and before.node is each.node and before.asked == each.line.key:
+            kept = before.not_before(table.now)
+            if table.holds(kept):
+                table.book(kept)
+    searched, wanted = set(anew), {each.uid for each in heads}
+    moved = True
+    while moved:
+        moved = False
+        for each in heads:
+            booked = table.booking(each.uid)
+            lost = booked is None and each.uid in known
+            if (each.uid in searched or lost) and (booked is None or booked.at_seconds > table.now):
+                moved |= _move_up(table, each, heads)
+        searched = wanted
+
+
+def owns(usage: Usage, node: Node, other: Node, amounts: AmountsByFlavor, keys: Iterable[FlavorResource]) -> bool:
+    """Return whether all that queue ``node`` would take of ``keys`` is owned by its side of the lowest cohort that it
+    shares with queue ``other``, when the tree is used as ``usage`` says.
+    """
+    above = set(map(id, other.path()))
+    side = node
+    while side.parent is not None and id(side.parent) not in above:
+        side = side.parent
+    usage.add(node, amounts)
+    owned = all(usage.of(side, key) <= side.subtree.get(key, 0) for key in keys)
+    usage.remove(node, amounts)
+    return owned
+
+
+def _move_up(table: Timetable, one: Head, heads: Iterable[Head]) -> bool:
+    """Book a head at its earliest start; return whether that made room for others, or took it from them."""
+    later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
+    behind = [each for each in later if _takes_precedence(table.taken, one, each)]
+    put_off = [booking for each in behind if (booking := table.cancel(each.uid)) is not None]
+    before = table.cancel(one.uid)
+    if before is None:
+        table.forgo(one.node, one.kept)
+    found = table.earliest(one.line) if before is None else table.earliest(one.line, before.at_seconds)
+    moved = found is not None and before is not None and found.at_seconds < before.at_seconds
+    booking = found if before is None or moved else before
+    if booking is not None:
+        table.book(booking)
+    else:
+        table.charge(one.node, one.kept)
+    for each in put_off:
+        if table.holds(each):
+            table.book(each)
+        else:
+            moved = True
+    return moved
+
+
+def _takes_precedence(taken: Usage, one: Head, other: Head) -> bool:
+    """Return whether a head may be booked as if ``other``, which comes later in order, were not."""
+    if one.line.sample.priority > other.line.sample.priority:
+        return True
+    keys = one.amounts.keys() & other.amounts.keys()
+    taken.remove(one.node, one.kept)
+    owned = one.node is not other.node and owns(taken, one.node, other.node, one.amounts, keys)
+    taken.add(one.node, one.kept)
+    return owned
