@@ -184,7 +184,7 @@ class Backfill:
         turns.update((line.head.uid, next(numbers)) for line in new)
         plan = _Plan(now, lines, turns, {})
         known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
-        left = any(uid not in turns and uid not in self.holdings.by_uid for uid in self.booked)
+        left = any(uid not in turns and not self._is_used(booking) for uid, booking in self.booked.items())
         given_back = left or self._given_back.get(scope) != self.holdings.given_back
         anew = list(turns) if given_back else [line.head.uid for line in new]
         if known or anew:
@@ -194,6 +194,13 @@ class Backfill:
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
         return plan
+
+    def _is_used(self, booking: Booking) -> bool:
+        """Return whether somebody has started at the booked time and takes all that was booked."""
+        holding = self.holdings.by_uid.get(booking.uid)
+        if holding is None or holding.reservation.since_seconds < booking.at_seconds:
+            return False
+        return all(holding.amounts.get(key, 0) >= amount for key, amount in booking.amounts.items())
 
     def _heads(
         self, table: Timetable, plan: _Plan, known: Mapping[str, Booking], but: Line | None = None

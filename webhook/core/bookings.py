@@ -102,25 +102,28 @@ def owns(usage: Usage, node: Node, other: Node, amounts: AmountsByFlavor, keys: 
 
 def _move_up(table: Timetable, one: Head, heads: Iterable[Head]) -> bool:
     """Book a head at its earliest start; return whether that made room for others, or took it from them."""
+    before = table.cancel(one.uid)
+    if before is not None:
+        found = table.earliest(one.line, before.at_seconds)
+        moved = found is not None and found.at_seconds < before.at_seconds
+        table.book(found if found is not None and moved else before)
+        return moved
     later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
     behind = [each for each in later if _takes_precedence(table.taken, one, each)]
     put_off = [booking for each in behind if (booking := table.cancel(each.uid)) is not None]
-    before = table.cancel(one.uid)
-    if before is None:
-        table.forgo(one.node, one.kept)
-    found = table.earliest(one.line) if before is None else table.earliest(one.line, before.at_seconds)
-    moved = found is not None and before is not None and found.at_seconds < before.at_seconds
-    booking = found if before is None or moved else before
-    if booking is not None:
-        table.book(booking)
+    table.forgo(one.node, one.kept)
+    found = table.earliest(one.line)
+    if found is not None:
+        table.book(found)
     else:
         table.charge(one.node, one.kept)
+    lost = False
     for each in put_off:
         if table.holds(each):
             table.book(each)
         else:
-            moved = True
-    return moved
+            lost = True
+    return lost
 
 
 def _takes_precedence(taken: Usage, one: Head, other: Head) -> bool:

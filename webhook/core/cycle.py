@@ -50,8 +50,9 @@ class Cycle:
         while True:
             self._decide_all()
             grown += () if self._spent else grow_all(self._state)
-            # What grew may have been hungry, and others of its queue with it.
-            if self._spent or not self._state.end_hunger():
+            # What grew may have been hungry, and others of its queue with it; or it has put off a head that was booked.
+            woken = self._state.settle_bookings()
+            if self._spent or not (self._state.end_hunger() or woken):
                 return Plan(tuple(self._admitted), tuple(grown), tuple(self._preempted))
 
     @property

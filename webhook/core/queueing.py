@@ -81,6 +81,8 @@ class Line:
     parked: bool = False
     hopeless: bool = False
     """Under this policy it can never start: there is nothing to keep for it."""
+    never: bool = False
+    """In a Backfill queue: that was so when the line was made, before anybody decided about it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
     sticky: str | None = None
@@ -175,7 +177,7 @@ class Lane:
             _, number, line = self._standing[0]
             if line.standing != number:
                 heappop(self._standing)
-            elif line.aside is not None or line.hopeless or not line.order:
+            elif line.aside is not None or line.hopeless or line.never or not line.order:
                 heappop(self._standing)
                 line.standing = 0
             else:

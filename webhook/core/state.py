@@ -209,13 +209,16 @@ class State:
         refused = not decision.fits or self.backfill.refusal(line, decision, self.fences, self.now) is not None
         return None if refused else decision
 
-    def settle_bookings(self, *, anew: bool = False) -> None:
-        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved.
+    def settle_bookings(self, *, anew: bool = False) -> bool:
+        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved;
+        return whether one has.
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
-        for lane in self.backfill.settle(self.fences, self.now, anew=anew):
+        moved = self.backfill.settle(self.fences, self.now, anew=anew)
+        for lane in moved:
             self.room.wake(head_of(lane))
+        return bool(moved)
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from webhook.core.flavors import compile_request
+from webhook.core.flavors import Mode, Verdict, assign, compile_request
 from webhook.core.gang import Gang
 from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
 from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
@@ -324,6 +324,7 @@ class WaitingRoom:
             if line.request.has_one_way:
                 line.smallest = line.request.amounts(gang.least_counts)
             line.shifting = line.elastic or line.request.has_alternatives
+            line.never = lane.backfills and not _could_ever_start(line)
         line.put(gang)
         self.tickets[gang.uid] = Ticket(gang, lane, line)
         if line.order[0][1] == gang.uid:
@@ -372,6 +373,20 @@ class WaitingRoom:
                 help="label the namespace or change the queue's namespaceSelector",
             )
         return None
+
+
+def _could_ever_start(line: Line) -> bool:
+    """Return whether the smallest start of a line would fit an idle tree."""
+    queue, node = line.lane.queue, line.lane.node
+    assert queue is not None
+    assert node is not None
+
+    def judge(key: FlavorResource, amount: int) -> Verdict:
+        return Verdict(Mode.FIT if amount <= node.potential(key) else Mode.NO_FIT, 0)
+
+    if line.request.refusal is not None:
+        return False
+    return assign(line.request, line.sample.least_counts, queue.fungibility, judge).mode is Mode.FIT
 
 
 def _closed(queue: Queue) -> Reason | None:

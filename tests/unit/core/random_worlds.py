@@ -46,10 +46,11 @@ def nodes(
     draining: bool = False,
     queues: tuple[int, ...] = (1, 2, 3, 4, 5),
     resources: tuple[str, ...] = ("cpu",),
+    hungry: bool = True,
 ) -> Any:
     """A root cohort, up to two below it, as many ``queues`` anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
-    yields = draw(st.sampled_from([(False,), (True,), (False, True)]))
+    yields = draw(st.sampled_from([(False,), (True,), (False, True)])) if hungry else (False,)
     stops = [*[StopPolicy.NONE] * 6, *(StopPolicy if draining else ())]
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
 

@@ -18,6 +18,7 @@ from webhook.core.earliest_start import Booking
 from webhook.core.engine import Plan
 from webhook.core.gang import Gang
 from webhook.core.policy import Cohort, FlavorResource, Queue, Strategy
+from webhook.core.quantity import MILLI
 from webhook.core.queueing import Line
 from webhook.core.quota_tree import Node, Usage
 
@@ -53,8 +54,8 @@ class BackfillMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         alone = [queue("q0", 8, strategy=BACKFILL)]
-        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL)
-        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5))
+        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL, hungry=False)
+        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5), hungry=False)
         self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, crowded(), crowded())))
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
@@ -183,20 +184,30 @@ class BackfillMachine(RuleBasedStateMachine):
             kept = self.kept_back.get(name, {})
             if node is not head.lane.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
                 return True
+        moved = [
+            heads[other] for other, booking in self.promised.items() if other != uid and booking != before.get(other)
+        ]
         usage, held = self.before.copy(), dict(self.held)
+        if any(self._goes_before(other, head, usage) for other in moved):
+            return True
         for reservation in (*plan.admitted, *plan.grown):
             other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
             charged = held.get(reservation.uid, {})
             extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
+            elsewhere, keys = reservation.queue != head.lane.name, {key for key, amount in extra.items() if amount}
+            if not charged:
+                # It was booked as an owner first, if its smallest start is owned.
+                usage.add(node, least := {key: min(amount, other.least_pods * MILLI) for key, amount in extra.items()})
+                if other.priority > head.head.priority or (elsewhere and _side_owns(usage, node, head, keys)):
+                    return True
+                usage.remove(node, least)
             usage.add(node, extra)
             held[reservation.uid] = reservation.usage()
-            elsewhere = reservation.queue != head.lane.name
-            if not charged and other.priority > head.head.priority:
+            if elsewhere and _side_owns(usage, node, head, keys):
                 return True
-            if elsewhere and _side_owns(usage, node, head, {key for key, amount in extra.items() if amount}):
+            if any(self._goes_before(other, head, usage) for other in moved):
                 return True
-        moved = (heads[other] for other, booking in self.promised.items() if booking != before.get(other))
-        return any(self._goes_before(other, head, usage) for other in moved if other is not head)
+        return False
 
     def _goes_before(self, other: Line, head: Line, usage: Usage) -> bool:
         booking = self.promised[other.head.uid]
