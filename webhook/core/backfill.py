@@ -314,9 +314,9 @@ def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
 def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
     """Return the head of a queue if it waits for quota and nothing else."""
     head = None if lane.closed is not None else lane.head()
-    if head is None or fences.shortfall(head.head, head.head.least_counts) is not None:
-        return None
-    return head
+    if head is None or not fences.fences(head.sample.namespace):
+        return head
+    return head if fences.shortfall(head.head, head.head.least_counts) is None else None
 
 
 def _ends_at(limit_seconds: int | None, since_seconds: float) -> float:

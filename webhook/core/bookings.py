@@ -108,30 +108,45 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head]) -> bool:
         moved = found is not None and found.at_seconds < before.at_seconds
         table.book(found if found is not None and moved else before)
         return moved
-    later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
-    behind = [each for each in later if _takes_precedence(table.taken, one, each)]
-    put_off = [booking for each in behind if (booking := table.cancel(each.uid)) is not None]
     table.forgo(one.node, one.kept)
+    later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
+    behind = [each for each in later if _takes_precedence(table.taken, one, each, one.amounts)]
+    while True:
+        found, lost = _book_before(table, one, behind)
+        if found is None:
+            table.charge(one.node, one.kept)
+            return False
+        wronged = [each for each in lost if not _takes_precedence(table.taken, one, each, found.amounts)]
+        if not wronged:
+            return bool(lost)
+        # It was to take another flavor, of which it owns less.
+        table.cancel(one.uid)
+        for booking in lost.values():
+            table.book(booking)
+        behind = [each for each in behind if each not in wronged]
+
+
+def _book_before(table: Timetable, one: Head, behind: Iterable[Head]) -> tuple[Booking | None, dict[Head, Booking]]:
+    """Book a head as if those ``behind`` it were not; return its booking, and theirs that do not fit any more."""
+    put_off = {each: booking for each in behind if (booking := table.cancel(each.uid)) is not None}
     found = table.earliest(one.line)
     if found is not None:
         table.book(found)
-    else:
-        table.charge(one.node, one.kept)
-    lost = False
-    for each in put_off:
-        if table.holds(each):
-            table.book(each)
+    lost = {}
+    for each, booking in put_off.items():
+        if table.holds(booking):
+            table.book(booking)
         else:
-            lost = True
-    return lost
+            lost[each] = booking
+    return found, lost
 
 
-def _takes_precedence(taken: Usage, one: Head, other: Head) -> bool:
-    """Return whether a head may be booked as if ``other``, which comes later in order, were not."""
+def _takes_precedence(taken: Usage, one: Head, other: Head, amounts: AmountsByFlavor) -> bool:
+    """Return whether a head that takes ``amounts`` may be booked as if ``other``, later in order, were not."""
     if one.line.sample.priority > other.line.sample.priority:
         return True
-    keys = one.amounts.keys() & other.amounts.keys()
+    keys = amounts.keys() & other.amounts.keys()
     taken.remove(one.node, one.kept)
-    owned = one.node is not other.node and owns(taken, one.node, other.node, one.amounts, keys)
+    owned = one.node is not other.node and owns(taken, one.node, other.node, amounts, keys)
     taken.add(one.node, one.kept)
     return owned

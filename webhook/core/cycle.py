@@ -32,8 +32,8 @@ class Cycle:
         self._admitted: list[Reservation] = []
         self._preempted: list[Preempted] = []
         self._steps = 0
-        self._changes = 0
-        self._known: dict[Line, tuple[int, tuple[float, str], Decision]] = {}
+        self._known: dict[Line, tuple[tuple[object, ...], Decision]] = {}
+        """What was decided about a line, and from what."""
         self._raised: dict[Node, dict[Lane, None]] = {}
         """By tree, the lanes entered above the lowest level."""
         self._agenda: Agenda = ClassicalAgenda()
@@ -96,12 +96,13 @@ class Cycle:
         return self._decide(line)
 
     def _decide_once(self, line: Line) -> Decision:
-        """Decide about a line, or recall what was decided if nothing has been admitted or promised since."""
+        """Decide about a line, or recall what was decided if nothing has been taken, promised or given back since."""
+        by = (self._state.holdings.version, self._state.room.changes, line.order[0])
         known = self._known.get(line)
-        if known is not None and known[0] == self._changes and known[1] == line.order[0]:
-            return known[2]
+        if known is not None and known[0] == by:
+            return known[1]
         decision = self._decide(line)
-        self._known[line] = (self._changes, line.order[0], decision)
+        self._known[line] = (by, decision)
         return decision
 
     def _decide(self, line: Line) -> Decision:
@@ -109,8 +110,6 @@ class Cycle:
 
     def _act(self, line: Line, decision: Decision) -> None:
         del self._known[line]
-        if decision.fits or decision.preempts or line.lane.strict or line.lane.backfills:
-            self._changes += 1
         if decision.fits or decision.preempts:
             held = self._end_hold(line)
             if decision.fits:
@@ -255,7 +254,7 @@ class Cycle:
             return
         node, name = lane.node, head_of(lane)
         before = state.holdings.promises.get(name)
-        state.holdings.withdraw_promise(name)
+        state.holdings.lift(name)
         held: dict[FlavorResource, int] = {}
         reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
         # Who has room booked is protected by that, and leaves the gap before it to others.
@@ -265,10 +264,12 @@ class Cycle:
                 unused = min(amount, state.holdings.outlook.own_unused(node, key))
                 if unused > 0:
                     held[key] = unused
-        if held:
-            state.holdings.promise(name, node, held)
+        state.holdings.put_back()
         if before is not None and before[1] != held:
+            state.holdings.promise(name, node, held)
             state.wake(*before)
+        elif before is None and held:
+            state.holdings.promise(name, node, held)
 
 
 # -- what both kinds of cycle do ------------------------------------------------------------------------------------

@@ -70,8 +70,9 @@ class Timetable:
             self._view.add(start.node, start.amounts)
             if start.end_seconds < inf:
                 insort(self._going, (start.end_seconds, start.node, start.amounts), key=itemgetter(0))
-        self.taken = self._view.copy_of(root)
-        """What is taken now, but for bookings."""
+        plain = start is None and holdings.lifted is None
+        self.taken = holdings.outlook if plain else self._view.copy_of(root)
+        """What is taken now, but for bookings; while nothing changes."""
         self._ends = [end for end, _, _ in self._going]
         self._ended = 0
         self._booked: dict[str, tuple[Booking, Usage]] = {}

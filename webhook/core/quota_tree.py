@@ -51,6 +51,8 @@ class Node:
 
     _potential: dict[FlavorResource, int] = field(default_factory=dict)
     """What ``potential`` found before: the policy of a node never changes."""
+    _indexes: tuple[int, ...] = ()
+    """Those of the node and all below it, once somebody asked."""
 
     @property
     def root(self) -> "Node":
@@ -72,6 +74,12 @@ class Node:
         yield self
         for child in self.children:
             yield from child.below()
+
+    def indexes(self) -> tuple[int, ...]:
+        """Return the indexes of this node and its descendants."""
+        if not self._indexes:
+            self._indexes = tuple(node.index for node in self.below())
+        return self._indexes
 
     def nominal(self, key: FlavorResource) -> int:
         """Return the node's own nominal quota."""
@@ -220,8 +228,8 @@ class Usage:
     def copy_of(self, root: Node) -> "Usage":
         """Return a copy in which one tree can be charged independently; the others are shared."""
         taken = list(self._taken)
-        for node in root.below():
-            taken[node.index] = dict(taken[node.index])
+        for index in root.indexes():
+            taken[index] = dict(taken[index])
         return Usage(self.tree, taken)
 
     def of(self, node: Node, key: FlavorResource) -> int:
