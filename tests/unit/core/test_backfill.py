@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.unit.core.worlds import World, cohort, gang, queue
+from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.engine import EngineSettings
 from webhook.core.fences import Fence
-from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
+from webhook.core.policy import Cohort, Preemption, PreemptionPolicy, Strategy
 from webhook.core.reasons import Code
 
 BACKFILL = Strategy.BACKFILL
@@ -204,3 +204,112 @@ def test_a_gang_that_becomes_the_head_keeps_its_queues_own_quota_at_once() -> No
     world.fences.drop_fence("team", "hard")
     world.engine.wake_namespace("team")
     assert world.submit(gang("borrower", "b", 1, created=1)).cycle() == ["fenced"]
+
+
+def pool(*queues: str, cpu: int = 8) -> World:
+    """Backfill queues that own nothing and borrow ``cpu`` of one cohort."""
+    return World(*(queue(name, 0, cohort="c", strategy=BACKFILL) for name in queues), cohort("c", None, cpu))
+
+
+def test_an_older_gang_that_becomes_the_head_of_its_queue_does_not_put_off_the_head_of_another() -> None:
+    world = pool("a", "b").submit(gang("runs", "b", 6, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("short", "b", 2, max_run_seconds=50), gang("second", "b", 2, created=1))
+    world.submit(gang("head", "a", 8, created=2, max_run_seconds=10))
+    assert world.cycle() == ["short"]
+    world.now = 50
+    assert world.end("short").cycle() == []
+    assert "would delay team/head, head of queue a: which may start in 50 s" in world.why("second")
+    world.now = 100
+    assert world.end("runs").cycle() == ["head"]
+    world.now = 110
+    assert world.end("head").cycle() == ["second"]
+
+
+def test_an_older_head_that_could_start_earlier_than_promised_leaves_a_younger_one_its_gap() -> None:
+    world = pool("a", "b", cpu=10)
+    world.submit(gang("brief", "a", 3, max_run_seconds=20), gang("lasting", "b", 4, max_run_seconds=100)).cycle()
+    world.submit(gang("older", "a", 10, created=1, max_run_seconds=40))
+    assert world.cycle() == []
+    world.submit(gang("younger", "b", 6, created=2, max_run_seconds=50))
+    assert world.cycle() == []
+    world.now = 10
+    # Older could start at 20 now, and younger, which was promised that time, would have to wait for its end.
+    assert world.end("lasting").cycle() == ["younger"]
+    world.now = 60
+    assert world.end("brief", "younger").cycle() == ["older"]
+
+
+def test_a_newcomer_that_fits_at_once_does_not_put_off_a_head_unless_its_queue_owns_what_it_takes() -> None:
+    world = World(
+        queue("a", 0, cohort="c", strategy=BACKFILL),
+        queue("b", 2, cohort="c", strategy=BACKFILL),
+        queue("d", 0, cohort="c", strategy=BACKFILL),
+        cohort("c", None, 6),
+    ).submit(gang("runs", "a", 4, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("head", "a", 8, created=1, max_run_seconds=10))
+    assert world.cycle() == []
+    assert world.submit(gang("guest", "d", 2, created=2, max_run_seconds=150)).cycle() == []
+    assert "would delay team/head" in world.why("guest")
+    assert world.submit(gang("owner", "b", 2, created=3, max_run_seconds=101)).cycle() == ["owner"]
+
+
+def test_a_head_starts_with_fewer_pods_where_more_would_put_off_another_head() -> None:
+    world = pool("a", "b").submit(gang("runs", "a", 4, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("head", "a", 6, created=1), gang("grows", "b", 1, pods=4, quorum=2, created=2))
+    assert [r.counts for r in world.plan().admitted] == [{"main": 2}]
+    assert world.plan().grown == ()
+
+
+def test_a_gang_turns_to_another_flavor_where_the_first_one_is_booked() -> None:
+    two = group(one={"cpu": 4}, two={"cpu": 4})
+    world = World(
+        queue("a", None, group(one={"cpu": 0}), cohort="c", strategy=BACKFILL),
+        queue("b", None, group(one={"cpu": 0}, two={"cpu": 0}), cohort="c", strategy=BACKFILL),
+        Cohort("c", None, (two,)),
+    ).submit(gang("runs", "a", 2, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("head", "a", 4, created=1), gang("other", "b", 2, created=2))
+    [admitted] = world.plan().admitted
+    assert [key.flavor for key in admitted.usage()] == ["two"]
+
+
+def test_a_gang_that_can_never_start_takes_no_promise_away_though_it_is_more_urgent() -> None:
+    world = pool("a", "b").submit(gang("runs", "a", 6, max_run_seconds=100))
+    world.cycle()
+    assert world.submit(gang("head", "a", 8, created=1, max_run_seconds=10)).cycle() == []
+    assert world.submit(gang("other", "b", 7, created=2, max_run_seconds=10)).cycle() == []
+    assert world.submit(gang("giant", "a", 9, created=3, priority=5)).cycle() == []
+    world.now = 100
+    assert world.end("runs").cycle() == ["head"]
+
+
+def test_a_head_of_higher_priority_is_booked_before_one_that_was_there_first() -> None:
+    world = pool("a", "b").submit(gang("runs", "a", 6, max_run_seconds=100))
+    world.cycle()
+    assert world.submit(gang("head", "a", 8, created=1, max_run_seconds=10)).cycle() == []
+    assert world.submit(gang("urgent", "b", 7, created=2, priority=1, max_run_seconds=10)).cycle() == []
+    world.now = 100
+    assert world.end("runs").cycle() == ["urgent"]
+
+
+def test_a_head_that_is_late_because_somebody_overstays_still_goes_before_those_booked_after_it() -> None:
+    world = pool("a", "b").submit(gang("runs", "a", 6, max_run_seconds=100))
+    world.cycle()
+    world.submit(gang("head", "a", 8, created=1, max_run_seconds=10), gang("next", "b", 8, created=2))
+    assert world.cycle() == []
+    world.now = 103
+    assert world.cycle() == []
+    assert world.end("runs").cycle() == ["head"]
+
+
+def test_what_is_booked_follows_a_copy_of_the_engine() -> None:
+    world = pool("a", "b").submit(gang("runs", "b", 6, max_run_seconds=100))
+    world.cycle()
+    assert world.submit(gang("head", "a", 8, created=2, max_run_seconds=10)).cycle() == []
+    assert world.submit(gang("older", "b", 8, created=1, max_run_seconds=10)).cycle() == []
+    world.engine = world.engine.copy()
+    world.now = 100
+    assert world.end("runs").cycle() == ["head"]
