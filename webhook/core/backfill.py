@@ -64,6 +64,8 @@ class Backfill:
     """By uid of the head, as last settled."""
     turns: dict[str, int] = field(default_factory=dict)
     """By uid, the order in which they became heads."""
+    put_off: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By uid of who would start or grow: the heads that it may put off, where it does."""
     _given_back: dict[object, int] = field(default_factory=dict)
     """By tree or queue: what ``Holdings.given_back`` was then."""
     _plans: dict[object, _Plan] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class Backfill:
             self._given_back[_scope(lanes, self.across_queues)] = self.holdings.given_back
         self.booked, self.turns = bookings, turns
         self._settled_at = self._moment(now)
+        self.put_off = {}
         return moved
 
     def keeps_room_for(self, head: Line, fences: Fences, now: float) -> bool:
@@ -116,7 +119,7 @@ class Backfill:
             why = self._may_not_pass(plan, line, start, head, fences)
             if why is not None:
                 return why
-        delayed = self._delayed(plan, start, line)
+        delayed = self._delayed(plan, start, line.head.uid, line)
         if delayed is None:
             return None
         at_seconds = plan.bookings[delayed.head.uid].at_seconds
@@ -148,7 +151,7 @@ class Backfill:
                 return False
             if own not in plan.lines and start.end_seconds > booking.at_seconds and not table.beside(booking, start):
                 return False
-        return self._delayed(plan, start, None) is None
+        return self._delayed(plan, start, holding.uid, None) is None
 
     # -- what is planned ---------------------------------------------------------------------------------------------
 
@@ -190,10 +193,14 @@ class Backfill:
         if known or anew:
             assert lanes[0].node is not None
             table = Timetable(self.holdings, lanes[0].node.root, now)
-            book(table, self._heads(table, plan, known), known, anew=anew)
+            put_off = [uid for starter, heads in self.put_off.items() if self._has_room(starter) for uid in heads]
+            book(table, self._heads(table, plan, known), known, anew=anew, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
         return plan
+
+    def _has_room(self, uid: str) -> bool:
+        return uid in self.holdings.by_uid or uid in self.holdings.promises
 
     def _is_used(self, booking: Booking) -> bool:
         """Return whether somebody has started at the booked time and takes all that was booked."""
@@ -248,30 +255,32 @@ class Backfill:
             return plan.bookings.get(head.head.uid), table
         return table.earliest(head), table
 
-    def _delayed(self, plan: _Plan, start: Start, line: Line | None) -> Line | None:
+    def _delayed(self, plan: _Plan, start: Start, uid: str, line: Line | None) -> Line | None:
         """Return a head that would be put off by ``start``, made by the head of ``line`` or by one that grows, without
         a right to that.
         """
         if plan.table is None:
             return None
         by_uid = {each.head.uid: each for each in plan.lines if each is not line and each.head.uid in plan.bookings}
+        refused = None
         if not start.gone:
             own = self._step_out(plan.table, line)
             refused = plan.table.refuses(start)
             self._step_in(plan.table, line, own)
             if refused is None:
                 return None
-            if not any(self._intervenes(plan, start, line, each) for each in by_uid.values()):
-                return by_uid[refused.uid]
+        weaker = frozenset(other for other, each in by_uid.items() if self._intervenes(plan, start, line, each))
+        if refused is not None and not weaker:
+            return by_uid[refused.uid]
         after = Timetable(self.holdings, start.node.root, plan.now, start)
         self._step_out(after, line)
-        known = {uid: plan.bookings[uid] for uid in by_uid}
-        book(after, self._heads(after, plan, known, line), known, anew=plan.turns)
-        for uid, each in by_uid.items():
-            then = after.booking(uid)
-            later = then is None or then.at_seconds > known[uid].at_seconds
-            if later and not self._intervenes(plan, start, line, each):
-                return each
+        known = {other: plan.bookings[other] for other in by_uid}
+        book(after, self._heads(after, plan, known, line), known, anew=plan.turns, put_off=weaker)
+        for other in (other for other in by_uid if other not in weaker):
+            then = after.booking(other)
+            if then is None or then.at_seconds > known[other].at_seconds:
+                return by_uid[other]
+        self.put_off[uid] = weaker
         return None
 
     def _intervenes(self, plan: _Plan, start: Start, line: Line | None, head: Line) -> bool:

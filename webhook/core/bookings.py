@@ -61,11 +61,18 @@ def head_at(line: Line, turn: int, known: Booking | None, kept: AmountsByFlavor,
     return Head(line, node, amounts, level, turn, kept)
 
 
-def book(table: Timetable, heads: Iterable[Head], known: Mapping[str, Booking], *, anew: Iterable[str]) -> None:
+def book(
+    table: Timetable,
+    heads: Iterable[Head],
+    known: Mapping[str, Booking],
+    *,
+    anew: Iterable[str],
+    put_off: Iterable[str] = (),
+) -> None:
     """Enter the bookings of ``heads`` into a timetable that has none.
 
     ``known`` says by uid what was booked before. Of those that keep it, and those known to have no bounded start, only
-    the ones in ``anew`` may move up.
+    the ones in ``anew`` may move up. Those ``put_off`` by somebody who may do that keep their order among each other.
     """
     heads = sorted(heads, key=lambda each: each.place)
     for each in heads:
@@ -74,7 +81,7 @@ def book(table: Timetable, heads: Iterable[Head], known: Mapping[str, Booking], 
             kept = before.not_before(table.now)
             if table.holds(kept):
                 table.book(kept)
-    searched, wanted = set(anew), {each.uid for each in heads}
+    searched, wanted, yielding = set(anew), {each.uid for each in heads}, set(put_off)
     moved = True
     while moved:
         moved = False
@@ -82,7 +89,7 @@ def book(table: Timetable, heads: Iterable[Head], known: Mapping[str, Booking], 
             booked = table.booking(each.uid)
             lost = booked is None and each.uid in known
             if (each.uid in searched or lost) and (booked is None or booked.at_seconds > table.now):
-                moved |= _move_up(table, each, heads)
+                moved |= _move_up(table, each, heads, yielding)
         searched = wanted
 
 
@@ -100,8 +107,11 @@ def owns(usage: Usage, node: Node, other: Node, amounts: AmountsByFlavor, keys: 
     return owned
 
 
-def _move_up(table: Timetable, one: Head, heads: Iterable[Head]) -> bool:
-    """Book a head at its earliest start; return whether that made room for others, or took it from them."""
+def _move_up(table: Timetable, one: Head, heads: Iterable[Head], yielding: set[str]) -> bool:
+    """Book a head at its earliest start; return whether that made room for others, or took it from them.
+
+    ``yielding`` are, and become, those that somebody takes precedence of: of two of them the first in order goes first.
+    """
     before = table.cancel(one.uid)
     if before is not None:
         found = table.earliest(one.line, before.at_seconds)
@@ -110,14 +120,17 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head]) -> bool:
         return moved
     table.forgo(one.node, one.kept)
     later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
-    behind = [each for each in later if _takes_precedence(table.taken, one, each, one.amounts)]
+    peers = {each for each in later if one.uid in yielding and each.uid in yielding}
+    behind = [each for each in later if each in peers or _takes_precedence(table.taken, one, each, one.amounts)]
     while True:
         found, lost = _book_before(table, one, behind)
         if found is None:
             table.charge(one.node, one.kept)
             return False
-        wronged = [each for each in lost if not _takes_precedence(table.taken, one, each, found.amounts)]
+        outranked = [each for each in behind if _takes_precedence(table.taken, one, each, found.amounts)]
+        wronged = [each for each in lost if each not in peers and each not in outranked]
         if not wronged:
+            yielding.update(each.uid for each in outranked if lost)
             return bool(lost)
         # It was to take another flavor, of which it owns less.
         table.cancel(one.uid)
