@@ -187,7 +187,8 @@ class Backfill:
         turns.update((line.head.uid, next(numbers)) for line in new)
         plan = _Plan(now, lines, turns, {})
         known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
-        left = any(uid not in turns and not self._is_used(booking) for uid, booking in self.booked.items())
+        ours = [each for each in self.booked.values() if any(each.node is lane.node for lane in lanes)]
+        left = any(each.uid not in turns and not self._is_used(each) for each in ours)
         given_back = left or self._given_back.get(scope) != self.holdings.given_back
         anew = list(turns) if given_back else [line.head.uid for line in new]
         if known or anew:
