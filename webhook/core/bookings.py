@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.core.earliest_start import Booking, Timetable
-from webhook.core.flavors import Mode, Verdict, assign
+from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Line
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
@@ -54,7 +54,7 @@ def head_at(line: Line, turn: int, known: Booking | None, kept: AmountsByFlavor,
         def judge(key: FlavorResource, amount: int) -> Verdict:
             return Verdict(Mode.FIT, taken.borrow_level(node, key, amount)[0])
 
-        amounts = assign(line.request, line.head.least_counts, queue.fungibility, judge).usage
+        amounts = assign(line.request, line.head.least_counts, queue.fungibility, Judge(judge)).usage
     taken.remove(node, kept)
     level = taken.highest_level(node, amounts)
     taken.add(node, kept)

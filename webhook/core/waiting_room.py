@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from webhook.core.flavors import Mode, Verdict, assign, compile_request
+from webhook.core.flavors import Judge, Mode, Verdict, assign, compile_request
 from webhook.core.gang import Gang
 from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
 from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
@@ -386,7 +386,7 @@ def _could_ever_start(line: Line) -> bool:
 
     if line.request.refusal is not None:
         return False
-    return assign(line.request, line.sample.least_counts, queue.fungibility, judge).mode is Mode.FIT
+    return assign(line.request, line.sample.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT
 
 
 def _closed(queue: Queue) -> Reason | None:
