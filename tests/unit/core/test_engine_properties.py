@@ -58,7 +58,7 @@ def test_a_second_cycle_on_the_same_state_plans_nothing(rules: EngineSettings, d
 @given(st.data())
 def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings, data: st.DataObject) -> None:
     """What is parked is decided about again when it could start: of several flavors, resources and pod sets too."""
-    run = Run.start(data, rules, resources=("cpu", "gpu"))
+    run = Run.start(data, rules, resources=("cpu", "gpu"), strategies=tuple(Strategy))
     for _ in range(data.draw(st.sampled_from([8, 12, 16]))):
         run.submit()
     while True:
