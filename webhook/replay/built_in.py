@@ -1,4 +1,5 @@
-"""Policies derived from a log, as the Kueue objects that an operator could apply: one ClusterQueue a queue of the log.
+"""Policies derived from a log, as the Kueue objects that an operator could apply: one ClusterQueue a queue of the log,
+called as that is or, where a cluster would not take the name, by one made of it.
 
 ``private``: nobody borrows. ``borrow``: all queues in one cohort, which share what is idle. ``reclaim``: the same, and
 a queue takes back what it owns by preemption. A queue owns what would keep it busy for ``load`` of the time that the
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from webhook.core.policy import Strategy
 from webhook.replay.job_log import GPU, JobLog, window_of
+from webhook.replay.queues import object_name
 
 PRIVATE: Final = "private"
 BORROW: Final = "borrow"
@@ -56,7 +58,7 @@ def _queue(log: JobLog, name: str, strategy: Strategy, queue: str, nominal: int)
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "ClusterQueue",
-        "metadata": {"name": queue},
+        "metadata": {"name": object_name(queue)},
         "spec": spec,
     }
 

@@ -22,7 +22,11 @@ from webhook.core.policy import (
 )
 from webhook.core.quantity import MILLI
 from webhook.core.quota_tree import QuotaTree
+from webhook.dialects.elastic_quota_tree import queue_object_name
+from webhook.dialects.place import SUBDOMAIN
 from webhook.errors import PolicyError
+
+MOST_LETTERS = 253
 
 
 def queue_named(policy: Policy, name: str) -> str | None:
@@ -35,9 +39,15 @@ def queue_named(policy: Policy, name: str) -> str | None:
         known = found & policy.queues.keys()
         if len(known) == 1:
             return known.pop()
-    if name in policy.queues:
-        return name
+    for queue in (name, object_name(name)):
+        if queue in policy.queues:
+            return queue
     return next(iter(policy.queues)) if len(policy.queues) == 1 else None
+
+
+def object_name(name: str) -> str:
+    """Return what a ClusterQueue for the log's queue ``name`` is called: the same, if a cluster would take that."""
+    return name if SUBDOMAIN.fullmatch(name) and len(name) <= MOST_LETTERS else queue_object_name(f"queue-{name}")
 
 
 def fitted(policy: Policy, names: Iterable[str]) -> Policy:

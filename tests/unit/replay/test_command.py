@@ -57,6 +57,13 @@ def simulate(file: Path, *policies: str, output: str = "json", options: Options 
     return status, out.getvalue()
 
 
+def test_the_smaller_log_that_is_shipped_runs_to_its_end_as_it_is() -> None:
+    shipped = Path(__file__).parents[3] / "benchmarks" / "traces" / "helios-venus.csv.gz"
+    status, text = simulate(shipped, output="table")
+    assert status == 0, text
+    assert re.search(r"never started, jobs +0 +0 +0\b", text) or "never started" not in text, text
+
+
 def columns(text: str) -> dict[str, dict]:
     return {column["policy"]: column for column in json.loads(text)["policies"]}
 

@@ -25,6 +25,16 @@ def test_a_queue_of_the_log_is_a_queue_local_queue_or_namespace_of_that_name() -
     assert queues.queue_named(TWO, "x") is None
 
 
+def test_a_queue_whose_name_no_cluster_would_take_is_called_otherwise_in_a_policy_made_for_the_log() -> None:
+    log = JobLog("a log", GPU, [job(name, 0, 60) for name in ("vcA", "vca", "__", "plain")])
+    made = merge.compile_policy(built_in.objects(log, built_in.BORROW, Strategy.STRICT_FIFO))
+    assert not made.diagnostics
+    assert len(made.queues) == 4
+    found = [queues.queue_named(made, each.queue) for each in log.jobs]
+    assert len(set(found)) == 4
+    assert found[1::2] == ["vca", "plain"]
+
+
 def test_a_policy_of_one_queue_takes_everybody() -> None:
     assert queues.queue_named(policy(gpus("all", 8, dialect="kueue")), "x") == "all"
 
