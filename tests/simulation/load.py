@@ -67,7 +67,7 @@ class Load:
             resource = {"name": "nvidia.com/gpu", "nominalQuota": NOMINAL_GPUS[queue]}
             spec: dict[str, Any] = {
                 "namespaceSelector": {},
-                "queueingStrategy": self._rng.choice(("StrictFIFO", "BestEffortFIFO")),
+                "queueingStrategy": self._rng.choice(("StrictFIFO", "Backfill" if self._limited else "BestEffortFIFO")),
                 "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
                 "resourceGroups": [
                     {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "gpus", "resources": [resource]}]}
