@@ -12,7 +12,6 @@ from typing import Final
 
 from webhook.core.policy import (
     Cohort,
-    Diagnostic,
     Flavor,
     Fungibility,
     LocalQueue,
@@ -272,23 +271,6 @@ def _priority_class(place: Place, fragment: Fragment) -> None:
         place["description"].error("is too long", "write at most 2048 characters")
     if value is not None:
         fragment.priority_classes[fragment.source.name] = value
-
-
-def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Diagnostic, ...]:
-    """Return what an update changes that may not change: a LocalQueue's target, and a flavor that has a topology."""
-    problems: list[Diagnostic] = []
-    before, after = Place(old, "", [])["spec"], Place(new, "", problems)["spec"]
-    match new.get("kind"):
-        case "LocalQueue":
-            target, known = after["clusterQueue"], before["clusterQueue"]
-            if known.present and target.value != known.value:
-                target.error(
-                    f"the target of a LocalQueue cannot change from {known.value!r}", "create another LocalQueue"
-                )
-        case "ResourceFlavor":
-            if before["topologyName"].present and after.value != before.value:
-                after.error("a flavor with a topology cannot change", "create another ResourceFlavor")
-    return tuple(problems)
 
 
 _READERS: Final[dict[str, Callable[[Place, Fragment], None]]] = {

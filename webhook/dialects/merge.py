@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.core.policy import Diagnostic, Policy, Queue
-from webhook.dialects import elastic_quota_tree, kueue, resource_quota, volcano
+from webhook.dialects import elastic_quota_tree, kueue, kueue_updates, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.place import Place
 from webhook.dialects.union import PolicyUnion
@@ -63,16 +63,19 @@ def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnos
     if (source.group, source.kind) == _RESOURCE_QUOTA:
         return resource_quota.compile_object(obj)[1]
     changes: list[Diagnostic] = []
+    tolerated: set[str] = set()
     rest = []
     for other in others:
         if source_of(other) == source:
-            changes += kueue.immutable_changes(other, obj)
+            changes += kueue_updates.immutable_changes(other, obj)
+            tolerated |= kueue_updates.tolerated_paths(other, obj)
         else:
             rest.append(other)
     compiler = PolicyCompiler()
     before = set(compiler.compile(rest).diagnostics)
     added = [found for found in compiler.compile([*rest, obj]).diagnostics if found not in before]
-    return (*changes, *(replace(found, path=found.path.removeprefix(f"{source}#")) for found in added))
+    own = [replace(found, path=found.path.removeprefix(f"{source}#")) for found in added]
+    return (*changes, *(replace(found, warning=found.warning or found.path in tolerated) for found in own))
 
 
 def _compile(obj: PolicyObject, source: Source) -> Fragment:
