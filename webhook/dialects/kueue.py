@@ -40,6 +40,7 @@ _SEARCH: Final = {
 _PREFERENCES: Final = {str(preference): preference for preference in Preference}
 _MODES: Final = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
 _SMALLEST_WEIGHT: Final = Decimal("1e-9")
+_SMALL_UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 
 
 def compile_object(obj: Mapping[str, object]) -> Fragment:
@@ -72,7 +73,7 @@ def _cluster_queue(place: Place, fragment: Fragment) -> None:
         preemption=_preemption(spec["preemption"]),
         fungibility=_fungibility(spec["flavorFungibility"]),
         weight_millis=_weight(spec["fairSharing"]),
-        usage_based_ordering=_admission_mode(spec["admissionScope"]["admissionMode"]),
+        usage_based_ordering=_admission_mode(spec["admissionScope"]),
     )
     unsupported = _unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors})
     if unsupported is not None:
@@ -158,18 +159,28 @@ def _weight(sharing: Place) -> int:
     if amount is None:
         return 1000
     text = str(place.value)
+    unit = _SMALL_UNITS.get(text[-1:])
     try:
-        exact = Decimal(text.removesuffix("n")) * (_SMALLEST_WEIGHT if text.endswith("n") else 1)
+        exact = Decimal(text) if unit is None else Decimal(text[:-1]) * unit
     except InvalidOperation:
-        return amount
+        return amount  # a larger unit
     if 0 < exact <= _SMALLEST_WEIGHT:
         place.error("is too small a weight", "write 0 or more than 1n")
     return amount
 
 
-def _admission_mode(place: Place) -> bool:
+def _local_weight(sharing: Place) -> int:
+    """Return the weight of a LocalQueue in thousandths. Kueue does not bound it: 0 and less send it to the end."""
+    sharing.only(("weight",))
+    amount = sharing["weight"].amount(signed=True)
+    return 1000 if amount is None else max(0, amount)
+
+
+def _admission_mode(scope: Place) -> bool:
+    scope.only(("admissionMode",))
+    place = scope["admissionMode"]
     mode = place.text()
-    if mode and mode not in _MODES:
+    if scope.present and mode not in _MODES:
         place.error("is not an allowed value", f"write one of {', '.join(_MODES)}")
     return mode == _MODES[0]
 
@@ -193,7 +204,7 @@ def _admission_checks(spec: Place, flavors: set[str]) -> list[str]:
     rules = strategy["admissionChecks"]
     items = list(rules.items(least=1, most=64)) if rules.present else []
     names = [item["name"] for item in items] + list(flat.items())
-    if items and flat.value:
+    if strategy.present and flat.value:
         flat.error("says again what admissionChecksStrategy says", "keep admissionChecksStrategy only")
     for name in names:
         if not 1 <= len(name.text()) <= 316:
@@ -235,12 +246,14 @@ def _local_queue(place: Place, fragment: Fragment) -> None:
     spec = place["spec"]
     spec.only(("clusterQueue", "stopPolicy", "fairSharing"))
     queue = spec["clusterQueue"].subdomain()
-    if not spec["clusterQueue"].value:
-        spec["clusterQueue"].error("the cluster queue is missing", "name a ClusterQueue")
+    if spec["clusterQueue"].value == "":
+        spec["clusterQueue"].error("the name is empty", "name a ClusterQueue")
+    elif not spec["clusterQueue"].present:
+        spec["clusterQueue"].warn("the cluster queue is missing: its jobs wait", "name a ClusterQueue")
     if not fragment.source.namespace:
         place["metadata"]["namespace"].error("a LocalQueue lives in a namespace", "set metadata.namespace")
     stop = spec["stopPolicy"].choice(StopPolicy.NONE, _STOP_POLICIES)
-    weight = _weight(spec["fairSharing"])
+    weight = _local_weight(spec["fairSharing"])
     if fragment.broken is None:
         fragment.local_queues.append(LocalQueue(fragment.source.namespace, fragment.source.name, queue, stop, weight))
 
@@ -254,7 +267,9 @@ def _flavor(place: Place, fragment: Fragment) -> None:
         selector.taints(spec["nodeTaints"]),
         selector.tolerations(spec["tolerations"]),
     )
-    if spec["topologyName"].subdomain():
+    if spec["topologyName"].value == "":
+        spec["topologyName"].error("the name is empty", "name a Topology or remove the field")
+    elif spec["topologyName"].subdomain():
         if flavor.node_labels:
             spec["topologyName"].warn("topology-aware placement is not carried out", "remove it")
         else:

@@ -36,7 +36,10 @@ class _Rules:
 
 
 def resource_groups(spec: Place, *, has_parent: bool, is_cohort: bool) -> tuple[ResourceGroup, ...]:
-    """Return ``spec.resourceGroups`` of a ClusterQueue or Cohort, checked by Kueue's rules."""
+    """Return ``spec.resourceGroups`` of a ClusterQueue or Cohort, checked by Kueue's rules.
+
+    Totals over a group and over all groups are bounded in a ClusterQueue only.
+    """
     rules = _Rules(
         has_parent,
         is_cohort,
@@ -50,7 +53,7 @@ def resource_groups(spec: Place, *, has_parent: bool, is_cohort: bool) -> tuple[
     resources: set[str] = set()
     groups = tuple(_group(item, rules, flavors, resources) for item in place.items(most=_MOST_GROUPS))
     for what, names, most in (("flavors", flavors, _MOST_FLAVORS), ("resources", resources, _MOST_RESOURCES)):
-        if len(names) > most:
+        if len(names) > most and not is_cohort:
             place.error(f"names {len(names)} {what}", f"name at most {most}")
     return groups
 
@@ -68,7 +71,7 @@ def _group(place: Place, rules: _Rules, flavors: set[str], resources: set[str]) 
     quotas = tuple(
         _flavor(item, rules, covered, flavors) for item in place["flavors"].items(least=1, most=_MOST_IN_GROUP)
     )
-    if len(quotas) * len(covered) > _MOST_CELLS:
+    if len(quotas) * len(covered) > _MOST_CELLS and not rules.is_cohort:
         place.error(f"has {len(quotas)} x {len(covered)} quotas", f"write at most {_MOST_CELLS} in one group")
     return ResourceGroup(tuple(covered), quotas)
 

@@ -141,8 +141,8 @@ class Place:
             return default
         return allowed[self.value]
 
-    def amount(self) -> int | None:
-        """Return a quantity of at least 0 in thousandths; None when absent or wrong."""
+    def amount(self, *, signed: bool = False) -> int | None:
+        """Return a quantity in thousandths, at least 0 unless ``signed``; None when absent or wrong."""
         if self.value is None:
             return None
         # Fractions that YAML or JSON carried as numbers mean their shortest text, as in the API server's own reader.
@@ -152,7 +152,7 @@ class Place:
         except quantity.QuantityError:
             self.error("is not a quantity", "write text such as '4', '500m' or '16Gi'")
             return None
-        if amount < 0:
+        if amount < 0 and not signed:
             self.error("is negative", "write 0 or more")
             return None
         return amount

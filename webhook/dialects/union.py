@@ -44,7 +44,8 @@ class PolicyUnion:
         cohorts = self._cohort_tree()
         queues = {name: self._settled(queue, fragment) for name, (queue, fragment) in self._queues.items()}
         for local, fragment in self._local_queues.values():
-            if local.queue not in self._queues or self._queues[local.queue][0].dialect != kueue.DIALECT:
+            known = self._queues.get(local.queue)
+            if local.queue and (known is None or known[0].dialect != kueue.DIALECT):
                 self._note(
                     fragment, "/spec/clusterQueue", local.queue, "there is no such ClusterQueue yet", "create it"
                 )

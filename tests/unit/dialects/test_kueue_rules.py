@@ -43,6 +43,71 @@ def test_a_local_queue_keeps_its_target() -> None:
     assert [problem for problem in validate(stored, [stored]) if not problem.warning] == []
 
 
+def test_a_local_queue_may_lose_its_target_and_be_given_one() -> None:
+    stored = RULES["base"]["LocalQueue"]
+    without = changed(stored, {"spec.clusterQueue": None})
+    assert [problem for problem in validate(without, [stored]) if not problem.warning] == []
+    assert [problem for problem in validate(stored, [without]) if not problem.warning] == []
+
+
+def test_a_local_queue_may_weigh_less_than_nothing() -> None:
+    def weight(text: str) -> int:
+        (queue,) = compile_object(
+            changed(RULES["base"]["LocalQueue"], {"spec.fairSharing": {"weight": text}})
+        ).local_queues
+        return queue.weight_millis
+
+    assert [weight("-3"), weight("0"), weight("1n"), weight("2500m")] == [0, 0, 1, 2500]
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort"])
+@pytest.mark.parametrize(("groups", "flavors", "resources"), [(5, 52, 1), (5, 1, 52), (1, 9, 57)])
+def test_only_a_cluster_queue_bounds_what_its_groups_have_together(
+    kind: str, groups: int, flavors: int, resources: int
+) -> None:
+    covered = [[f"example.com/r{group}-{i}" for i in range(resources)] for group in range(groups)]
+    written = [
+        {
+            "coveredResources": names,
+            "flavors": [
+                {"name": f"f{group}-{i}", "resources": [{"name": name, "nominalQuota": 1} for name in names]}
+                for i in range(flavors)
+            ],
+        }
+        for group, names in enumerate(covered)
+    ]
+    fragment = compile_object(changed(RULES["base"][kind], {"spec.resourceGroups": written}))
+    assert (fragment.broken is None) == (kind == "Cohort")
+
+
+def checked(flavors: list[str], on_flavors: list[str], check: str = "provision", **spec: Any) -> dict[str, Any]:
+    """A queue with these flavors of cpu and a check on some."""
+    quota = [{"name": "cpu", "nominalQuota": 1}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": name, "resources": quota} for name in flavors]}]
+    checks = {"admissionChecks": [{"name": check, "onFlavors": on_flavors}]}
+    queue = RULES["base"]["ClusterQueue"]
+    return {**queue, "spec": {"resourceGroups": groups, "admissionChecksStrategy": checks, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("after", "refused"),
+    [
+        (checked(["a"], ["gone", "a"], stopPolicy="Hold"), False),
+        (checked(["a"], ["gone"]), True),
+        (checked(["a"], ["a", "gone"], check="budget"), True),
+        (checked(["a", "b"], ["a", "gone"]), True),
+    ],
+    ids=["something else", "the list", "the check", "the flavors"],
+)
+def test_a_check_on_a_flavor_long_gone_is_refused_when_that_is_what_changes(
+    after: dict[str, Any], refused: bool
+) -> None:
+    problems = validate(after, [checked(["a"], ["a", "gone"])])
+    found = {problem.path: problem.warning for problem in problems if "not a flavor" in problem.message}
+    assert len(found) == 1
+    assert list(found.values()) == [not refused]
+
+
 def test_a_flavor_with_a_topology_stays_as_it_is() -> None:
     stored = changed(RULES["base"]["ResourceFlavor"], {"spec.topologyName": "racks"})
     moved = changed(stored, {"spec.nodeLabels": {"pool": "other"}})
