@@ -1,26 +1,29 @@
 """Every knob, with unit, bound and default. Read from one YAML file; unknown keys are refused by name."""
 
 import difflib
-import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from webhook.core import names, quantity
+from webhook.core import names
 from webhook.core.policy import Diagnostic
 from webhook.core.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
+from webhook.kueue_settings import (
+    LONGEST_SECONDS,
+    AdmissionFairSharing,
+    FairSharing,
+    Resources,
+    Section,
+    WaitForPodsReady,
+)
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Patience = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
+BackOff = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
-
-
-class Section(BaseModel):
-    """Base of all sections: immutable, and a misspelt key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Lease(Section):
@@ -35,118 +38,16 @@ class Lease(Section):
 class Start(Section):
     """What happens to a gang that was admitted and does not reach its quorum."""
 
-    timeout_seconds: Seconds = 300
-    recovery_seconds: Seconds | None = 300
+    timeout_seconds: Patience = 300
+    recovery_seconds: Patience | None = 300
     """The same, once the gang has been whole and lost pods; None: it may lack them for ever."""
-    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60
+    backoff_seconds: BackOff = 60
     """First wait before it is considered again; doubles with each attempt."""
-    backoff_max_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600
+    backoff_max_seconds: BackOff = 3600
     attempts: Annotated[int, Field(ge=0)] | None = None
     """So often in a row it is queued again; then it is held until its owner lifts that. None: for ever."""
     place: Literal["Eviction", "Creation"] = "Eviction"
     """By which time it is ordered then: it goes to the back, or keeps its place."""
-
-
-class FairSharing(Section):
-    """Kueue's fairSharing: on when strategies are given."""
-
-    preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...] = Field(
-        default=(), alias="preemptionStrategies"
-    )
-
-    @field_validator("preemption_strategies")
-    @classmethod
-    def _in_order(cls, strategies: tuple[str, ...]) -> tuple[str, ...]:
-        final, initial = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
-        if strategies not in ((), (final,), (initial,), (final, initial)):
-            raise ValueError(f"write one of [{final}], [{initial}], [{final}, {initial}]")
-        return strategies
-
-
-def _duration_seconds(value: object) -> object:
-    """Return a duration as Kubernetes writes it (``1h30m``) in seconds; numbers are seconds already."""
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        return value
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
-
-
-def _thousandths(value: object) -> int:
-    """Return a quantity in thousandths. Raises QuantityError, which pydantic reports."""
-    return quantity.parse(value)
-
-
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
-_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-Duration = Annotated[float, BeforeValidator(_duration_seconds)]
-Thousandths = Annotated[int, BeforeValidator(_thousandths)]
-
-
-class RequeuingStrategy(Section):
-    """Kueue's waitForPodsReady.requeuingStrategy."""
-
-    timestamp: Literal["Eviction", "Creation"] = "Eviction"
-    backoff_limit_count: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="backoffLimitCount")
-    backoff_base_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(default=60, alias="backoffBaseSeconds")
-    backoff_max_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(default=3600, alias="backoffMaxSeconds")
-
-
-class WaitForPodsReady(Section):
-    """Kueue's waitForPodsReady, with Kueue's defaults: another way to write ``start``."""
-
-    timeout: Annotated[Duration, Field(gt=0, le=86_400)] = 1800.0
-    recovery_timeout: Annotated[Duration, Field(ge=0, le=86_400)] | None = Field(default=None, alias="recoveryTimeout")
-    """None: ``timeout``; 0: for ever."""
-    block_admission: Literal[False] = Field(default=False, alias="blockAdmission")
-    """True is refused: that gangs start whole is ensured before they start."""
-    requeuing_strategy: RequeuingStrategy = Field(default=RequeuingStrategy(), alias="requeuingStrategy")
-
-    @property
-    def start(self) -> Start:
-        """The same in our words."""
-        recovery, rules = self.recovery_timeout, self.requeuing_strategy
-        return Start(
-            timeout_seconds=self.timeout,
-            recovery_seconds=self.timeout if recovery is None else recovery or None,
-            backoff_seconds=rules.backoff_base_seconds,
-            backoff_max_seconds=rules.backoff_max_seconds,
-            attempts=rules.backoff_limit_count,
-            place=rules.timestamp,
-        )
-
-
-class Transform(Section):
-    """Kueue's resources.transformations[]: one requested resource is charged as others."""
-
-    input: str
-    strategy: Literal["Retain", "Replace"] = "Retain"
-    multiply_by: str = Field(default="", alias="multiplyBy")
-    outputs: dict[str, Thousandths] = Field(default_factory=dict)
-
-
-class Resources(Section):
-    """Kueue's resources: what is charged of what pods ask."""
-
-    exclude_resource_prefixes: tuple[str, ...] = Field(default=(), alias="excludeResourcePrefixes")
-    transformations: tuple[Transform, ...] = ()
-    quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] = Field(
-        default="BlockUndeclared", alias="quotaCheckStrategy"
-    )
-
-    @field_validator("transformations")
-    @classmethod
-    def _inputs_differ(cls, rules: tuple[Transform, ...]) -> tuple[Transform, ...]:
-        if len({rule.input for rule in rules}) < len(rules):
-            raise ValueError("two transformations have one input; merge them")
-        return rules
-
-
-class AdmissionFairSharing(Section):
-    """Kueue's admissionFairSharing: in queues that ask for it, who used less lately goes first."""
-
-    usage_half_life_time: Annotated[Duration, Field(ge=0)] = Field(default=0.0, alias="usageHalfLifeTime")
-    usage_sampling_interval: Annotated[Duration, Field(gt=0)] = Field(default=300.0, alias="usageSamplingInterval")
-    resource_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict, alias="resourceWeights")
 
 
 class Listen(Section):
@@ -192,7 +93,8 @@ class Config(Section):
     missing_kind_retry_seconds: Seconds = 10
     kinds: tuple[dict[str, Any], ...] = ()
     """Job kinds of the operator's own custom resources, as in docs/job-kinds.md."""
-    fair_sharing: FairSharing = Field(default=FairSharing(), alias="fairSharing")
+    fair_sharing: FairSharing | None = Field(default=None, alias="fairSharing")
+    """None: classical preemption and order."""
     resources: Resources = Resources()
     admission_fair_sharing: AdmissionFairSharing | None = Field(default=None, alias="admissionFairSharing")
     """None: queues that ask for it order by priority and time alone."""
@@ -212,7 +114,18 @@ class Config(Section):
     @property
     def starting(self) -> Start:
         """What happens to gangs that do not reach their quorum, however it is written."""
-        return self.start if self.wait_for_pods_ready is None else self.wait_for_pods_ready.start
+        wait = self.wait_for_pods_ready
+        if wait is None:
+            return self.start
+        rules = wait.requeuing_strategy
+        return Start(
+            timeout_seconds=wait.timeout,
+            recovery_seconds=wait.timeout if wait.recovery_timeout is None else wait.recovery_timeout or None,
+            backoff_seconds=rules.backoff_base_seconds,
+            backoff_max_seconds=rules.backoff_max_seconds,
+            attempts=rules.backoff_limit_count,
+            place=rules.timestamp,
+        )
 
     @property
     def account(self) -> str:
@@ -241,7 +154,7 @@ def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> Engi
     """Return what of ``config`` decides."""
     resources, sharing = config.resources, config.admission_fair_sharing
     return EngineSettings(
-        fair_sharing=config.fair_sharing.preemption_strategies,
+        fair_sharing=() if config.fair_sharing is None else config.fair_sharing.preemption_strategies,
         one_head_per_queue=one_head_per_queue,
         excluded_prefixes=resources.exclude_resource_prefixes,
         transformations=tuple(
@@ -298,6 +211,7 @@ def _key_names(section: type[BaseModel]) -> set[str]:
     found = set()
     for name, declared in section.model_fields.items():
         found.add(declared.alias or name)
-        if isinstance(declared.annotation, type) and issubclass(declared.annotation, BaseModel):
-            found |= _key_names(declared.annotation)
+        for part in (declared.annotation, *get_args(declared.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found |= _key_names(part)
     return found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.config import Config, Start, parse
+from webhook.config import Config, Start, engine_settings, parse
 from webhook.core.policy import Diagnostic
 from webhook.errors import PolicyError
 
@@ -40,9 +40,64 @@ def test_the_start_is_written_once() -> None:
     assert "write one of them" in found.message
 
 
-@pytest.mark.parametrize("strategies", ["[LessThanInitialShare, LessThanOrEqualToFinalShare]", "[Sometimes]"])
+@pytest.mark.parametrize("strategies", ["[LessThanInitialShare, LessThanOrEqualToFinalShare]", "[Sometimes]", "[]", ""])
 def test_only_kueues_lists_of_strategies_are_strategies(strategies: str) -> None:
     assert "fairSharing.preemptionStrategies" in refused(f"fairSharing: {{preemptionStrategies: {strategies}}}").path
+
+
+def test_fair_sharing_is_off_where_it_is_not_written() -> None:
+    assert engine_settings(parse("fairSharing:", "")).fair_sharing == ()
+    final = "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}"
+    assert engine_settings(parse(final, "")).fair_sharing == ("LessThanOrEqualToFinalShare",)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("36h", 129_600), (".5h", 1800), ("+2m", 120), ("1.m30s", 90), ("5s250000us", 5.25), ("0s", 1800), ("45", 45)],
+)
+def test_a_duration_is_written_as_in_kueues_file(written: str, seconds: float) -> None:
+    assert parse(f"waitForPodsReady: {{timeout: {written}}}", "").starting.timeout_seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("written", ["-1s", "2d", "1h30", "''", "700000h"])
+def test_what_is_no_duration_there_is_refused(written: str) -> None:
+    assert refused(f"waitForPodsReady: {{timeout: {written}}}").path.endswith("waitForPodsReady.timeout")
+
+
+def test_null_is_the_same_as_absent_in_kueues_words() -> None:
+    written = "waitForPodsReady: {timeout: null, recoveryTimeout: 10s, requeuingStrategy: null}"
+    assert parse(written, "") == parse("waitForPodsReady: {recoveryTimeout: 10s}", "")
+
+
+def test_a_back_off_may_be_longer_than_a_day() -> None:
+    written = "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 90000, backoffMaxSeconds: 604800}}"
+    assert (parse(written, "").starting.backoff_seconds, parse(written, "").starting.backoff_max_seconds) == (
+        9e4,
+        604800,
+    )
+
+
+def test_no_sampling_interval_is_kueues_default() -> None:
+    sharing = parse(
+        "admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 0s}", ""
+    ).admission_fair_sharing
+    assert sharing is not None
+    assert sharing.usage_sampling_interval == 300
+
+
+def test_a_factor_may_be_a_number_with_a_fraction() -> None:
+    text = "resources: {transformations: [{input: cpu, outputs: {example.com/credits: 2.5}}]}"
+    (rule,) = engine_settings(parse(text, "")).transformations
+    assert rule.outputs == {"example.com/credits": 2500}
+
+
+@pytest.mark.parametrize("strategy", ["IgnoreUndeclared", "BlockUndeclared"])
+def test_prefixes_are_excluded_only_where_undeclared_resources_block(strategy: str) -> None:
+    text = f"resources: {{excludeResourcePrefixes: [example.com/], quotaCheckStrategy: {strategy}}}"
+    if strategy == "IgnoreUndeclared":
+        assert "does not go with" in refused(text).message
+    else:
+        assert engine_settings(parse(text, "")).excluded_prefixes == ("example.com/",)
 
 
 @pytest.mark.parametrize(
