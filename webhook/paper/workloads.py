@@ -24,6 +24,7 @@ from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.limit_ranges import violation
 from webhook.jobs.pod_sets import UnreadableJob, find_pod_sets
 from webhook.jobs.reading import pod_set_of, seconds
+from webhook.paper import workload_rules
 from webhook.paper.entrant import Entrant, Surroundings, is_ours
 from webhook.paper.overdue import TIMED_OUT, overdue
 
@@ -44,7 +45,6 @@ KIND: Final = JobKind(
         ),
     ),
 )
-_POD_SETS_MAX: Final = 18
 
 
 def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
@@ -94,12 +94,9 @@ def _gang(
     """Return the gang without the pods that have ended for good, and how many pods each set was written with."""
     metadata = paths.find_mapping(obj, ("metadata",))
     spec = paths.find_mapping(obj, ("spec",))
-    sites = find_pod_sets(KIND, _with_defaults(obj), around.context)
-    if not 1 <= len(sites) <= _POD_SETS_MAX:
-        raise UnreadableJob(f"spec.podSets: {len(sites)} entries: not an allowed number; write 1 to {_POD_SETS_MAX}")
-    found = [site.name for site in sites]
-    if len(set(found)) < len(found):
-        raise UnreadableJob(f"spec.podSets: {', '.join(found)}: two pod sets have one name; rename one")
+    whole = _with_defaults(obj)
+    sites = find_pod_sets(KIND, whole, around.context)
+    workload_rules.check(whole, {site.name: site.count for site in sites})
     namespace = str(metadata.get("namespace"))
     written = [pod_set_of(site, namespace, around.context) for site in sites]
     for pod_set in written:
@@ -293,7 +290,11 @@ def _reserved(pod_set: PodSet, written: int, assignment: Mapping[str, Any] | Non
     count = written if count is None else count
     usage, charge = assignment.get("resourceUsage"), (request.charges or {}).get(pod_set.name)
     if isinstance(usage, dict) and usage:
-        each = {str(name): -(-_amount(value, f"{where}.{name}") // max(count, 1)) for name, value in usage.items()}
+        each = {}
+        for name, value in usage.items():
+            amount = _amount(value, f"{where}.{name}")
+            workload_rules.check_usage(where, str(name), amount, assignment.get("count") or 0)
+            each[str(name)] = -(-amount // max(count, 1))
         charge = {name: amount for name, amount in (charge or {}).items() if is_ours(name)} | each
     return ReservedPodSet(pod_set.name, count, pod_set.price, _flavors(assignment, pod_set, request), charge)
 
