@@ -256,19 +256,19 @@ def charge_of(requests: amounts.Amounts, settings: EngineSettings) -> amounts.Am
     if not settings.excluded_prefixes and not settings.transformations:
         return requests
     kept = {n: a for n, a in requests.items() if not n.startswith(settings.excluded_prefixes or ("\0",))}
-    charge = dict(kept)
+    made: dict[str, int] = {}
     for rule in settings.transformations:
         if rule.resource not in kept:
             continue
-        if rule.replace:
-            charge[rule.resource] = charge.get(rule.resource, 0) - kept[rule.resource]
         for output, factor in rule.outputs.items():
             product, scale = kept[rule.resource] * factor, MILLI
             if rule.multiply_by in kept:
                 product, scale = product * kept[rule.multiply_by], scale * MILLI
-            charge[output] = charge.get(output, 0) - (-product // scale)
+            made[output] = made.get(output, 0) - (-product // scale)
     replaced = {rule.resource for rule in settings.transformations if rule.replace}
-    return {n: max(0, amount) for n, amount in charge.items() if amount > 0 or n not in replaced}
+    charge = {n: amount for n, amount in kept.items() if n not in replaced}
+    # A negative output takes off what others make, never what the pod itself asks for.
+    return amounts.add(charge, {n: max(0, amount) for n, amount in made.items()})
 
 
 def _undeclared(queue: Queue, pod_set: PodSet, want: Want) -> Reason:
