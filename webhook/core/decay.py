@@ -43,9 +43,11 @@ class DecayedUsage:
         due = self.next_sample()
         if due is not None and now < due:
             return False
-        elapsed = 0.0 if self.sampled_seconds is None else now - self.sampled_seconds
-        self.sampled_seconds = now
-        kept = self._kept(elapsed)
+        last, self.sampled_seconds = self.sampled_seconds, now
+        if last is None:
+            # What was consumed before is as of now.
+            return True
+        kept = self._kept(now - last)
         current: dict[LocalName, dict[str, float]] = {}
         for holding in holdings:
             name = local_name(holding)
