@@ -4,7 +4,7 @@ A gang's run-time limit (Kueue's ``maximumExecutionTimeSeconds``) counts the tim
 When that is used up the gang is stopped whole and held, as Kueue deactivates it; whoever lifts the hold, as an owner
 lifts their own, gives it the whole time again. All of it follows from the job's annotations and the ledger's entry, so
 that another leader comes to the same. The same goes for a gang that does not become whole, where the configuration
-limits how often it is queued again.
+limits how often it is queued again; whoever lifts a hold, whatever it was for, gives it all attempts again.
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
     if job.admission is not None:
         ran += max(0.0, now - job.admission.since_seconds)
     ran = 0.0 if known.reason == LIMIT_REACHED else ran
-    attempts = 0 if known.reason == ATTEMPTS_USED_UP else max(known.attempts, job.attempts)
+    attempts = 0 if known.reason in HOLDS else max(known.attempts, job.attempts)
     succeeded = 0 if noted is None else noted.succeeded_pods
     if reservation is not None and reservation.membership is not None:
         succeeded = reservation.membership.succeeded_pods

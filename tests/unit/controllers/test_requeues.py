@@ -54,3 +54,10 @@ def test_a_gang_at_its_limit_is_held_and_has_the_whole_time_again_once_its_owner
     assert is_hold(held, USED_UP), "the next leader voids it without letting it go"
     assert not is_hold(replace(held, held=False), USED_UP), "lifted while its last pods were ending"
     assert not is_hold(RUNNING, replace(RESERVED, stopping="Preempted"))
+
+
+def test_whoever_lifts_a_hold_gives_all_attempts_again_whatever_it_was_for() -> None:
+    tried = replace(RUNNING, admission=replace(STARTED, attempts=3))
+    for why in ("MaximumExecutionTimeExceeded", "RequeuingLimitExceeded", "Held"):
+        assert requeue_of(tried, replace(RESERVED, stopping=why), None, 161).attempts == 0, why
+    assert requeue_of(tried, replace(RESERVED, stopping="Preempted"), None, 161).attempts == 3
