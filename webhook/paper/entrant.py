@@ -29,6 +29,8 @@ class Surroundings:
     """Unix time."""
     start: Start
     """What happens to a gang that does not become whole in time."""
+    readiness_is_told: bool = False
+    """The configuration is that of a Kueue that waits for pods, which writes of each gang whether they are ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 Kueue's cache and queue manager are the model: ``status.admission`` holds quota until the gang is not only evicted but
 gone; ``Finished`` holds nothing; reclaimed pods count neither for who waits nor for who holds; a time-out (unless the
 configuration says otherwise) or a failed admission check moves the place in the queue, every other eviction keeps it;
-``Requeued`` False, a ``requeueAt`` that lies ahead and admission checks that say no keep a gang from being considered;
-a closed preemption gate keeps it from stopping others.
+``Requeued`` False, a ``requeueAt`` that lies ahead, admission checks that say no and ``OnHold`` keep a gang from being
+considered; a closed preemption gate keeps it from stopping others.
 """
 
 import copy
@@ -26,7 +26,7 @@ from webhook.jobs.pod_sets import UnreadableJob, find_pod_sets
 from webhook.jobs.reading import pod_set_of, seconds
 from webhook.paper import workload_rules
 from webhook.paper.entrant import Entrant, Surroundings, is_ours
-from webhook.paper.overdue import TIMED_OUT, overdue
+from webhook.paper.overdue import CHECK_FAILED, TIMED_OUT, checks_saying, is_admitted, is_given_back, overdue
 
 GROUP: Final = "kueue.x-k8s.io"
 KIND: Final = JobKind(
@@ -54,28 +54,31 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     if _holds(finished):
         return f"has ended ({_word(finished, 'reason') or 'Finished'}): it holds nothing and does not wait"
     gang, counts = _gang(obj, around, conditions)
-    withheld = _withheld(obj, conditions) or _out_of_bounds(obj, gang, around.context)
     admission = paths.find(obj, ("status", "admission"))
     reserved = conditions.get("QuotaReserved")
     evicted = conditions.get("Evicted")
-    inactive = paths.find(obj, ("spec", "active")) is False
+    inactive = paths.find(obj, ("spec", "active")) is False or _holds(conditions.get("DeactivationTarget"))
     if not isinstance(admission, dict):
         if _holds(reserved):
             raise UnreadableJob("status.admission: None: QuotaReserved is True; write which flavors it was given")
         admission = None
+    withheld, bounds = _withheld(obj, conditions), _out_of_bounds(obj, gang, around.context)
     if admission is None or (reserved is not None and not _holds(reserved)):
         if inactive:
             return "spec.active is false: it does not wait"
-        return Entrant(gang, withheld=withheld)
+        return Entrant(gang, withheld=withheld or _failed_check(obj) or bounds)
+    withheld = withheld or bounds
     stopping = (_word(evicted, "reason") or "Evicted") if _holds(evicted) else "Deactivated" if inactive else None
     since = seconds(None if reserved is None else reserved.get("lastTransitionTime")) or around.now
     reservation = _reservation(gang, counts, admission, around, since)
     ended = {s.name: max(0, s.count - kept.count) for s, kept in zip(reservation.pod_sets, gang.pod_sets, strict=True)}
-    due = None if stopping is not None else overdue(obj, conditions, around.start, since, around.now)
+    due = None if stopping is not None else overdue(obj, conditions, around, since)
     if due is not None:
         place = gang.created_seconds if due.place_seconds is None else due.place_seconds
         gang = replace(gang, created_seconds=place, not_before_seconds=due.not_before_seconds)
         stopping = due.reason
+    if stopping is None and not is_admitted(obj, conditions) and is_given_back(gang, reservation.queue, around.policy):
+        return Entrant(gang, withheld=withheld)
     return Entrant(
         gang,
         replace(reservation, stopping=stopping),
@@ -197,7 +200,7 @@ def _word(condition: Mapping[str, Any] | None, field: str) -> str:
 
 def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], around: Surroundings) -> float:
     evicted = conditions.get("Evicted")
-    moving = (TIMED_OUT, "AdmissionCheck") if around.start.place == "Eviction" else ("AdmissionCheck",)
+    moving = (TIMED_OUT, CHECK_FAILED) if around.start.place == "Eviction" else (CHECK_FAILED,)
     if evicted is not None and _holds(evicted) and evicted.get("reason") in moving:
         return seconds(evicted.get("lastTransitionTime"))
     return seconds(metadata.get("creationTimestamp"))
@@ -224,15 +227,21 @@ def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]
     gates = paths.find(obj, ("metadata", "annotations", names.ADMISSION_GATES))
     if gates:
         return behind_gates(str(gates))
+    reserved = conditions.get("QuotaReserved")
+    if reserved is not None and not _holds(reserved) and _word(reserved, "reason") == Code.ON_HOLD:
+        return Reason(Code.ON_HOLD, "its QuotaReserved is OnHold", help="it waits again once its job wants pods")
     requeued = conditions.get("Requeued")
     if requeued is not None and not _holds(requeued):
         why = _word(requeued, "reason") or "no reason given"
         return Reason(Code.BACKING_OFF, f"its condition Requeued is False ({why})", help="it waits until it is True")
-    checks = paths.find(obj, ("status", "admissionChecks"))
-    for check in checks if isinstance(checks, list) else ():
-        if isinstance(check, dict) and check.get("state") in ("Retry", "Rejected"):
-            text = f"its admission check {check.get('name')} says {check['state']}"
-            return Reason(Code.PENDING_EVALUATION, text, help="it waits until the check says otherwise")
+    return None
+
+
+def _failed_check(obj: Mapping[str, Any]) -> Reason | None:
+    """Return why a gang without quota is not considered; those of one that has some start anew once it is evicted."""
+    for check in (*checks_saying(obj, "Retry"), *checks_saying(obj, "Rejected")):
+        text = f"its admission check {check.get('name')} says {check['state']}"
+        return Reason(Code.PENDING_EVALUATION, text, help="it waits until the check says otherwise")
     return None
 
 

@@ -73,7 +73,9 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
     context, settings = _context(world, by_kind), engine_settings(config)
-    around = Surroundings(context, world.view.policy, settings, now, config.starting)
+    around = Surroundings(
+        context, world.view.policy, settings, now, config.starting, config.wait_for_pods_ready is not None
+    )
     groups, problems = read_pods(world.view, pods, kinds, around.context)
     world.diagnostics += problems
     _read_gangs(world, gangs, kinds, around, groups)
