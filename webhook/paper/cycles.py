@@ -70,6 +70,8 @@ class Run:
             if entrant.reservation is None:
                 self._queue(entrant)
                 continue
+            if entrant.written_off and self.settings.one_head_per_queue:
+                continue
             self._hold(entrant.reservation)
             if entrant.reservation.stopping is not None:
                 self._going[uid] = None

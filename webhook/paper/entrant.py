@@ -47,6 +47,8 @@ class Entrant:
     """Why it waits without being considered."""
     leaves: bool = False
     """Once stopped it does not wait again."""
+    written_off: bool = False
+    """Kueue counts what it holds no more, though its pods may still run."""
 
 
 @dataclass(frozen=True, slots=True)

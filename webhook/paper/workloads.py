@@ -57,7 +57,8 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     admission = paths.find(obj, ("status", "admission"))
     reserved = conditions.get("QuotaReserved")
     evicted = conditions.get("Evicted")
-    inactive = paths.find(obj, ("spec", "active")) is False or _holds(conditions.get("DeactivationTarget"))
+    switched_off = paths.find(obj, ("spec", "active")) is False
+    inactive = switched_off or _holds(conditions.get("DeactivationTarget"))
     if not isinstance(admission, dict):
         if _holds(reserved):
             raise UnreadableJob("status.admission: None: QuotaReserved is True; write which flavors it was given")
@@ -85,6 +86,7 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
         {name: number for name, number in ended.items() if number},
         withheld,
         leaves=inactive or (due is not None and due.leaves),
+        written_off=switched_off,
     )
 
 
