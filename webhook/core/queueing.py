@@ -36,15 +36,16 @@ def _pod_set_key(pod_set: PodSet) -> LineKey:
     placement: LineKey = ()
     if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
         placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
-    seats = (placement, pod_set.together, tuple(sorted(pod_set.added)))
-    return (pod_set.name, pod_set.count, pod_set.min_count, _price_key(pod_set.price), seats)
+    requests = tuple(sorted(pod_set.price.requests.items()))
+    seats = (placement, pod_set.together, pod_set.price.priority_class)
+    shape = (pod_set.name, pod_set.count, pod_set.min_count, requests, seats)
+    return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)))
 
 
-def _price_key(price: PodPrice) -> LineKey:
-    requests = tuple(sorted(price.requests.items()))
+def _fence_key(price: PodPrice, requests: LineKey) -> LineKey:
+    """Return what of a pod only fences look at."""
     limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
-    flags = (price.has_deadline, price.best_effort, price.priority_class, price.cross_namespace_affinity)
-    return (requests, limits, flags, price.unstated)
+    return (limits, price.has_deadline, price.best_effort, price.cross_namespace_affinity, price.unstated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,16 @@ class Line:
         return gang
 
     def alike(self, other: "Line") -> bool:
-        """Return whether the gangs of both ask the same at the same priority, wherever they come from."""
-        return (self.sample.priority, self.key[-1]) == (other.sample.priority, other.key[-1])
+        """Return whether the gangs of both ask the same of a queue at the same priority, wherever they come from and
+        whatever their fences see in them.
+        """
+        return self.sample.priority == other.sample.priority and self._shapes == other._shapes
+
+    @property
+    def _shapes(self) -> list[object]:
+        sets = self.key[-1]
+        assert isinstance(sets, tuple)
+        return [shape for shape, *_ in sets]
 
     @property
     def head(self) -> Gang:
