@@ -1,9 +1,12 @@
-"""What keeps pods from being created though there is quota: requests above limits, and LimitRanges.
+"""What keeps pods from being created though there is quota: requests above limits, containers above what is stated for
+their pod, and LimitRanges.
 
 Such a gang would hold quota and never start. The rules are those of the LimitRanger (Kubernetes 1.36), which looks at
 more than Kueue does before it admits: bounds hold for requests and for limits, a bound on what is not stated is broken,
 and a pod's overhead is no part of its sums. Of several LimitRanges the narrowest bounds count. ``Container`` bounds
-hold for each container, ``Pod`` bounds for the pod as it is priced.
+hold for each container, ``Pod`` bounds for the pod as it is priced, but for huge pages: of them the LimitRanger sees
+what containers state. That extended resources need limits equal to requests is left to the API server: it refuses the
+job's own object for that, and Kueue's objects need not state limits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core import amounts, quantity
 from webhook.core.amounts import Amounts
-from webhook.jobs.pod_requests import price, with_limit_range_defaults
+from webhook.jobs.pod_requests import price, with_limit_range_defaults, with_pod_level_requests
 
 _FIELDS: Final = ("initContainers", "containers")
 
@@ -30,7 +33,7 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
     ``limit_ranges`` are the LimitRange objects of the namespace. Raises PriceError or QuantityError where the spec
     cannot be priced.
     """
-    spec = with_limit_range_defaults(pod_spec, limit_ranges)
+    spec = with_limit_range_defaults(with_pod_level_requests(pod_spec), limit_ranges)
     bounds = _bounds(limit_ranges, "Container")
     for field in _FIELDS:
         for container in spec.get(field) or ():
@@ -39,13 +42,32 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
             found = _above(asked, limits) or _outside(asked, limits, bounds)
             if found is not None:
                 return f"container {container.get('name')}: {found}"
-    whole = spec.get("resources") or {}
-    found = _above(*(amounts.parse(whole.get(side) or {}) for side in ("requests", "limits")))
+    whole = [amounts.parse((spec.get("resources") or {}).get(side) or {}) for side in ("requests", "limits")]
+    found = _above(*whole) or _beyond(spec, *whole)
     bounds = _bounds(limit_ranges, "Pod")
     if found is None and any(bounds):
-        pod = price({**spec, "overhead": None})
+        compute = [{name: f"{side[name]}m" for name in ("cpu", "memory") if name in side} for side in whole]
+        pod = price({**spec, "overhead": None, "resources": dict(zip(("requests", "limits"), compute, strict=True))})
         found = _outside(pod.requests, pod.limits, bounds)
     return None if found is None else f"pod: {found}"
+
+
+def _beyond(spec: Mapping[str, Any], requests: Amounts, limits: Amounts) -> str | None:
+    """Return which containers exceed what is stated for their pod: all requests together, or the limit of one."""
+    if not requests and not limits:
+        return None
+    sums = price({**spec, "overhead": None, "resources": None})
+    for name in sorted(requests.keys() & sums.requests.keys()):
+        if sums.requests[name] > requests[name]:
+            asked = _shown(sums.requests, name)
+            return f"its containers request {asked}, more than is requested for all of it ({_shown(requests, name)})"
+    for container in spec.get("containers") or ():
+        own = amounts.parse((container.get("resources") or {}).get("limits") or {})
+        for name in sorted(own.keys() & limits.keys()):
+            if own[name] > limits[name]:
+                who = f"container {container.get('name')} has a limit of {_shown(own, name)}"
+                return f"{who}, above that of all of it ({_shown(limits, name)})"
+    return None
 
 
 def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> _Bounds:
@@ -55,7 +77,8 @@ def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> _Bounds:
     for limit_range in limit_ranges:
         for item in (limit_range.get("spec") or {}).get("limits") or ():
             if item.get("type") == kind:
-                least = amounts.maximum(least, amounts.parse(item.get("min") or {}))
+                for name, amount in amounts.parse(item.get("min") or {}).items():
+                    least[name] = max(amount, least.get(name, amount))
                 _narrow(most, item.get("max"))
                 _narrow(ratio, item.get("maxLimitRequestRatio"))
     return _Bounds(least, most, ratio)

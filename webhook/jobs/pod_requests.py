@@ -5,7 +5,7 @@
     pod = max(A, max I_k) per resource; pod-level resources replace it; overhead is added
 
 Requests default to limits per container and resource, as pod defaulting does; a pod-level request that is not stated
-defaults to what the containers ask, else to the pod-level limit. Overhead raises a limit only where there is one.
+defaults to what the containers ask, else to the pod-level limit. Overhead raises only limits above 0.
 The rules are those of ``k8s.io/component-helpers/resource`` and of pod defaulting. A field that could bear resources
 and is not known here makes the pod unpriceable: it is refused by name, never taken as free.
 """
@@ -73,14 +73,14 @@ def price(
     requests = _aggregate([c[0] for c in containers], [(demand[0], always) for demand, always in inits])
     limits = _aggregate([c[1] for c in containers], [(demand[1], always) for demand, always in inits])
     pod_level = pod_spec.get("resources")
-    if pod_level:
+    if pod_level is not None:
         best_effort = _apply_pod_level(pod_level, requests, limits)
     else:
         best_effort = not any(map(_has_compute, containers)) and not any(_has_compute(demand) for demand, _ in inits)
     extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
-        if name in limits:
+        if limits.get(name):
             limits[name] += amount
     deadline = pod_spec.get("activeDeadlineSeconds")
     return PodPrice(
@@ -95,13 +95,15 @@ def price(
 
 
 def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return what a ResourceQuota would have every container state, unless the pod as a whole does."""
+    """Return what a ResourceQuota would have every container state; nothing once the pod as a whole states anything."""
     whole = _requirements(pod_level, "spec.resources") if pod_level else (_NOTHING, _NOTHING)
+    if any(_is_pod_level(name) for side in whole for name in side):
+        return frozenset()
     return frozenset(
         f"{kind}.{name}"
         for side, kind in enumerate(("requests", "limits"))
         for name in ("cpu", "memory")
-        if name not in whole[side] and any(name not in demand[side] for demand in containers)
+        if any(name not in demand[side] for demand in containers)
     )
 
 
@@ -110,17 +112,31 @@ def with_limit_range_defaults(
 ) -> Mapping[str, Any]:
     """Return ``pod_spec`` as the LimitRanger leaves it: container defaults of each LimitRange (API objects) filled in.
 
-    A container's own limits become its requests first, because pod defaulting runs before admission; then the first
-    LimitRange (by name) that has a default for a resource wins. LimitRanges of type Pod have no defaults.
+    A container's own limits become its requests first, and pod-level requests are settled, because pod defaulting runs
+    before admission; then the first LimitRange (by name) that has a default for a resource wins. LimitRanges of type
+    Pod have no defaults. Raises PriceError where the pod has pod-level limits and cannot be priced.
     """
     defaults = [d for limit_range in sorted(limit_ranges, key=_name) for d in _container_defaults(limit_range)]
     if not defaults:
         return pod_spec
-    changed = dict(pod_spec)
+    changed = dict(with_pod_level_requests(pod_spec))
     for field in ("containers", "initContainers"):
         if isinstance(pod_spec.get(field), list):
             changed[field] = [_with_defaults(c, defaults) if isinstance(c, dict) else c for c in pod_spec[field]]
     return changed
+
+
+def with_pod_level_requests(pod_spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``pod_spec`` with the pod-level requests that pod defaulting writes beside pod-level limits.
+
+    What admission adds to its containers later does not change them. Raises PriceError.
+    """
+    whole = pod_spec.get("resources")
+    if not isinstance(whole, dict) or not whole.get("limits"):
+        return pod_spec
+    asked = price({**pod_spec, "overhead": None}).requests
+    requests = {name: f"{amount}m" for name, amount in asked.items() if _is_pod_level(name)}
+    return {**pod_spec, "resources": {**whole, "requests": requests}}
 
 
 def _container_defaults(limit_range: Mapping[str, Any]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -215,7 +231,7 @@ def _aggregate(containers: list[Mapping[str, int]], inits: list[tuple[Mapping[st
 
 
 def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    """Return the larger of both per resource. A stated 0 stays: overhead counts on a limit of 0, not on none."""
+    """Return the larger of both per resource. A stated 0 stays: a LimitRange tells it from none."""
     return {**right, **{name: max(amount, right.get(name, 0)) for name, amount in left.items()}}
 
 
@@ -234,7 +250,7 @@ def _apply_pod_level(pod_level: object, requests: dict[str, int], limits: dict[s
     for name, amount in pod_requests.items():
         if _is_pod_level(name):
             requests[name] = amount
-    return not _has_compute((requests, limits))
+    return not _has_compute((requests if pod_limits else pod_requests, pod_limits))
 
 
 def _is_pod_level(name: str) -> bool:

@@ -6,6 +6,8 @@ import pytest
 
 from webhook.jobs.limit_ranges import violation
 
+HUGE = {"limits": {"cpu": "1", "hugepages-2Mi": "8Mi"}}
+
 
 def bound(kind: str, **item: Any) -> dict[str, Any]:
     return {"spec": {"limits": [{"type": kind, **item}]}}
@@ -34,6 +36,17 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
             pod({}, {"memory": "1Gi"}, resources={"requests": {"cpu": "5"}, "limits": {"cpu": "4"}}),
             "pod: 5 cpu exceeds its limit",
         ),
+        (bound("Pod", min={"cpu": "0"}), pod({"memory": "1Gi"}), "pod: no cpu is requested"),
+        (
+            bound("Container", defaultRequest={"memory": "1Gi"}),
+            pod({}, resources={"requests": {"memory": "512Mi"}}),
+            "pod: its containers request 1Gi memory, more than is requested for all of it (512Mi memory)",
+        ),
+        (
+            bound("Container", default={"cpu": "3"}, defaultRequest={"cpu": "1"}),
+            pod({}, resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
+            "pod: container c has a limit of 3 cpu, above that of all of it (2 cpu)",
+        ),
     ],
 )
 def test_a_pod_that_would_be_refused_is_told_why(bounds: dict[str, Any], spec: dict[str, Any], says: str) -> None:
@@ -49,6 +62,9 @@ def test_a_pod_that_would_be_refused_is_told_why(bounds: dict[str, Any], spec: d
         (bound("Pod", max={"cpu": "3"}), pod({"cpu": "1"}, {"cpu": "3"})),
         (bound("Pod", max={"cpu": "3"}), pod({}, {"cpu": "3"}, overhead={"cpu": "250m"})),
         (bound("Pod", min={"cpu": "3"}), pod({"cpu": "1"}, {}, resources={"requests": {"cpu": "3"}})),
+        (bound("Pod", max={"hugepages-2Mi": "4Mi"}), pod({}, {"hugepages-2Mi": "2Mi"}, resources=HUGE)),
+        (bound("Pod", maxLimitRequestRatio={"cpu": "1"}), pod({}, resources={"limits": {"cpu": "2"}})),
+        (bound("Container", defaultRequest={"cpu": "1"}), pod({}, resources={"limits": {"cpu": "2"}})),
         (bound("PersistentVolumeClaim", max={"storage": "1Gi"}), pod({"cpu": "1"})),
     ],
 )

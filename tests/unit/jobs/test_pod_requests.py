@@ -52,7 +52,7 @@ def naive(pod, side, resource):
         elif side == "requests" and fallback is not None and (result is None or resource.startswith("hugepages")):
             result = parse(fallback)
     extra = (pod.get("overhead") or {}).get(resource)
-    if extra is not None and (side == "requests" or result is not None):
+    if extra is not None and (side == "requests" or result):
         result = (result or 0) + parse(extra)
     return result or 0
 
@@ -101,6 +101,29 @@ def test_overhead_of_the_pod_wins_over_that_of_its_runtime_class():
     assert price(pod, {"cpu": "250m", "memory": "1Gi"}).requests == {"cpu": 1250, "memory": GI}
     assert price(pod, {"cpu": "250m", "memory": "1Gi"}).limits == {"cpu": 1250}
     assert price({**pod, "overhead": {"cpu": "1"}}, {"cpu": "250m"}).requests == {"cpu": 2000}
+
+
+def test_overhead_raises_no_limit_of_nothing():
+    pod = {"containers": [{"resources": {"limits": {"cpu": "0", "memory": "1Gi"}}}], "overhead": {"cpu": "1"}}
+    assert price(pod).limits == {"cpu": 0, "memory": GI}
+    assert price(pod).requests == {"cpu": 1000, "memory": GI}
+
+
+def test_pod_level_resources_alone_decide_whether_it_is_best_effort():
+    asks = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+    assert not price(asks).best_effort
+    assert price({**asks, "resources": {}}).best_effort
+    assert price({**asks, "resources": {"requests": {"memory": "0"}}}).best_effort
+    assert not price({**asks, "resources": {"limits": {"memory": "0"}}}).best_effort
+
+
+def test_once_the_pod_states_anything_its_containers_need_not():
+    silent = {"containers": [{}]}
+    everything = {"requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+    assert price(silent).unstated == everything
+    assert price({**silent, "resources": {}}).unstated == everything
+    assert price({**silent, "resources": {"requests": {"cpu": "1"}}}).unstated == frozenset()
+    assert price({**silent, "resources": {"limits": {"hugepages-2Mi": "2Mi"}}}).unstated == frozenset()
 
 
 def test_scopes_are_read_from_the_pod():
@@ -171,6 +194,16 @@ def test_limit_range_defaults_fill_what_containers_leave_open():
     assert found[2]["limits"]["cpu"] == "2"
     assert filled["initContainers"][0]["resources"]["limits"]["cpu"] == "2"
     assert "resources" not in pod["containers"][0]
+
+
+def test_what_a_limit_range_gives_to_containers_changes_no_request_of_the_pod_as_a_whole():
+    pod = {"containers": [{}, {}], "resources": {"limits": {"cpu": "3", "memory": "2Gi"}}}
+    ranges = [limit_range("a", defaultRequest={"cpu": "100m"})]
+    assert price(with_limit_range_defaults(pod, ranges)).requests == {"cpu": 3000, "memory": 2 * GI}
+    asked = {**pod, "containers": [{"resources": {"requests": {"cpu": "2"}}}, {}]}
+    assert price(with_limit_range_defaults(asked, ranges)).requests == {"cpu": 2000, "memory": 2 * GI}
+    unlimited = {**pod, "resources": {"requests": {"memory": "1Gi"}}}
+    assert price(with_limit_range_defaults(unlimited, ranges)).requests == {"cpu": 200, "memory": GI}
 
 
 def test_a_limit_range_maximum_is_the_default_limit_and_a_minimum_the_last_default_request():
