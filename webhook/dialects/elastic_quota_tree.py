@@ -6,9 +6,13 @@ leaf that was given children or taken away is charged to the node above. Namespa
 An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's code, which takes any
 limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
-A job labelled as not preemptible is held to the minimums instead: all such jobs together use at most ``min`` of each
-resource that a node lists there, so that they never borrow, and they are never stopped for others. The tree's label
-``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
+A job labelled as not preemptible is held to the minimums too: all such jobs together use at most ``min`` of each
+resource that a node lists there, so that they never borrow, and they are never stopped for others. Upstream does not
+look at the maximums for them and leaves the excess to its scheduler; here no job starts above a maximum. The tree's
+label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
+
+Of a min, ``min - lendlimit`` is never lent: nothing at all of what the attribute leaves out, as upstream subtracts it.
+Jobs are not reserved by it there, and here only where it lists them.
 
 A leaf that has its min leaves room to hungry gangs of leaves below theirs (``core/hunger.py``). Upstream has this
 behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is on.
@@ -118,7 +122,8 @@ def _read(place: Place, parent: str, depth: int) -> _Node:
     if parent and (not name or "/" in name):
         place["name"].error("is not the name of a node", "name it, without '/'")
     path = f"{parent}/{name or '?'}" if parent else ROOT
-    limits = LimitNode(path, _amounts(place["min"]), _amounts(place["max"]), _lend_limit(place["attributes"]))
+    least = _amounts(place["min"])
+    limits = LimitNode(path, least, _amounts(place["max"]), _lend_limit(place["attributes"], least))
     namespaces = tuple(item.subdomain() for item in place["namespaces"].items())
     node = _Node(place, path, path.rpartition("/")[2], limits, namespaces)
     if depth > MOST_LEVELS:
@@ -143,9 +148,19 @@ def _amounts(place: Place) -> dict[str, int]:
     return result
 
 
-def _lend_limit(attributes: Place) -> dict[str, int]:
-    """Return the attribute's resource list: JSON text, or written as an object."""
+def _lend_limit(attributes: Place, least: Mapping[str, int]) -> dict[str, int]:
+    """Return the most that is lent of the resources in ``least``: all of them without the attribute.
+
+    With it, none of those that its resource list (JSON text, or written as an object) leaves out; jobs are lent still.
+    """
     place = attributes[_LEND_LIMIT]
+    if not place.present:
+        return {}
+    unlisted = {resource: 0 for resource in least if resource != names.MAX_JOBS}
+    return {**unlisted, **_lend_limit_list(place)}
+
+
+def _lend_limit_list(place: Place) -> dict[str, int]:
     if not isinstance(place.value, str):
         return _amounts(place)
     try:
