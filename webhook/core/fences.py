@@ -11,7 +11,9 @@ only for the pods that it does not have yet, and its reservation is materialised
 
 Which pods and resources a ResourceQuota counts follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36: a
 pod that has ended is not counted, one that is being deleted is, scopes must all match, ``count/pods`` counts objects,
-and of cpu and memory that a quota bounds every container must state the amount.
+and of cpu and memory that a quota bounds every container must state the amount, unless the pod as a whole states any.
+A pod still there when twice its grace period is over counts here and no longer there: it may run yet on a lost node,
+and what Tutti gives out twice it cannot take back.
 """
 
 from collections.abc import Iterable, Mapping
