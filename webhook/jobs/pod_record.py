@@ -8,11 +8,13 @@ import structlog
 from webhook.core import names
 from webhook.core.gang import PodPrice, PodSet
 from webhook.core.pods import PodRecord, WaitingPod
+from webhook.core.quantity import QuantityError
 from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.pod_groups import gang_uid, group_of, role_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.pod_sets import PodSetSite, UnreadableJob
 from webhook.jobs.reading import pod_set_of, seconds
+from webhook.jobs.resizing import as_held
 from webhook.wire import pods as wire
 
 log = structlog.get_logger(__name__)
@@ -29,7 +31,7 @@ def decode(raw: bytes) -> PodRecord:
     spec = wire.spec(pod)
     gang: str | None = labels.get(names.GANG_LABEL)
     owner = next((reference.uid for reference in metadata.owner_references or () if reference.controller), "")
-    cost = _price(spec)
+    cost = _price(spec, pod.status)
     pod_set = labels.get(names.POD_SET_LABEL, "")
     group = group_of({"metadata": {"labels": labels, "annotations": own}, "spec": spec}) if gang is not None else None
     if group is not None and gang != gang_uid(metadata.namespace, group):
@@ -85,10 +87,10 @@ def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> Wa
     )
 
 
-def _price(spec: dict[str, Any]) -> PodPrice:
+def _price(spec: dict[str, Any], status: wire.Status) -> PodPrice:
     """Return the price of a pod that exists; one that cannot be priced is counted by what can be read of it."""
     try:
-        return price(spec)
-    except PriceError as error:
+        return price(as_held(spec, status))
+    except (PriceError, QuantityError) as error:
         log.warning("pod.unpriceable", error=str(error))
         return PodPrice()

@@ -7,7 +7,7 @@ user, never by ownerReferences or labels alone: those are writable by anybody.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from webhook.core import amounts, names, quantity
 from webhook.core.gang import PodPrice
@@ -16,12 +16,14 @@ from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import gang_uid, role_of
 from webhook.jobs.pod_requests import PriceError, price
+from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.class_checks import check_pod
 from webhook.server.pod_facts import PodFacts, read, render_version
 from webhook.server.settings import GateSettings
 from webhook.server.tally import Tally
 from webhook.view import View
+from webhook.wire import pods as wire
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -370,8 +372,9 @@ def _resize(review: PodReview, rules: PodRules, now: float) -> Answer:
     pod, old, request = review.pod, review.old, review.request
     assert old is not None
     try:
-        cost, before = price(pod.spec), price(old.spec)
-    except PriceError as error:
+        cost = price(pod.spec)
+        held, before = _held(pod, request.object), _held(old, request.old_object)
+    except (PriceError, quantity.QuantityError) as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422)
     reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
     if reservation is not None:
@@ -381,5 +384,10 @@ def _resize(review: PodReview, rules: PodRules, now: float) -> Answer:
     if not is_fenced(rules.view, request.namespace):
         return ALLOW
     also = [p.price for p in rules.tally.pending(request.namespace, now, but=old.uid) if p.gang is None]
-    reason = rules.view.fences.pod_shortfall(request.namespace, cost, also, replacing=before)
+    reason = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
     return ALLOW if reason is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason}")
+
+
+def _held(pod: PodFacts, document: Mapping[str, Any] | None) -> PodPrice:
+    """Return what a pod counts with: one that was to shrink holds what it has until its node has taken it."""
+    return price(as_held(dict(pod.spec), wire.status(document or {})))

@@ -1,5 +1,6 @@
 """The few fields of a Pod that Tutti reads from lists and watches; the spec stays untyped for pricing."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -33,13 +34,31 @@ class Condition(msgspec.Struct, gc=False):
 
     type: str = ""
     status: str = ""
+    reason: str = ""
 
 
-class Status(msgspec.Struct):
+class Resources(msgspec.Struct):
+    """status.containerStatuses[].resources: what the node has given so far."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    """status.containerStatuses[], as far as an in-place resize shows there."""
+
+    name: str = ""
+    resources: Resources | None = None
+    allocated_resources: dict[str, Any] | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
     """The parts of PodStatus that decide anything."""
 
     phase: str = "Pending"
     conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(msgspec.Struct):
@@ -75,3 +94,8 @@ def spec(pod: Pod) -> dict[str, Any]:
     document = msgspec.json.decode(pod.spec)
     assert isinstance(document, dict)
     return document
+
+
+def status(pod: Mapping[str, Any]) -> Status:
+    """Return the status of a pod that is plain data. Raises msgspec.ValidationError when it is none."""
+    return msgspec.convert(pod.get("status") or {}, Status)

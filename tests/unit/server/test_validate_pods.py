@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.unit.server.reviews import (
@@ -25,6 +26,7 @@ from tests.unit.server.reviews import (
 from webhook.core import names
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger
+from webhook.jobs.pod_record import decode
 from webhook.server.gate import Gate
 from webhook.view import View
 
@@ -306,6 +308,19 @@ async def test_a_loose_pod_is_resized_within_what_is_left() -> None:
     assert (await update(gate, small, large, subresource="resize")).allowed
     large["spec"]["containers"] = containers(cpu="6")
     assert not (await update(gate, small, large, subresource="resize")).allowed
+
+
+async def test_a_pod_that_has_not_shrunk_yet_may_be_resized_to_what_it_still_holds() -> None:
+    seen: View = with_quota(view(), **{"requests.cpu": 4})
+    shrinking, halfway, beyond = pod(), pod(), pod()
+    for obj, cpu in ((shrinking, "1"), (halfway, "3"), (beyond, "5")):
+        obj["spec"]["containers"] = containers(cpu=cpu)
+        name = obj["spec"]["containers"][0]["name"]
+        obj["status"] = {"containerStatuses": [{"name": name, "resources": {"requests": {"cpu": "4"}}}]}
+    seen.fences.put_pod(decode(orjson.dumps(shrinking)))
+    gate = Gate(seen)
+    assert (await update(gate, shrinking, halfway, subresource="resize")).allowed
+    assert not (await update(gate, shrinking, beyond, subresource="resize")).allowed
 
 
 async def test_an_unknown_subresource_is_refused(admitted: Gate) -> None:
