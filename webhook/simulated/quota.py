@@ -168,11 +168,14 @@ def _scope_holds(scope: str, operator: str, values: list[str], price: PodPrice) 
 
 
 def _check_stated(resource: Resource, item: Json, account: _Account) -> None:
-    """Every container must state the compute resources that a quota limits, unless the pod as a whole does."""
+    """Every container must state the compute resources that a quota limits, unless the pod as a whole states any."""
+    whole = item["spec"].get("resources") or {}
+    if whole.get("requests") or whole.get("limits"):
+        return
     missing = []
     for key in sorted(account.hard):
         kind, name = ("limits", key[7:]) if key.startswith("limits.") else ("requests", key.removeprefix("requests."))
-        if name not in ("cpu", "memory") or name in ((item["spec"].get("resources") or {}).get(kind) or {}):
+        if name not in ("cpu", "memory"):
             continue
         silent = [
             c["name"] for c in _containers(item["spec"]) if name not in ((c.get("resources") or {}).get(kind) or {})

@@ -43,10 +43,11 @@ async def test_ended_pods_do_not_count_and_terminating_ones_do(cluster: Simulate
     await client.post(PODS, pod("c"))
 
 
-async def test_a_container_must_state_what_the_quota_limits(client: Client) -> None:
+async def test_a_container_must_state_what_the_quota_limits_unless_the_pod_states_anything(client: Client) -> None:
     await client.post(QUOTAS, quota("cpu", limits__cpu="10"))
     with pytest.raises(errors.Forbidden, match=r"failed quota: cpu: must specify limits\.cpu for: main"):
         await client.post(PODS, pod("a"))
+    await client.post(PODS, pod("b", resources={"requests": {"memory": "1Gi"}}))
 
 
 async def test_scopes_choose_which_pods_a_quota_counts(client: Client) -> None:
