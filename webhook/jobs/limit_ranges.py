@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core import amounts, quantity
 from webhook.core.amounts import Amounts
-from webhook.jobs.pod_requests import price, with_limit_range_defaults, with_pod_level_requests
+from webhook.jobs.pod_requests import price, with_limit_range_defaults, with_pod_level_defaults
 
 _FIELDS: Final = ("initContainers", "containers")
 
@@ -33,7 +33,7 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
     ``limit_ranges`` are the LimitRange objects of the namespace. Raises PriceError or QuantityError where the spec
     cannot be priced.
     """
-    spec = with_limit_range_defaults(with_pod_level_requests(pod_spec), limit_ranges)
+    spec = with_limit_range_defaults(with_pod_level_defaults(pod_spec), limit_ranges)
     bounds = _bounds(limit_ranges, "Container")
     for field in _FIELDS:
         for container in spec.get(field) or ():

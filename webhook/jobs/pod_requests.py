@@ -112,31 +112,36 @@ def with_limit_range_defaults(
 ) -> Mapping[str, Any]:
     """Return ``pod_spec`` as the LimitRanger leaves it: container defaults of each LimitRange (API objects) filled in.
 
-    A container's own limits become its requests first, and pod-level requests are settled, because pod defaulting runs
+    A container's own limits become its requests first, and pod-level resources are settled, because pod defaulting runs
     before admission; then the first LimitRange (by name) that has a default for a resource wins. LimitRanges of type
-    Pod have no defaults. Raises PriceError where the pod has pod-level limits and cannot be priced.
+    Pod have no defaults. Raises PriceError where the pod has pod-level resources and cannot be priced.
     """
     defaults = [d for limit_range in sorted(limit_ranges, key=_name) for d in _container_defaults(limit_range)]
     if not defaults:
         return pod_spec
-    changed = dict(with_pod_level_requests(pod_spec))
+    changed = dict(with_pod_level_defaults(pod_spec))
     for field in ("containers", "initContainers"):
         if isinstance(pod_spec.get(field), list):
             changed[field] = [_with_defaults(c, defaults) if isinstance(c, dict) else c for c in pod_spec[field]]
     return changed
 
 
-def with_pod_level_requests(pod_spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``pod_spec`` with the pod-level requests that pod defaulting writes beside pod-level limits.
+def with_pod_level_defaults(pod_spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``pod_spec`` with what pod defaulting adds to pod-level resources: limits of huge pages, and requests.
 
     What admission adds to its containers later does not change them. Raises PriceError.
     """
     whole = pod_spec.get("resources")
-    if not isinstance(whole, dict) or not whole.get("limits"):
+    if not isinstance(whole, dict) or not (whole.get("limits") or whole.get("requests")):
         return pod_spec
-    asked = price({**pod_spec, "overhead": None}).requests
-    requests = {name: f"{amount}m" for name, amount in asked.items() if _is_pod_level(name)}
-    return {**pod_spec, "resources": {**whole, "requests": requests}}
+    pod = price({**pod_spec, "overhead": None})
+    stated = whole.get("requests") or {}
+    pages = {name: f"{amount}m" for name, amount in pod.limits.items() if _is_pages(name) and name not in stated}
+    limits = {**pages, **(whole.get("limits") or {})}
+    if not limits:
+        return pod_spec
+    requests = {name: f"{amount}m" for name, amount in pod.requests.items() if _is_pod_level(name)}
+    return {**pod_spec, "resources": {**whole, "requests": requests, "limits": limits}}
 
 
 def _container_defaults(limit_range: Mapping[str, Any]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -244,17 +249,23 @@ def _apply_pod_level(pod_level: object, requests: dict[str, int], limits: dict[s
     for name, amount in pod_limits.items():
         if _is_pod_level(name):
             # What may be overcommitted (cpu, memory) keeps the containers' sum where they ask any.
-            if name not in pod_requests and (name not in requests or name.startswith("hugepages-")):
+            if name not in pod_requests and (name not in requests or _is_pages(name)):
                 requests[name] = amount
             limits[name] = amount
     for name, amount in pod_requests.items():
         if _is_pod_level(name):
             requests[name] = amount
-    return not _has_compute((requests if pod_limits else pod_requests, pod_limits))
+    # Pod-level limits, those of huge pages that defaulting writes too, bring pod-level requests of all that is asked.
+    defaulted = pod_limits or (pod_requests and any(_is_pages(name) and name not in pod_requests for name in limits))
+    return not _has_compute((requests if defaulted else pod_requests, pod_limits))
 
 
 def _is_pod_level(name: str) -> bool:
-    return name in ("cpu", "memory") or name.startswith("hugepages-")
+    return name in ("cpu", "memory") or _is_pages(name)
+
+
+def _is_pages(name: str) -> bool:
+    return name.startswith("hugepages-")
 
 
 def _has_compute(demand: Demand) -> bool:

@@ -43,6 +43,16 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
             "pod: its containers request 1Gi memory, more than is requested for all of it (512Mi memory)",
         ),
         (
+            bound("Pod"),
+            pod({"cpu": "1"}, {"hugepages-2Mi": "16Mi"}, resources={**HUGE, "requests": {"hugepages-2Mi": "16Mi"}}),
+            "pod: 16Mi hugepages-2Mi exceeds its limit",
+        ),
+        (
+            bound("Container", default={"hugepages-2Mi": "6Mi"}),
+            {**pod({"cpu": "1"}), "containers": [{"name": n} for n in "cd"], "resources": HUGE},
+            "pod: its containers request 12Mi hugepages-2Mi, more than is requested for all of it",
+        ),
+        (
             bound("Container", default={"cpu": "3"}, defaultRequest={"cpu": "1"}),
             pod({}, resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
             "pod: container c has a limit of 3 cpu, above that of all of it (2 cpu)",

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.quantity import MILLI, parse
-from webhook.jobs.pod_requests import CONTAINER_FIELDS, POD_FIELDS, PriceError, price, with_limit_range_defaults
+from webhook.jobs.pod_requests import (
+    CONTAINER_FIELDS,
+    POD_FIELDS,
+    PriceError,
+    price,
+    with_limit_range_defaults,
+    with_pod_level_defaults,
+)
 
 GI = 1024**3 * MILLI
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi")
@@ -115,6 +122,8 @@ def test_pod_level_resources_alone_decide_whether_it_is_best_effort():
     assert price({**asks, "resources": {}}).best_effort
     assert price({**asks, "resources": {"requests": {"memory": "0"}}}).best_effort
     assert not price({**asks, "resources": {"limits": {"memory": "0"}}}).best_effort
+    pages = {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"hugepages-2Mi": "4Mi"}}}]}
+    assert not price({**pages, "resources": {"requests": {"memory": "0"}}}).best_effort
 
 
 def test_once_the_pod_states_anything_its_containers_need_not():
@@ -202,6 +211,14 @@ def test_what_a_limit_range_gives_to_containers_changes_no_request_of_the_pod_as
     assert price(with_limit_range_defaults(pod, ranges)).requests == {"cpu": 3000, "memory": 2 * GI}
     asked = {**pod, "containers": [{"resources": {"requests": {"cpu": "2"}}}, {}]}
     assert price(with_limit_range_defaults(asked, ranges)).requests == {"cpu": 2000, "memory": 2 * GI}
+    pages = {
+        "containers": [{"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    assert with_pod_level_defaults(pages)["resources"] == {
+        "requests": {"cpu": "1000m", "hugepages-2Mi": "4194304000m"},
+        "limits": {"hugepages-2Mi": "4194304000m"},
+    }
     unlimited = {**pod, "resources": {"requests": {"memory": "1Gi"}}}
     assert price(with_limit_range_defaults(unlimited, ranges)).requests == {"cpu": 200, "memory": GI}
 
