@@ -191,7 +191,11 @@ def _ray_groups(prefix: str) -> tuple[PodSetSource, ...]:
             items=parse(f"{prefix}.workerGroupSpecs"),
             name="groupName",
             template=("template",),
-            factors=(Factor(("replicas",)), Factor(("numOfHosts",), at_least=1)),
+            factors=(
+                # KubeRay's bounds, and its default: none.
+                Factor(("replicas",), default=0, no_less=("minReplicas",), at_most=(("maxReplicas",),)),
+                Factor(("numOfHosts",), at_least=1),
+            ),
             optional=True,
         ),
     )

@@ -14,14 +14,15 @@ from webhook.jobs.paths import Path
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One factor of a pod count: the number at ``path``, or ``default`` where it is absent, but at most the numbers at
-    ``at_most`` where they are present.
+    """One factor of a pod count: the number at ``path``, or ``default`` where it is absent, but at least ``at_least``
+    and the number at ``no_less``, and at most the numbers at ``at_most``, where they are present.
     """
 
     path: Path
     default: int = 1
     at_most: tuple[Path, ...] = ()
     at_least: int = 0
+    no_less: Path | None = None
 
 
 class Layout(StrEnum):

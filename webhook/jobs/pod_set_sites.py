@@ -153,7 +153,8 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, na
 
 def _factor(item: Any, factor: Factor, at: Place) -> int:
     number = read_count(item, factor.path, at)
-    number = max(factor.default if number is None else number, factor.at_least)
+    least = None if factor.no_less is None else read_count(item, factor.no_less, at)
+    number = max(factor.default if number is None else number, factor.at_least, least or 0)
     for path in factor.at_most:
         bound = read_count(item, path, at)
         if bound is not None:

@@ -59,7 +59,7 @@ def test_completions_that_cannot_follow_are_told_at_the_door(follow, spec, says)
 
 
 def test_a_ray_cluster_counts_hosts_of_each_worker_group():
-    assert counts(record_of(load("raycluster"))) == {"head": 1, "gpu": 6, "cpu": 1}
+    assert counts(record_of(load("raycluster"))) == {"head": 1, "gpu": 6, "cpu": 0}
     assert "enableInTreeAutoscaling" in refused(load("raycluster"), "spec", "enableInTreeAutoscaling", True)
 
 
@@ -193,6 +193,22 @@ def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
     for odd in ({}, {"kube-queue/min-resources": "four"}, {"kube-queue/min-resources": "cpu: many"}):
         obj["metadata"]["annotations"] = odd
         assert record_of(obj).problem
+
+
+@pytest.mark.parametrize(
+    ("written", "pods"),
+    [
+        ({"replicas": 1, "minReplicas": 3, "maxReplicas": 5}, 9),
+        ({"replicas": 8, "minReplicas": 3, "maxReplicas": 5}, 15),
+        ({"replicas": 4, "minReplicas": 3, "maxReplicas": 5}, 12),
+        ({"replicas": None, "minReplicas": 2}, 6),
+        ({"replicas": None}, 0),
+    ],
+)
+def test_a_group_of_ray_workers_has_as_many_pods_as_its_bounds_allow(written, pods):
+    obj = load("raycluster")
+    obj["spec"]["workerGroupSpecs"][0] |= written
+    assert counts(record_of(obj))["gpu"] == pods
 
 
 def test_a_train_job_is_what_its_runtime_makes_of_it():
