@@ -273,7 +273,13 @@ SPARK: Final = JobKind(
             other_than=("", "NEW", "SUSPENDED", "COMPLETED", "FAILED", "SUBMISSION_FAILED"),
         ),
     ),
-    ready=Signal(path=parse("status.applicationState.state"), values=("RUNNING",)),
+    # It is called running as soon as its driver runs.
+    ready=Tally(
+        (parse("status.executorState.*"),),
+        wanted=parse("spec.executor.instances"),
+        texts=("RUNNING", "COMPLETED"),
+        only_if=Signal(path=parse("status.applicationState.state"), values=("RUNNING",)),
+    ),
     controller_users=frozenset(
         {
             _account("spark-operator", "spark-operator-controller"),
@@ -317,11 +323,9 @@ TRAINJOB: Final = JobKind(
     succeeded=(Signal(condition="Complete"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.jobsStatus.*.active")),),
-    # One child Job stands for each entry: the field that would say otherwise does not exist, so each counts one.
-    ready=Tally(
-        (parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")),
-        wanted=parse("status.jobsStatus.*.replicas"),
-    ),
+    # One child Job stands for each pod set, whether the status lists it yet or not.
+    ready=Tally((parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")), pod_sets=True),
+    reclaim="train-job",
     controller_users=frozenset(
         {
             _account("kubeflow-system", "kubeflow-trainer-controller-manager"),

@@ -85,6 +85,12 @@ class Tally:
 
     have: tuple[Path, ...]
     wanted: Path | None = None
+    texts: tuple[str, ...] = ()
+    """Texts at ``have`` that count one each."""
+    pod_sets: bool = False
+    """The total is the number of pod sets."""
+    only_if: Signal | None = None
+    """Reached only where this says yes too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,7 @@ class JobKind:
     ready: Signal | Tally | None = None
     template_change: TemplateChange = TemplateChange.SUSPENDED
     reclaim: str | None = None
-    """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``."""
+    """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``, ``train-job``."""
     controller_users: frozenset[str] = frozenset()
     """Usernames under which the kind's controller creates its pods and children."""
     child_kinds: frozenset[str] = frozenset()

@@ -65,7 +65,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         suspended=suspended,
         finished=finished,
         active=active,
-        ready=finished is not None or (gang is not None and status.ready(kind, obj, gang.pods)),
+        ready=finished is not None or (gang is not None and status.ready(kind, obj, gang.counts)),
         deleting=metadata.get("deletionTimestamp") is not None,
         marked=any(names.GANG_LABEL in site.labels for site in sites),
         restorable=status.restorable(kind, obj, suspended, active),

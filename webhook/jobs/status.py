@@ -36,15 +36,20 @@ def active(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     return bool(obj.get("status")) and any(holds(signal, obj) for signal in kind.active)
 
 
-def ready(kind: JobKind, obj: Mapping[str, Any], pods: int) -> bool:
-    """Return whether the controller reports all pods (``pods`` in number) running or done."""
+def ready(kind: JobKind, obj: Mapping[str, Any], counts: Mapping[str, int]) -> bool:
+    """Return whether the controller reports all pods running or done; ``counts`` are those of each pod set."""
     if not obj.get("status"):
         return False
     rule = kind.ready
-    if isinstance(rule, Tally):
-        wanted = pods if rule.wanted is None else _wanted(obj, rule.wanted)
-        return sum(_number(found) for path in rule.have for found in paths.find_each(obj, path)) >= wanted
-    return rule is not None and holds(rule, obj)
+    if not isinstance(rule, Tally):
+        return rule is not None and holds(rule, obj)
+    if rule.only_if is not None and not holds(rule.only_if, obj):
+        return False
+    wanted = len(counts) if rule.pod_sets else sum(counts.values())
+    if rule.wanted is not None:
+        wanted = _wanted(obj, rule.wanted)
+    found = (found for path in rule.have for found in paths.find_each(obj, path))
+    return sum(1 if isinstance(each, str) and each in rule.texts else _number(each) for each in found) >= wanted
 
 
 def restorable(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active: bool) -> bool:
@@ -125,9 +130,17 @@ def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> d
     return gone
 
 
+def _reclaimed_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """A child Job that succeeded gives back all of its pods; there is one for each pod set."""
+    jobs = [job for job in paths.find_each(obj, ("status", "jobsStatus", paths.EACH)) if isinstance(job, dict)]
+    ended = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
+    return {name: count for name, count in counts.items() if name in ended}
+
+
 _RECLAIM_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, int]]]] = {
     "job": _reclaimed_of_job,
     "jobset": _reclaimed_of_jobset,
+    "train-job": _reclaimed_of_train_job,
 }
 RECLAIM_RULES: Final = frozenset(_RECLAIM_RULES)
 """Names that ``JobKind.reclaim`` may take."""

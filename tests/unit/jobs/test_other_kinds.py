@@ -195,6 +195,36 @@ def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
         assert record_of(obj).problem
 
 
+def test_a_train_job_reclaims_the_pods_of_child_jobs_that_succeeded():
+    obj = special("trainjob")
+    obj["status"] = {"jobsStatus": [{"name": "dataset-initializer", "succeeded": 1}, {"name": "node", "active": 1}]}
+    assert record_of(obj, RUNTIMES).reclaimed == {"dataset-initializer": 1}
+
+
+def test_a_train_job_is_whole_once_each_of_its_child_jobs_is():
+    obj = special("trainjob")
+    obj["status"] = {"conditions": [{"type": "Suspended", "status": "False"}]}
+    assert not record_of(obj, RUNTIMES).ready
+    obj["status"]["jobsStatus"] = [{"name": "dataset-initializer", "succeeded": 1}]
+    assert not record_of(obj, RUNTIMES).ready
+    obj["status"]["jobsStatus"].append({"name": "node", "ready": 1})
+    assert record_of(obj, RUNTIMES).ready
+
+
+def test_a_spark_application_is_whole_once_its_executors_run():
+    obj = load("sparkapplication")
+    obj["spec"]["executor"]["instances"] = 2
+    obj["status"] = {
+        "applicationState": {"state": "RUNNING"},
+        "executorState": {"exec-1": "RUNNING", "exec-2": "PENDING"},
+    }
+    assert not record_of(obj).ready
+    obj["status"]["executorState"]["exec-2"] = "COMPLETED"
+    assert record_of(obj).ready
+    obj["status"]["applicationState"]["state"] = "FAILING"
+    assert not record_of(obj).ready
+
+
 @pytest.mark.parametrize(
     ("written", "pods"),
     [
