@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core import names
-from webhook.jobs import paths, spark, train_job
+from webhook.jobs import app_wrapper, paths, spark, train_job
 from webhook.jobs.context import ReadContext
-from webhook.jobs.pod_set_sites import Place, PodSetSite, Scaffold, UnreadableJob, read_count
+from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob, read_count
 
 MIN_RESOURCES: Final = ("kube-queue/min-resources", "koord-queue/min-resources")
 """Annotations by which the owner of a Workflow says what it needs as a whole; spellings of two releases."""
@@ -96,58 +96,8 @@ def read_spark(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSe
 
 
 def read_app_wrapper(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
-    """Return the declared pod sets of every component of an AppWrapper."""
-    components = paths.find(obj, ("spec", "components"))
-    if not isinstance(components, list) or not components:
-        raise UnreadableJob("spec.components: has no component; write at least one")
-    name = paths.find(obj, ("metadata", "name")) or "component"
-    sites: list[PodSetSite] = []
-    for index, component in enumerate(components):
-        declared = paths.find(component, ("podSets",))
-        if not isinstance(declared, list) or not declared:
-            raise UnreadableJob(f"spec.components[{index}].podSets: declares no pods; write replicas and path of each")
-        for position, pod_set in enumerate(declared):
-            site = _wrapped(component, pod_set, ("spec", "components", index), position, len(declared))
-            sites.append(replace(site, name=f"{name}-{len(sites)}"))
-    return sites
-
-
-def _wrapped(component: Any, pod_set: Any, at: Place, position: int, number: int) -> PodSetSite:
-    where = paths.render(tuple(map(str, (*at, "podSets", position))))
-    text = paths.find(pod_set, ("path",))
-    template = _follow(component, text) if isinstance(text, str) else None
-    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise UnreadableJob(f"{where}.path: {text!r:.80}: leads to no pod template; write its path")
-    replicas = read_count(pod_set, ("replicas",), (*at, "podSets", position))
-    infos = component.get("podSetInfos")
-    ready = isinstance(infos, list) and len(infos) == number
-    info = infos[position] if ready and isinstance(infos[position], dict) else {}
-    place = (*at, "podSetInfos", position)
-    return PodSetSite(
-        name="",
-        count=1 if replicas is None else replicas,
-        metadata=info if ready else None,
-        spec=template["spec"],
-        scheduling=info,
-        owner_labels=paths.find_mapping(template, ("metadata", "labels")),
-        scaffold=(Scaffold((*at, "podSetInfos"), [{} for _ in range(number)], ready),),
-        metadata_path=place,
-        spec_path=place,
-    )
-
-
-_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")
-
-
-def _follow(node: Any, text: str) -> Any:
-    """Return what an AppWrapper path (``template.spec.replicatedJobs[0].template``) leads to, None when nothing."""
-    for match in _STEP.finditer(text):
-        if match[2] is not None:
-            index = int(match[2])
-            node = node[index] if isinstance(node, list) and index < len(node) else None
-        else:
-            node = node.get(match[1]) if isinstance(node, dict) else None
-    return node
+    """Return the pod sets of every component of an AppWrapper, declared or inferred."""
+    return app_wrapper.pod_sets(obj)
 
 
 def read_workflow(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:

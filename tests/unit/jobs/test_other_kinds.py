@@ -170,7 +170,6 @@ def test_an_app_wrapper_is_its_declared_pod_sets():
     clean = apply(held, patches.strip(kind_of(held), held, suspend=False))
     del clean["spec"]["suspend"]
     assert clean["spec"] == load("appwrapper")["spec"]
-    assert "declares no pods" in refused(load("appwrapper"), "spec", "components", 0, "podSets", [])
     assert "leads to no pod template" in refused(
         load("appwrapper"), "spec", "components", 0, "podSets", [{"path": "template.spec.nothing[3]"}]
     )
@@ -223,6 +222,37 @@ def test_a_spark_application_is_whole_once_its_executors_run():
     assert record_of(obj).ready
     obj["status"]["applicationState"]["state"] = "FAILING"
     assert not record_of(obj).ready
+
+
+def test_an_app_wrapper_infers_the_pods_of_kinds_that_its_controller_knows():
+    wrapped = load("appwrapper")
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c"}]}}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 5, "template": {"spec": pod["spec"]}}}
+    kinds = ("job", "jobset", "pytorchjob", "raycluster", "rayjob")
+    inner = {kind: record_of(load(kind)).gang for kind in kinds}
+    wrapped["spec"]["components"] = [{"template": t} for t in (service, pod, web, *map(load, kinds))]
+    expected = [1, 5, *(s.count for kind in kinds for s in inner[kind].pod_sets if s.name != "submitter")]
+    assert list(counts(record_of(wrapped)).values()) == expected
+    assert list(counts(record_of(wrapped))) == [f"wrapped-{index}" for index in range(len(expected))]
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "none has pods"),
+        ({"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}, "declares no pods of TFJob"),
+        (
+            {"apiVersion": "own.dev/v1", "kind": "Sweep", "spec": {"of": [{"containers": []}]}},
+            "declares no pods of Sweep",
+        ),
+        ({"apiVersion": "batch/v1", "kind": "Job"}, "has no pod template"),
+    ],
+)
+def test_pods_of_an_app_wrapper_that_nobody_counts_are_refused(template, says):
+    wrapped = load("appwrapper")
+    wrapped["spec"]["components"] = [{"template": template}]
+    assert says in (record_of(wrapped).problem or "")
 
 
 @pytest.mark.parametrize(
