@@ -6,10 +6,11 @@ dynamic allocation, settings passed through free-form configuration.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core import names
+from webhook.core import names, quantity
 from webhook.jobs import app_wrapper, paths, spark, train_job
 from webhook.jobs.context import ReadContext
 from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob, read_count
@@ -22,7 +23,10 @@ _RAY_SUBMITTER: Final[Mapping[str, Any]] = {
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
 """What KubeRay puts beside the head in SidecarMode; running as long as it, it costs what a sidecar costs."""
-SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW)
+_REDIS_CLEANUP: Final[Mapping[str, str]] = {"cpu": "200m", "memory": "256Mi"}
+"""What KubeRay lets the first container of a head ask that cleans up Redis after a cluster of its own is gone."""
+_FAULT_TOLERANT: Final = "ray.io/ft-enabled"
+SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW, _FAULT_TOLERANT)
 """Every annotation that the size of a gang is read from."""
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "True", "TRUE"})
@@ -52,7 +56,7 @@ def read_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSi
 def read_ray_cluster(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return the pod sets of a RayCluster; an autoscaler would outgrow any reservation."""
     _refuse_autoscaling(obj, ("spec", "enableInTreeAutoscaling"))
-    return sites
+    return _with_redis_cleanup(obj, ("spec",), sites)
 
 
 def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
@@ -68,6 +72,7 @@ def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodS
         message = "its cluster would hold quota after the job has ended"
         raise UnreadableJob(f"spec.shutdownAfterJobFinishes: {message}; write true")
     _refuse_autoscaling(obj, ("spec", "rayClusterSpec", "enableInTreeAutoscaling"))
+    sites = _with_redis_cleanup(obj, ("spec", "rayClusterSpec"), sites)
     mode = paths.find(obj, ("spec", "submissionMode"))
     if mode in (None, "", "K8sJobMode"):
         return sites
@@ -83,6 +88,39 @@ def _with_submitter(head: PodSetSite) -> PodSetSite:
         if paths.find(container, ("name",)) == _RAY_SUBMITTER["name"]:
             return head
     return replace(head, added=(*head.added, _RAY_SUBMITTER))
+
+
+def _with_redis_cleanup(obj: Mapping[str, Any], cluster: paths.Path, sites: list[PodSetSite]) -> list[PodSetSite]:
+    """Return the pod sets with a head that covers the clean-up of a fault-tolerant cluster, which runs in its place."""
+    text = paths.find(obj, ("metadata", "annotations", _FAULT_TOLERANT))
+    stated = paths.find(obj, (*cluster, "gcsFaultToleranceOptions")) is not None
+    if not stated and str(text).lower() != "true":
+        return sites
+    return [_raised(site) if site.name == "head" else site for site in sites]
+
+
+def _raised(head: PodSetSite) -> PodSetSite:
+    containers = head.spec.get("containers")
+    if not isinstance(containers, list) or not containers or not isinstance(containers[0], dict):
+        return head
+    first = containers[0]
+    resources = paths.find_mapping(first, ("resources",))
+    limits, requests = (paths.find_mapping(resources, (side,)) for side in ("limits", "requests"))
+    requests = _at_least({**limits, **requests}, _REDIS_CLEANUP)
+    limits = _at_least(limits, {name: least for name, least in _REDIS_CLEANUP.items() if name in limits})
+    first = {**first, "resources": {**resources, "requests": requests, "limits": limits}}
+    spec = {**head.spec, "containers": [first, *containers[1:]]}
+    return replace(head, spec=spec, scheduling=spec)
+
+
+def _at_least(stated: Mapping[str, Any], least: Mapping[str, str]) -> dict[str, Any]:
+    """Return the larger quantities. What is no quantity stays: pricing will say so."""
+    larger = dict(stated)
+    for name, amount in least.items():
+        with suppress(quantity.QuantityError):
+            if name not in stated or quantity.parse(stated[name]) < quantity.parse(amount):
+                larger[name] = amount
+    return larger
 
 
 def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:

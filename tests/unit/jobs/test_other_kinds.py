@@ -194,6 +194,33 @@ def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
         assert record_of(obj).problem
 
 
+@pytest.mark.parametrize(
+    ("asked", "costs"),
+    [
+        ({}, {"cpu": 200, "memory": 256 * MI}),
+        ({"requests": {"cpu": "2"}}, {"cpu": 2000, "memory": 256 * MI}),
+        ({"limits": {"cpu": "100m", "memory": "1Gi"}}, {"cpu": 200, "memory": GI}),
+    ],
+)
+def test_the_head_of_a_fault_tolerant_ray_cluster_covers_its_cleaning_up(asked, costs):
+    for kind, cluster in (("raycluster", ("spec",)), ("rayjob", ("spec", "rayClusterSpec"))):
+        obj = load(kind)
+        spec = obj
+        for key in cluster:
+            spec = spec[key]
+        spec["headGroupSpec"]["template"]["spec"]["containers"][0]["resources"] = asked
+        plain = record_of(obj).gang.pod_sets[0]
+        assert plain.price.requests != costs
+        obj["metadata"]["annotations"] = {"ray.io/ft-enabled": "TRUE"}
+        by_annotation = record_of(obj)
+        assert by_annotation.gang.pod_sets[0].price.requests == costs
+        assert by_annotation.out_of_bounds == ""
+        assert by_annotation.gang.pod_sets[0].tolerations == plain.tolerations
+        del obj["metadata"]["annotations"]
+        spec["gcsFaultToleranceOptions"] = {"redisAddress": "redis:6379"}
+        assert record_of(obj).gang.pod_sets[0].price.requests == costs
+
+
 def test_a_train_job_reclaims_the_pods_of_child_jobs_that_succeeded():
     obj = special("trainjob")
     obj["status"] = {"jobsStatus": [{"name": "dataset-initializer", "succeeded": 1}, {"name": "node", "active": 1}]}
