@@ -60,6 +60,8 @@ class PodSetSite:
     """The number at ``count_path`` as written; None when absent."""
     count_follower: Place | None = None
     """Another number that is always the one at ``count_path``."""
+    tolerations_along: tuple[Mapping[str, Any], ...] = ()
+    """The pods' own tolerations, where those at ``spec_path`` take their place."""
 
     @property
     def path(self) -> str:

@@ -362,6 +362,7 @@ def _template(site: PodSetSite) -> Template:
         metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
         spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
         missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
+        tolerations_along=site.tolerations_along,
         node=str(site.spec.get("nodeName") or ""),
     )
 

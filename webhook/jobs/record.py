@@ -90,6 +90,8 @@ class Template:
     """JSON pointer of the map that holds node selector and tolerations, where it is not ``path``/spec."""
     missing: tuple[tuple[str, object], ...] = ()
     """(JSON pointer, value) of lists and maps on the way to the two paths that a patch must add first."""
+    tolerations_along: tuple[Mapping[str, object], ...] = ()
+    """Tolerations of its owner that a patch must write along with others, which would take their place."""
     node: str = ""
     """The node that the template names for its pods, past any scheduler."""
 

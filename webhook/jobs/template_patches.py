@@ -71,7 +71,9 @@ def schedule(
     current = template.node_selector
     theirs = {key: value for key, value in (current or {}).items() if key not in old_keys}
     labels = {key: value for key, value in wanted[0].items() if key not in theirs}
-    tolerations = [_toleration(t) for t in wanted[1] if t not in owners]
+    tolerations: list[Mapping[str, object]] = [_toleration(t) for t in wanted[1] if t not in owners]
+    if tolerations:
+        tolerations = [*template.tolerations_along, *tolerations]
     at = _spec_pointer(template)
     operations = _replace_map(f"{at}/nodeSelector", current, {**theirs, **labels})
     operations += _replace_tail(f"{at}/tolerations", template.tolerations, old_count, tolerations)
@@ -98,7 +100,7 @@ def _replace_map(pointer: str, current: Mapping[str, str] | None, wanted: Mappin
     return gone + _put_all(pointer, wanted, current)
 
 
-def _replace_tail(pointer: str, length: int | None, gone: int, tail: list[dict[str, str]]) -> Patch:
+def _replace_tail(pointer: str, length: int | None, gone: int, tail: list[Mapping[str, object]]) -> Patch:
     """Replace the last ``gone`` items of a list by ``tail``."""
     if length is None:
         return [{"op": "add", "path": pointer, "value": tail}] if tail else []

@@ -5,7 +5,7 @@ Labels and node selectors reach its pods through an entry of our own in ``spec.r
 entries of others may bring labels too, those of a PodGroup among them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ def pod_sets(obj: Mapping[str, Any], context: ReadContext) -> list[PodSetSite]:
         spec = _with_node_resources(site.spec, obj) if trains else site.spec
         count = nodes if trains and site.name != "launcher" else site.count
         labels = {**site.labels, **stated.get(str(job.get("name")), {})}
+        spec = _with_scheduling(spec, obj, str(job.get("name")))
         sites.append(_patchable(replace(site, spec=spec, count=count, owner_labels=labels), entry, index))
     return sites
 
@@ -55,13 +56,32 @@ def stated_labels(obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _patched_labels(obj: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the pod labels that ``spec.runtimePatches`` brings, by the name of the replicated job."""
     found: dict[str, dict[str, Any]] = {}
+    for _, job in _patched_jobs(obj):
+        labels = paths.find_mapping(job, (*_TEMPLATE, "metadata", "labels"))
+        found.setdefault(str(paths.find(job, ("name",))), {}).update(labels)
+    return found
+
+
+def _patched_jobs(obj: Mapping[str, Any]) -> Iterator[tuple[object, Any]]:
+    """Yield manager and replicated job of all that ``spec.runtimePatches`` changes."""
     patches = paths.find(obj, _PATCHES)
     for patch in patches if isinstance(patches, list) else ():
         jobs = paths.find(patch, _JOBS)
         for job in jobs if isinstance(jobs, list) else ():
-            labels = paths.find_mapping(job, (*_TEMPLATE, "metadata", "labels"))
-            found.setdefault(str(paths.find(job, ("name",))), {}).update(labels)
-    return found
+            yield paths.find(patch, ("manager",)), job
+
+
+def _with_scheduling(spec: Mapping[str, Any], obj: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the pod spec with what others' patches say about nodes: selectors add up, the rest is replaced."""
+    changed = dict(spec)
+    for manager, job in _patched_jobs(obj):
+        if manager == MANAGER or paths.find(job, ("name",)) != name:
+            continue
+        patched = paths.find_mapping(job, (*_TEMPLATE, "spec"))
+        selectors = [s.get("nodeSelector") for s in (changed, patched)]
+        changed["nodeSelector"] = {key: value for s in selectors if isinstance(s, dict) for key, value in s.items()}
+        changed |= {field: patched[field] for field in ("affinity", "tolerations") if patched.get(field) is not None}
+    return changed
 
 
 def _runtime(obj: Mapping[str, Any], context: ReadContext) -> Mapping[str, Any]:
@@ -116,6 +136,7 @@ def _patchable(site: PodSetSite, entry: _Entry, index: int) -> PodSetSite:
     template = paths.find_mapping(job, _TEMPLATE)
     metadata = template.get("metadata")
     place: Place = (*entry.place, *_JOBS, index, *_TEMPLATE)
+    own = site.spec.get("tolerations")
     return replace(
         site,
         metadata=metadata if isinstance(metadata, dict) else None,
@@ -124,6 +145,8 @@ def _patchable(site: PodSetSite, entry: _Entry, index: int) -> PodSetSite:
         template_path=None,
         metadata_path=(*place, "metadata"),
         spec_path=(*place, "spec"),
+        # A patch replaces the whole list.
+        tolerations_along=tuple(own) if isinstance(own, list) else (),
         min_count=None,
         count_path=None,
         count_written=None,

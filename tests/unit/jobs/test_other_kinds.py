@@ -341,6 +341,31 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     assert clean["spec"] == obj["spec"]
 
 
+def test_a_train_job_keeps_what_others_say_about_its_nodes_and_their_taints():
+    own = {"key": "team", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+    obj, runtime = special("trainjob"), special("runtime")
+    template = runtime["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]
+    template["spec"] |= {"nodeSelector": {"disk": "ssd", "zone": "a"}, "tolerations": [{"key": "of-runtime"}]}
+    theirs = {"nodeSelector": {"zone": "b"}, "tolerations": [own]}
+    patched = {"name": "node", "template": {"spec": {"template": {"spec": theirs}}}}
+    jobs = {"template": {"spec": {"replicatedJobs": [patched]}}}
+    obj["spec"] |= {"suspend": True, "runtimePatches": [{"manager": "users/own", "trainingRuntimeSpec": jobs}]}
+    context = context_from(training_runtimes=[runtime])
+    record = record_of(obj, context)
+    node = record.gang.pod_sets[1]
+    assert node.node_selector == {"disk": "ssd", "zone": "b"}
+    assert [t.key for t in node.tolerations] == ["team"]
+    reservation = reservation_of(record, flavors={"node": {"nvidia.com/gpu": "spot"}})
+    prepared = apply(obj, patches.start(record, reservation, (3, 1), FLAVORS))
+    entry = prepared["spec"]["runtimePatches"][1]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    written = entry[1]["template"]["spec"]["template"]["spec"]["tolerations"]
+    assert written[0] == own
+    assert len(written) == 1 + len(FLAVORS["spot"].tolerations) > 1
+    assert "tolerations" not in entry[0]["template"]["spec"]["template"]["spec"]
+    restored = apply(prepared, patches.restore(record_of(prepared, context)))
+    assert record_of(restored, context).gang.pod_sets == record.gang.pod_sets
+
+
 def test_a_train_job_prepared_for_an_earlier_reservation_is_prepared_again():
     obj = special("trainjob")
     obj["spec"]["suspend"] = True
