@@ -215,6 +215,7 @@ def webhook(
         policy_objects=feeds.policy_objects,
         forwarder=passing_on,
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
+        pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,
     )
     listener.tally = gate.tally
     return WebhookParts(view, feeds, gate, passing_on)

@@ -14,10 +14,11 @@ PAST_FAILURES = (
     ("crashing", 206),
     ("rough with shared pod groups", 38),
     ("rough with shared pod groups", 94),
+    ("crashing with shared pod groups", 121),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
 while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
-another of its PodGroup which the same plan stopped."""
+another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),

@@ -78,6 +78,8 @@ class Informer(Generic[R]):
         self.counts = Counts()
         self.synced = asyncio.Event()
         """Set once everything was read for the first time, or the resource is known not to be served."""
+        self.heard_seconds = float("-inf")
+        """Monotonic time at which the API server last said something: a line of the watch, or a whole list."""
         self._api = api
         self._path = path
         self._decode = decode
@@ -232,6 +234,7 @@ class Informer(Generic[R]):
     def _listed(self) -> None:
         self._machine.listed()
         self.counts.lists += 1
+        self.heard_seconds = asyncio.get_running_loop().time()
         self._note_read()
         self.synced.set()
         if self._audit_seconds is not None:
@@ -254,6 +257,7 @@ class Informer(Generic[R]):
             number = 0
             async for line in lines:
                 self._tell(self._event_changes(line))
+                self.heard_seconds = loop.time()
                 number += 1
                 if number % BATCH == 0:
                     # Lines that arrived together are handed over without a pause in between.

@@ -7,6 +7,7 @@ namespace, and the settling time after replicas changed.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from math import inf
 from time import perf_counter
 from typing import Final
 
@@ -53,12 +54,13 @@ class Gate:
         policy_objects: PolicyObjects = tuple,
         forwarder: Forwarder | None = None,
         classes: ComputeClassPolicy | None = None,
+        pods_heard_seconds: Callable[[], float] = lambda: inf,
     ) -> None:
         self.view = view
         self.settings = settings or GateSettings()
         self.forwarder = forwarder
         self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
-        self.tally = Tally(self._has_pod)
+        self.tally = Tally(self._has_pod, pods_heard_seconds)
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
         classes = classes or class_checks.shipped()
         self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential, classes)

@@ -106,6 +106,18 @@ def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(s
         assert tally.members("team-b", "job-1", "main", now) == 0
 
 
+def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
+    heard = [10.0]
+    tally = Tally(lambda namespace, uid: False, lambda: heard[0])
+    tally.add("team-a", "pod", price(), 10.0, gang="job-1", pod_set="main")
+    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "the watch may be dead, and the pod there"
+    heard[0] = 11.0
+    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "that may have been on its way before"
+    heard[0] = 12.0
+    assert tally.members("team-a", "job-1", "main", 14.9) == 1
+    assert tally.members("team-a", "job-1", "main", 15.0) == 0, "the pod was not stored"
+
+
 # -- two replicas
 
 
