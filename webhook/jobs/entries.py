@@ -388,6 +388,8 @@ APPWRAPPER: Final = JobKind(
     active=(Signal(condition="QuotaReserved"), Signal(condition="ResourcesDeployed")),
     ready=Signal(condition="PodsReady"),
     controller_users=frozenset({_account("appwrapper-system", "appwrapper-controller-manager")}),
+    # Deployments and StatefulSets among its components.
+    pod_users=frozenset(_account("kube-system", f"{kind}-controller") for kind in ("replicaset", "statefulset")),
     child_kinds=frozenset(kind.key for kind in _WRAPPABLE),
 )
 

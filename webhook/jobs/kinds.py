@@ -170,6 +170,8 @@ class JobKind:
     """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``, ``train-job``."""
     controller_users: frozenset[str] = frozenset()
     """Usernames under which the kind's controller creates its pods and children."""
+    pod_users: frozenset[str] = frozenset()
+    """Those of others that create its pods for it, and much else besides: who they are says nothing of a gang."""
     child_kinds: frozenset[str] = frozenset()
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
     evictable: bool = True

@@ -107,7 +107,7 @@ def controller_users(kinds: Mapping[str, JobKind]) -> frozenset[str]:
 
 
 def users_of(kind: str, kinds: Mapping[str, JobKind]) -> frozenset[str]:
-    """Return the usernames that may create pods for a gang of ``kind``: its controller's and its children's."""
+    """Return the usernames that may create pods for a gang of ``kind``: its controller's, its children's and others."""
     users: set[str] = set()
     waiting, seen = [kind], set()
     while waiting:
@@ -115,7 +115,7 @@ def users_of(kind: str, kinds: Mapping[str, JobKind]) -> frozenset[str]:
         entry = kinds.get(key)
         if entry is not None and key not in seen:
             seen.add(key)
-            users |= entry.controller_users
+            users |= entry.controller_users | entry.pod_users
             waiting.extend(entry.child_kinds)
     return frozenset(users)
 

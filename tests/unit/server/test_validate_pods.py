@@ -158,6 +158,15 @@ async def test_only_the_kinds_controller_creates_a_gangs_pods(admitted: Gate, us
     assert "only its controller creates its pods" in answer.message
 
 
+@pytest.mark.parametrize(
+    ("kind", "allowed"), [("AppWrapper.workload.codeflare.dev", True), ("JobSet.jobset.x-k8s.io", False)]
+)
+async def test_a_deployment_that_an_app_wrapper_wraps_gets_its_pods(kind: str, allowed: bool) -> None:
+    gate = Gate(with_ledger(view(), replace(reservation(), kind=kind)))
+    answer = await create(gate, gang_pod(), user="system:serviceaccount:kube-system:replicaset-controller")
+    assert answer.allowed is allowed
+
+
 async def test_a_gang_pod_without_a_controller_owner_is_refused(admitted: Gate) -> None:
     assert "no controller owner" in (await create(admitted, gang_pod(owner=None))).message
 
