@@ -79,7 +79,10 @@ class Informer(Generic[R]):
         self.synced = asyncio.Event()
         """Set once everything was read for the first time, or the resource is known not to be served."""
         self.heard_seconds = float("-inf")
-        """Monotonic time at which the API server last said something: a line of the watch, or a whole list."""
+        """Monotonic time up to which all is known that there was: when the API server last sent a line of the watch, or
+        was asked for a list that is whole by now.
+        """
+        self._list_asked_seconds = self.heard_seconds
         self._api = api
         self._path = path
         self._decode = decode
@@ -200,6 +203,7 @@ class Informer(Generic[R]):
     async def _list(self, request: ListRequest) -> float:
         if request.first:
             self._reread_running = self._rereads_asked
+            self._list_asked_seconds = asyncio.get_running_loop().time()
         body = await self._api.request("GET", self._path, query=request.query, timeout_seconds=LIST_TIMEOUT_SECONDS)
         page = read_page(body)
         progress = self._machine.page_read(page.metadata.resource_version, page.metadata.continue_token)
@@ -234,7 +238,7 @@ class Informer(Generic[R]):
     def _listed(self) -> None:
         self._machine.listed()
         self.counts.lists += 1
-        self.heard_seconds = asyncio.get_running_loop().time()
+        self.heard_seconds = self._list_asked_seconds
         self._note_read()
         self.synced.set()
         if self._audit_seconds is not None:

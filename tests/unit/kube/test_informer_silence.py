@@ -1,5 +1,7 @@
 """A watch that ends, breaks or falls silent is resumed from where it was: the normal case."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.kube.conftest import Started, settle
@@ -27,6 +29,19 @@ async def test_a_silent_watch_is_given_up_and_resumed(api: FakeApi, start: Start
     await settle(2)
     assert len(api.watches) == 2
     assert len(api.lists) == 1
+
+
+async def test_it_says_up_to_when_it_knows_all_there_was(api: FakeApi, start: Started) -> None:
+    informer, loop = start(), asyncio.get_running_loop()
+    assert informer.heard_seconds == float("-inf")
+    await settle()
+    listed = informer.heard_seconds
+    assert float("-inf") < listed <= loop.time()
+    await settle(20)
+    assert informer.heard_seconds == listed, "silence says nothing"
+    api.now.bookmark(77)
+    await settle(1)
+    assert informer.heard_seconds >= listed + 20
 
 
 async def test_watches_that_end_at_once_are_not_started_in_a_storm(api: FakeApi, start: Started) -> None:
