@@ -16,7 +16,7 @@ def configured(
 ) -> Iterator[None]:
     """Run reconcilers, and with ``webhooks`` those too, with ``settings`` while the block runs.
 
-    ``settings`` are keys that the installation leaves out, each a mapping or a list.
+    ``settings`` are keys that the installation leaves out.
     """
     if tutti is not None:
         replicas = tutti.replicas if webhooks else tutti.reconcilers
@@ -24,7 +24,7 @@ def configured(
         try:
             yield
         finally:
-            tutti.reconfigure(replicas, **{key: type(value)() for key, value in settings.items()})
+            tutti.reconfigure(replicas, **dict.fromkeys(settings))
         return
     system = kubectl.in_namespace(NAMESPACE)
     names = ["tutti-reconciler", *(["tutti-webhook"] if webhooks else [])]

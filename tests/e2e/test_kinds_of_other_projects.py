@@ -126,7 +126,10 @@ CASES: Final = {
                 (*_RAY_CLUSTER, "headGroupSpec", "template"),
                 (*_RAY_CLUSTER, "workerGroupSpecs", 0, "template"),
             ),
-            (("/spec/rayClusterSpec/workerGroupSpecs/0/replicas", 3),),
+            (
+                ("/spec/rayClusterSpec/workerGroupSpecs/0/maxReplicas", 3),
+                ("/spec/rayClusterSpec/workerGroupSpecs/0/replicas", 3),
+            ),
             "pod set gpu would have 3 pods, 2 are reserved",
             "kuberay-system:kuberay-operator",
             {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"},

@@ -112,11 +112,15 @@ class Installation:
                 wait_ready(replica.component, "it is ready", answers, timeout_seconds)
 
     def reconfigure(self, replicas: list[Replica], **settings: Any) -> None:
-        """Start some replicas again with other keys in their configuration file, as after a change of its ConfigMap."""
+        """Start some replicas again with other keys in their configuration file, as after a change of its ConfigMap.
+
+        A key that is None is taken out.
+        """
         for replica in replicas:
             path = self._folder(replica) / "config.yaml"
             replica.component.stop()
-            path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
+            config = yaml.safe_load(path.read_text()) | settings
+            path.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
             replica.component.start()
         self.wait_ready()
         self._wait_forwarded()
