@@ -17,7 +17,7 @@ from webhook.core.policy import Diagnostic
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 LABEL_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)", re.ASCII)
 _SHOWN_CHARACTERS: Final = 80
 
@@ -101,7 +101,7 @@ class Place:
     def subdomain(self) -> str:
         """Return the name of a cluster object (RFC 1123 subdomain), or the empty string."""
         name = self.text()
-        if name and (len(name) > 253 or SUBDOMAIN.fullmatch(name) is None):
+        if name and not is_subdomain(name):
             self.error("is not a name", "use lower-case letters, digits, '-' and '.', at most 253 characters")
             return ""
         return name
@@ -163,10 +163,15 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def is_subdomain(text: str) -> bool:
+    """Return whether a cluster object may be called so (RFC 1123 subdomain)."""
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_label_key(key: str) -> bool:
     """Return whether ``key`` is a qualified name: an optional DNS prefix, a slash, and up to 63 characters."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or SUBDOMAIN.fullmatch(prefix) is None):
+    if slash and not is_subdomain(prefix):
         return False
     return 0 < len(name) <= 63 and LABEL_NAME.fullmatch(name) is not None
 

@@ -23,10 +23,8 @@ from webhook.core.policy import (
 from webhook.core.quantity import MILLI
 from webhook.core.quota_tree import QuotaTree
 from webhook.dialects.elastic_quota_tree import queue_object_name
-from webhook.dialects.place import SUBDOMAIN
+from webhook.dialects.place import is_subdomain
 from webhook.errors import PolicyError
-
-MOST_LETTERS = 253
 
 
 def queue_named(policy: Policy, name: str) -> str | None:
@@ -47,7 +45,7 @@ def queue_named(policy: Policy, name: str) -> str | None:
 
 def object_name(name: str) -> str:
     """Return what a ClusterQueue for the log's queue ``name`` is called: the same, if a cluster would take that."""
-    return name if SUBDOMAIN.fullmatch(name) and len(name) <= MOST_LETTERS else queue_object_name(f"queue-{name}")
+    return name if is_subdomain(name) else queue_object_name(f"queue-{name}")
 
 
 def fitted(policy: Policy, names: Iterable[str]) -> Policy:
