@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.clock import SystemClock
-from webhook.core import amounts, names, quantity
-from webhook.core import ledger as records
-from webhook.core.ledger import LedgerCorrupt, Reservation
+from webhook.core import amounts, ledger_text, names, quantity
+from webhook.core.ledger import Ledger, Reservation
+from webhook.core.ledger_text import LedgerCorrupt
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
@@ -331,11 +331,11 @@ def print_ledger(console: Console, stored: Document, now: float) -> None:
     leader = parse((stored["metadata"].get("annotations") or {}).get(names.LEASE_ANNOTATION) or "")
     console.print(_leader_line(leader), highlight=False)
     try:
-        ledger = records.decode(data)
+        ledger = ledger_text.decode(data)
     except LedgerCorrupt as error:
         raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
-    size = records.size_bytes(data)
-    share = 100 * size / records.BYTES_MAX
+    size = ledger_text.size_bytes(data)
+    share = 100 * size / ledger_text.BYTES_MAX
     console.print(
         f"epoch {ledger.epoch}, write {ledger.seq}, {len(ledger.entries)} reservations, "
         f"{size} bytes ({share:.1f} % of what fits)",
@@ -343,6 +343,15 @@ def print_ledger(console: Console, stored: Document, now: float) -> None:
     )
     if ledger.entries:
         console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
+    for claim in sorted(ledger.claims.values(), key=lambda claim: claim.planned.since_seconds):
+        pods, queue = sum(claim.planned.counts.values()), claim.planned.queue
+        going = ", ".join(_named(uid, ledger) for uid in claim.awaits)
+        console.print(f"kept for {claim.planned} ({pods} pods, queue {queue}), once gone: {going}", highlight=False)
+
+
+def _named(uid: str, ledger: Ledger) -> str:
+    """Return what people call a gang that the engine knows as ``uid``."""
+    return str(ledger.entries.get(uid, uid))
 
 
 def _leader_line(leader: LeaderRecord | None) -> str:

@@ -13,9 +13,8 @@ import orjson
 import structlog
 
 from webhook.config import Config
-from webhook.core import ledger as records
-from webhook.core import names
-from webhook.core.ledger import LedgerCorrupt
+from webhook.core import ledger_text, names
+from webhook.core.ledger_text import LedgerCorrupt
 from webhook.core.pods import PodRecord
 from webhook.dialects import config_map, merge, resource_quota
 from webhook.dialects import registry as policy_registry
@@ -129,7 +128,7 @@ class Feeds:
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
     """Feed name to uid to object, for the feeds kept as plain data."""
-    _ledger_decoder: records.Decoder = field(default_factory=records.Decoder)
+    _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
     _recompile_timer: asyncio.TimerHandle | None = None
     _jobs_running: bool = False
     """Jobs are being read already, so a change of what they are read with must be applied to them."""

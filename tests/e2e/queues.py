@@ -6,8 +6,7 @@ from typing import Any, Final
 from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.objects import GPU
-from webhook.core import ledger as records
-from webhook.core import names
+from webhook.core import ledger_text, names
 from webhook.core.ledger import Ledger, Reservation
 
 QUEUE: Final = "team"
@@ -46,7 +45,7 @@ def stored_ledger(kubectl: Kubectl) -> Ledger | None:
     except KubectlError:
         return None
     data = json.loads(found).get("data")
-    return records.decode(data) if data else None
+    return ledger_text.decode(data) if data else None
 
 
 def entries(kubectl: Kubectl) -> list[Reservation]:

@@ -47,15 +47,16 @@ START_BEFORE_THE_LEDGER: Final = """\
             version, flavors = self._keeper.ledger.version, self._view.policy.flavors
             operations = patches.start(early, batch.put[early.uid], version, flavors, kinds=self._feeds.kinds)
             self._effects.start(Effect("start", early, operations))
-        if batch.put"""
+        claims = self.engine.claims()
+"""
 
 MUTANTS: Final = (
     Mutant(
         1,
         "a take-over raises the epoch",
         KEEPER,
-        "records.decode(stored.data).taken_over()",
-        "records.decode(stored.data)",
+        "ledger_text.decode(stored.data).taken_over()",
+        "ledger_text.decode(stored.data)",
         KEEPER_TESTS,
     ),
     Mutant(
@@ -70,7 +71,7 @@ MUTANTS: Final = (
         2,
         "a start waits for its reservation to be stored",
         RECONCILER,
-        "        if batch.put",
+        "        claims = self.engine.claims()\n",
         START_BEFORE_THE_LEDGER,
         RULES_TESTS,
     ),
@@ -152,8 +153,8 @@ MUTANTS: Final = (
         5,
         "a start that is repeated is preceded by a conditional write of the ledger",
         RECONCILER,
-        "if batch.put or batch.drop or batch.starts or batch.lifts or self._keeper.renew_due:",
-        "if batch.put or batch.drop or batch.lifts or self._keeper.renew_due:",
+        "if changed or batch.starts or batch.lifts or self._keeper.renew_due:",
+        "if changed or batch.lifts or self._keeper.renew_due:",
         RULES_TESTS,
     ),
     Mutant(

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS, how_it_ended, stored_job
-from webhook.core import ledger as records
-from webhook.core import names
-from webhook.core.ledger import Ledger, LedgerCorrupt, Reservation
+from webhook.core import ledger_text, names
+from webhook.core.ensemble import uid_of
+from webhook.core.ledger import Ledger, Reservation
+from webhook.core.ledger_text import LedgerCorrupt
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.store import Event
 
@@ -66,6 +67,7 @@ class Invariants:
             before = self._ledger
             self._read_ledger()
             self._no_ensemble_in_part(before)
+            self._claims_have_ground()
             self._no_queue_oversubscribed()
         elif event.storage == self._pods:
             self._pods_are_reserved()
@@ -85,7 +87,7 @@ class Invariants:
         if stored is None:
             return
         try:
-            ledger = records.decode(stored.copy().get("data") or {})
+            ledger = ledger_text.decode(stored.copy().get("data") or {})
         except LedgerCorrupt:
             return
         if ledger.version < self._ledger.version:
@@ -132,6 +134,17 @@ class Invariants:
                 pods += sum(pods_of for name, (kind, pods_of) in each.jobs.items() if self._succeeded(each, kind, name))
                 if pods < each.least:
                     self._fail(f"{each.name} starts with {pods} of {each.least} pods: {list(map(str, held))}")
+
+    def _claims_have_ground(self) -> None:
+        """Check that who claims room holds none, and that some of those it counts on are still being stopped."""
+        stopping = {
+            entry.uid if entry.membership is None else uid_of((entry.namespace, entry.membership.ensemble))
+            for entry in self._ledger.entries.values()
+            if entry.stopping is not None
+        }
+        for uid, claim in self._ledger.claims.items():
+            if uid in self._ledger.entries or stopping.isdisjoint(claim.awaits):
+                self._fail(f"{claim.planned} claims room that nobody makes: it awaits {claim.awaits} of {stopping}")
 
     def _succeeded(self, each: Ensemble, kind: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, each.namespace, name)
@@ -212,5 +225,7 @@ class Invariants:
         if self._ledger.entries:
             left = ", ".join(str(reservation) for reservation in self._ledger.entries.values())
             self._fail(f"reservations left over at rest: {left}")
+        if self._ledger.claims:
+            self._fail(f"claims left over at rest: {sorted(self._ledger.claims)}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")

@@ -15,9 +15,9 @@ import orjson
 import structlog
 
 from webhook import metrics
-from webhook.core import ledger as records
-from webhook.core import names
-from webhook.core.ledger import Ledger, LedgerCorrupt, Reservation
+from webhook.core import ledger_text, names
+from webhook.core.ledger import Claim, Ledger, Reservation
+from webhook.core.ledger_text import LedgerCorrupt
 from webhook.errors import ApiError, Conflict, NotFound, TuttiError, Unavailable
 from webhook.kube.api import JSON, MERGE_PATCH, Api
 from webhook.kube.election import Elector
@@ -138,16 +138,17 @@ class LedgerKeeper:
     async def _take_over(self, stored: Stored) -> None:
         self._resource_version = stored.resource_version
         try:
-            ledger = records.decode(stored.data).taken_over()
+            ledger = ledger_text.decode(stored.data).taken_over()
         except LedgerCorrupt as error:
             if stored.data:
                 log.error("ledger.corrupt", error=str(error))
             self.ledger = None
             await self._patch({}, self._elector.record(self._now()))
             return
-        self._texts = {uid: text for uid, text in stored.data.items() if uid != records.META}
-        self._digest = records.checksum(stored.data)
-        await self._patch({records.META: records.encode_meta(ledger, self._digest)}, self._elector.record(self._now()))
+        self._texts = {uid: text for uid, text in stored.data.items() if uid != ledger_text.META}
+        self._digest = ledger_text.checksum(stored.data)
+        meta = ledger_text.encode_meta(ledger, self._digest)
+        await self._patch({ledger_text.META: meta}, self._elector.record(self._now()))
         self._remember(ledger)
 
     async def step_down(self) -> None:
@@ -188,25 +189,29 @@ class LedgerKeeper:
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
-    async def commit(self, put: Iterable[Reservation] = (), drop: Iterable[str] = ()) -> Ledger:
-        """Write one batch of decisions and renew the lease; return the new ledger.
+    async def commit(
+        self, put: Iterable[Reservation] = (), drop: Iterable[str] = (), claims: Mapping[str, Claim] | None = None
+    ) -> Ledger:
+        """Write one batch of decisions and renew the lease; return the new ledger. ``claims`` as in ``Ledger.amended``.
 
         Returns only when the write is known to be stored. Raises LeaseLost when another replica leads or the lease
         could not be renewed in time, LedgerBroken when the stored ledger is not the one we wrote.
         """
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
         put = tuple(put)
-        ledger = self.ledger.amended(put, drop)
+        ledger = self.ledger.amended(put, drop, claims)
         changes: dict[str, str | None] = dict.fromkeys(self.ledger.entries.keys() - ledger.entries.keys())
-        changes |= {reservation.uid: records.encode_entry(reservation) for reservation in put}
+        changes |= {reservation.uid: ledger_text.encode_entry(reservation) for reservation in put}
+        if ledger.claims != self.ledger.claims:
+            changes[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
         digest = self._digest
         for uid, text in changes.items():
             if uid in self._texts:
-                digest ^= records.entry_digest(uid, self._texts[uid])
+                digest ^= ledger_text.entry_digest(uid, self._texts[uid])
             if text is not None:
-                digest ^= records.entry_digest(uid, text)
-        meta = records.encode_meta(ledger, digest)
-        await self._settle(changes | {records.META: meta}, meta)
+                digest ^= ledger_text.entry_digest(uid, text)
+        meta = ledger_text.encode_meta(ledger, digest)
+        await self._settle(changes | {ledger_text.META: meta}, meta)
         for uid, text in changes.items():
             if text is None:
                 self._texts.pop(uid, None)
@@ -219,12 +224,12 @@ class LedgerKeeper:
     async def replace(self, ledger: Ledger) -> None:
         """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted."""
         stored = await self._read_ours()
-        data = records.encode(ledger)
-        self._texts = {uid: text for uid, text in data.items() if uid != records.META}
-        self._digest = records.checksum(data)
+        data = ledger_text.encode(ledger)
+        self._texts = {uid: text for uid, text in data.items() if uid != ledger_text.META}
+        self._digest = ledger_text.checksum(data)
         self._resource_version = stored.resource_version
         removed: dict[str, str | None] = dict.fromkeys(stored.data.keys() - data.keys())
-        await self._settle(removed | data, data[records.META])
+        await self._settle(removed | data, data[ledger_text.META])
         self._remember(ledger)
 
     async def _settle(self, changes: Mapping[str, str | None], meta: str) -> None:
@@ -257,16 +262,16 @@ class LedgerKeeper:
         """
         stored = await self._read_ours()
         self._resource_version = stored.resource_version
-        if stored.data.get(records.META) == meta:
+        if stored.data.get(ledger_text.META) == meta:
             return True
-        if self.ledger is not None and dict(stored.data) != self._texts | {records.META: self._meta()}:
+        if self.ledger is not None and dict(stored.data) != self._texts | {ledger_text.META: self._meta()}:
             self.ledger = None
             raise LedgerBroken("the ledger was edited by somebody else", stored)
         return False
 
     def _meta(self) -> str:
         assert self.ledger is not None
-        return records.encode_meta(self.ledger, self._digest)
+        return ledger_text.encode_meta(self.ledger, self._digest)
 
     async def _read_ours(self) -> Stored:
         while True:

@@ -24,7 +24,7 @@ from webhook.controllers.marks import Marks
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
 from webhook.controllers.stops import Stops
-from webhook.core import ledger as records
+from webhook.core import ledger_text
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
@@ -94,7 +94,7 @@ class Reconciler:
         if self._full and self.engine.position(uid) is not None:
             return Reason(
                 Code.LEDGER_FULL,
-                f"the ledger has {self._keeper.size_bytes} of {records.BYTES_MAX} bytes",
+                f"the ledger has {self._keeper.size_bytes} of {ledger_text.BYTES_MAX} bytes",
                 help="it waits until other gangs end",
             )
         return self._withheld.get(uid) or self.engine.reason(uid)
@@ -148,6 +148,7 @@ class Reconciler:
         self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
         self._load(self._keeper.ledger)
+        self.engine.restore_claims(self._keeper.ledger.claims)
         self.marks.gangs.update(self._view.jobs)
         self.marks.gangs.update(self._keeper.ledger.entries)
         self.marks.wake.set()
@@ -180,11 +181,13 @@ class Reconciler:
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
             self._decide(batch, now)
-        if batch.put or batch.drop or batch.starts or batch.lifts or self._keeper.renew_due:
-            self._last_commit = asyncio.get_running_loop().time()
-            ledger = await self._keeper.commit(batch.put.values(), batch.drop)
-            self._view.set_ledger(ledger)
         assert self._keeper.ledger is not None
+        claims = self.engine.claims()
+        changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
+        if changed or batch.starts or batch.lifts or self._keeper.renew_due:
+            self._last_commit = asyncio.get_running_loop().time()
+            ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims)
+            self._view.set_ledger(ledger)
         for job in batch.starts:
             reservation = self._keeper.ledger.entries.get(job.uid)
             if reservation is not None and reservation.stopping is None:
@@ -375,7 +378,7 @@ class Reconciler:
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
-        self._full = self._keeper.size_bytes >= records.FULL_AT * records.BYTES_MAX
+        self._full = self._keeper.size_bytes >= ledger_text.FULL_AT * ledger_text.BYTES_MAX
         plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=not self._full)
         self._take_plan(plan, batch, now)
 

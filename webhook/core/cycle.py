@@ -5,22 +5,25 @@ claim: its room is promised to it in the outlook until its victims are gone, and
 head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of others.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
+from webhook.core import claims
 from webhook.core.agenda import Agenda, ClassicalAgenda, FairAgenda
 from webhook.core.decision import Decision
 from webhook.core.flavors import Mode
 from webhook.core.gang import Gang
 from webhook.core.growth import grow
 from webhook.core.holdings import Holding
-from webhook.core.ledger import Reservation, reserve
+from webhook.core.ledger import Claim, Reservation, reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
 from webhook.core.preemption import Candidate, Variant
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import AmountsByFlavor, Node
-from webhook.core.state import Claim, State
+from webhook.core.state import State
 
 
 class Cycle:
@@ -43,7 +46,8 @@ class Cycle:
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
         self._state.settle_bookings(anew=True)
-        self._let_heads_pass()
+        claims.renew(self._state)
+        claims.let_heads_pass(self._state)
         self._settle_claims()
         self._state.end_hunger(anew=True)
         grown: list[Reservation] = []
@@ -189,10 +193,12 @@ class Cycle:
         stopped = stop_all(state, line, decision.victims)
         self._preempted += stopped
         self._steps += bool(stopped)
-        gang = state.room.claim(line)
+        gang = line.head
         awaits = tuple(dict.fromkeys((*(c.holding.uid for c in decision.victims), *decision.awaits)))
+        planned = plan(line, decision, now=self._now, epoch=self._epoch, gang=gang)
+        state.room.claim(gang, line)
         state.holdings.promise(gang.uid, lane.node, decision.assignment.usage)
-        state.claims[gang.uid] = Claim(gang, lane, lane.node, line.request, decision, awaits)
+        state.claims[gang.uid] = Claim(planned, awaits)
         for victim in decision.victims:
             state.wake(victim.node, victim.holding.amounts)
         self._enter_again(lane.node.root, everybody=True)
@@ -205,47 +211,38 @@ class Cycle:
             return
         holdings, view = state.holdings, state.holdings.usage.copy()
         gone: set[str] = set()
-        for claim in sorted(state.claims.values(), key=lambda claim: claim.order):
+        for claimant in sorted(state.claims, key=partial(claims.order, state)):
             if self._spent:
                 return
-            amounts = claim.decision.assignment.usage
+            claim, (node, amounts) = state.claims[claimant], holdings.promises[claimant]
             waits = [uid for uid in claim.awaits if uid in holdings.by_uid]
+            gang = state.room.tickets[claimant].gang
             if (
-                holdings.usage.fits(claim.node, amounts)
-                and view.fits(claim.node, amounts)
-                and state.fences.shortfall(claim.gang, claim.decision.counts) is None
+                holdings.usage.fits(node, amounts)
+                and view.fits(node, amounts)
+                and state.fences.shortfall(gang, claim.planned.counts) is None
             ):
-                self._take_up(claim)
+                self._take_up(claimant)
             elif not waits:
-                self._lapse(claim)
+                claims.lapse(state, claimant)
                 continue
             for uid in waits:
                 holding = holdings.by_uid[uid]
-                node = holdings.node_of(holding)
-                if uid not in gone and node is not None and claim.gang.uid in state.claims:
-                    view.remove(node, holding.amounts)
+                going = holdings.node_of(holding)
+                if uid not in gone and going is not None and claimant in state.claims:
+                    view.remove(going, holding.amounts)
                     gone.add(uid)
-            view.add(claim.node, amounts)
+            view.add(node, amounts)
         state.stirred = False
 
-    def _let_heads_pass(self) -> None:
-        """Let claims in StrictFIFO queues lapse when somebody came in ahead of them: the room is for the head."""
-        for claim in list(self._state.claims.values()):
-            head = claim.lane.top() if claim.lane.strict else None
-            if head is not None and head.order_key[1:] < claim.order:
-                self._lapse(claim)
-
-    def _lapse(self, claim: Claim) -> None:
-        self._state.drop_claim(claim.gang.uid)
-        self._state.room.unclaim(claim.gang.uid)
-
-    def _take_up(self, claim: Claim) -> None:
-        state, gang = self._state, claim.gang
-        del state.claims[gang.uid]
-        state.holdings.withdraw_promise(gang.uid)
-        state.room.withdraw(gang.uid)
-        line = Line(claim.lane, (), gang, request=claim.request)
-        self._count(admit(state, line, claim.decision, now=self._now, epoch=self._epoch, gang=gang))
+    def _take_up(self, uid: str) -> None:
+        state, claim, ticket = self._state, self._state.claims.pop(uid), self._state.room.tickets[uid]
+        assert ticket.lane is not None
+        amounts = state.holdings.promises[uid][1]
+        state.holdings.withdraw_promise(uid)
+        state.room.withdraw(uid)
+        reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=ticket.gang.priority)
+        self._count(charge(state, ticket.lane, ticket.gang, reservation, amounts))
 
     def _hold_back(self, line: Line, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
@@ -277,13 +274,24 @@ class Cycle:
 
 def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
     """Reserve for ``gang``, which no longer waits, what was decided about it."""
-    flavors, charges = decision.assignment.flavors, line.request.charges
-    reservation = reserve(gang, line.lane.name, decision.counts, flavors, epoch, now, charges)
-    reservation = replace(reservation, preemptible=state.policy.may_be_preempted(gang, line.lane.name))
-    state.holdings.put(Holding(reservation, decision.assignment.usage, gang))
+    reservation = plan(line, decision, now=now, epoch=epoch, gang=gang)
+    return charge(state, line.lane, gang, reservation, decision.assignment.usage)
+
+
+def plan(line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
+    """Return what ``gang`` of ``line`` holds once what was decided about it is done."""
+    return reserve(gang, line.lane.name, decision.counts, decision.assignment.flavors, epoch, now, line.request.charges)
+
+
+def charge(
+    state: State, lane: Lane, gang: Gang, planned: Reservation, amounts: Mapping[FlavorResource, int]
+) -> Reservation:
+    """Let ``gang``, which no longer waits, hold what was ``planned`` for it at ``amounts``; return its reservation."""
+    reservation = replace(planned, preemptible=state.policy.may_be_preempted(gang, lane.name))
+    state.holdings.put(Holding(reservation, amounts, gang))
     state.stopped_for_share.pop(gang.uid, None)
-    state.room.admitted_beside(line.lane, gang.priority)
-    state.charge_usage(line.lane, gang, decision.assignment.usage)
+    state.room.admitted_beside(lane, gang.priority)
+    state.charge_usage(lane, gang, amounts)
     state.fences.put_reservation(reservation)
     return reservation
 

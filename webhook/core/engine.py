@@ -1,10 +1,10 @@
 """The engine: a deterministic state machine that decides which gangs start, over one quota tree and two fences.
 
-Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore``, ``release``, ``wake_namespace``);
-``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that fits, in the order in
-which repeated single admissions would: each queue offers its first gang that is not parked; among the offers the lowest
-borrow level goes first, then priority, time, uid. What does not fit is parked with what blocks it, and only a change
-there has it decided about again: a cycle costs what changed, not what waits.
+Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore``, ``restore_claims``, ``release``,
+``wake_namespace``); ``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that
+fits, in the order in which repeated single admissions would: each queue offers its first gang that is not parked; among
+the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is parked with what blocks
+it, and only a change there has it decided about again: a cycle costs what changed, not what waits.
 
 The parts: ``waiting_room`` (who waits where), ``holdings`` (who holds what), ``decision`` (one gang), ``preemption``
 and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``one_head`` (a cycle as Kueue does it), ``explain`` (why
@@ -20,7 +20,7 @@ from webhook.core.fences import Fences
 from webhook.core.flavors import compile_request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding
-from webhook.core.ledger import Reservation
+from webhook.core.ledger import Claim, Reservation
 from webhook.core.one_head import one_head_cycle
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, Policy
@@ -78,6 +78,13 @@ class Engine:
             return
         state.replace(known, holding)
 
+    def restore_claims(self, claims: Mapping[str, Claim]) -> None:
+        """Let claims that the ledger has stand, whoever made them, from the next cycle on; the gangs that are stopped
+        for them are restored before that.
+        """
+        known = self._state.claims.keys() | self._state.pledges.keys()
+        self._state.pledges |= {uid: claim for uid, claim in claims.items() if uid not in known}
+
     def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
         """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
         self._state.restore_usage(local, consumed)
@@ -118,6 +125,10 @@ class Engine:
         else:
             plan = Cycle(state, now, epoch, most).run()
         return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
+
+    def claims(self) -> dict[str, Claim]:
+        """Return the claims that stand, by uid, as the ledger is to have them."""
+        return self._state.pledges | self._state.claims
 
     # -- questions --------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Block, Judge, Mode, Request, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
+from webhook.core.ledger import Claim
 from webhook.core.policy import FlavorResource, Queue
 from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
-from webhook.core.state import Claim, State
+from webhook.core.state import State
 
 HOLDERS_SHOWN = 3
 _HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY, Code.ADMISSION_GATED)
@@ -138,7 +139,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             help="create the queue or correct the label",
         )
     if uid in state.claims:
-        return _claiming(state, state.claims[uid])
+        assert lane.node is not None
+        return _claiming(state, state.claims[uid], lane.node)
     if line is None:
         return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
     if as_kueue:
@@ -181,9 +183,9 @@ def _as_kueue(lane: Lane, line: Line, uid: str) -> Reason:
     return Reason(Code.PENDING_EVALUATION, f"has not had its turn; {ahead} of queue {lane.name} are ahead of it")
 
 
-def _claiming(state: State, claim: Claim) -> Reason:
+def _claiming(state: State, claim: Claim, node: Node) -> Reason:
     going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
-    return awaiting(going, claim.node)
+    return awaiting(going, node)
 
 
 def awaiting(going: list[Holding], node: Node) -> Reason:

@@ -106,6 +106,15 @@ class Request:
                 total[key] = total.get(key, 0) + want.amount(counts)
         return total
 
+    def allows(self, flavors: Mapping[str, Mapping[str, str]]) -> bool:
+        """Return whether each pod set may run on the flavors chosen for it (pod set → resource → flavor)."""
+        return self.refusal is None and all(
+            flavors.get(part.pod_set, {}).get(want.resource) in {o.flavor for o in choice.options if o.misfit is None}
+            for choice in self.choices
+            for want in choice.wants
+            for part in (want, *want.more)
+        )
+
     def first_flavors(self, pod_set: str) -> dict[str, str]:
         """Return the first flavor that each resource of a pod set could be taken from."""
         return {

@@ -1,36 +1,21 @@
-"""The record of what was admitted: reservations, the epoch that fences late writers, and their text form.
+"""The record of what was admitted: reservations, claims, and the epoch that fences late writers.
 
-A ``Ledger`` is an immutable value. Its text form is the ``data`` of one ConfigMap: key ``meta`` and one key per
-reservation, the uid of its job. ``meta`` carries a checksum over all entries, so that an edit by hand is noticed and
-answered by a rebuild from the jobs rather than believed.
-
-The rules around it (compare-and-swap, objects read before the ledger, void by writing the job first) are kept by
-``controllers.ledger_keeper``; this module only makes illegal records hard to write.
+A ``Ledger`` is an immutable value; ``ledger_text`` is its form in the ConfigMap. The rules of it (compare-and-swap,
+the order of reading, void by writing the job first) are kept by ``controllers.ledger_keeper``; this module only makes
+illegal records hard to write.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.core.gang import Gang, PodPrice
 from webhook.core.names import COUNTED
 from webhook.core.policy import FlavorResource
 from webhook.core.quantity import MILLI
 
-SCHEMA: Final = 1
-META: Final = "meta"
-BYTES_MAX: Final = 1_048_576
-"""What a ConfigMap may hold, by the API server's validation of data."""
-FULL_AT: Final = 0.85
-"""Share of BYTES_MAX beyond which no new gang is admitted; releases always fit because they only shrink it."""
 MAX_JOBS_REQUEST: Final = 1000
 """Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""
-
-
-class LedgerCorrupt(ValueError):
-    """The stored text is not a ledger this program wrote. The message says which key and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,207 +147,44 @@ def reserve(  # noqa: PLR0917
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A waiting gang's right to the room that is made for it: nobody else may take it, whoever leads."""
+
+    planned: Reservation
+    """What it is going to hold. It lets no pod pass: only a reservation among the entries does."""
+    awaits: tuple[str, ...]
+    """Uids, as the engine knows them, of the gangs being stopped that it counts on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """All reservations at one version. ``version`` grows with every write and orders any two of them."""
+    """All reservations and claims at one version. ``version`` grows with every write and orders any two of them."""
 
     epoch: int = 0
     seq: int = 0
     entries: Mapping[str, Reservation] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """By the engine's uid of the gang that claims."""
 
     @property
     def version(self) -> tuple[int, int]:
         """(epoch, seq): a later ledger compares greater."""
         return (self.epoch, self.seq)
 
-    def amended(self, put: Iterable[Reservation] = (), drop: Iterable[str] = ()) -> "Ledger":
-        """Return the successor with ``put`` written and ``drop`` (uids) released. A drop of an absent uid is a bug."""
+    def amended(
+        self, put: Iterable[Reservation] = (), drop: Iterable[str] = (), claims: Mapping[str, Claim] | None = None
+    ) -> "Ledger":
+        """Return the successor with ``put`` written and ``drop`` (uids) released. A drop of an absent uid is a bug.
+
+        ``claims`` are all that are to stand; None leaves them as they are.
+        """
         entries = dict(self.entries)
         for uid in drop:
             del entries[uid]
         for reservation in put:
             entries[reservation.uid] = reservation
-        return Ledger(self.epoch, self.seq + 1, entries)
+        return Ledger(self.epoch, self.seq + 1, entries, self.claims if claims is None else claims)
 
     def taken_over(self) -> "Ledger":
         """Return the first ledger of the next leadership."""
         return replace(self, epoch=self.epoch + 1, seq=self.seq + 1)
-
-
-def encode(ledger: Ledger) -> dict[str, str]:
-    """Return the ConfigMap data of ``ledger``."""
-    data = {uid: encode_entry(reservation) for uid, reservation in ledger.entries.items()}
-    data[META] = encode_meta(ledger, checksum(data))
-    return data
-
-
-def encode_entry(reservation: Reservation) -> str:
-    """Return the JSON text of one reservation: stable key order, defaults left out."""
-    record: dict[str, Any] = {
-        "kind": reservation.kind,
-        "job": f"{reservation.namespace}/{reservation.name}",
-        "queue": reservation.queue,
-        "podSets": [_encode_pod_set(pod_set) for pod_set in reservation.pod_sets],
-        "epoch": reservation.epoch,
-        "since": round(reservation.since_seconds, 3),
-    }
-    for key, value in (
-        ("priority", reservation.priority),
-        ("stopping", reservation.stopping),
-        ("adopted", reservation.adopted),
-        ("notEvictable", not reservation.evictable),
-        ("loosePods", reservation.loose_pods),
-        ("notPreemptible", not reservation.preemptible),
-        ("membership", encode_membership(reservation.membership)),
-    ):
-        if value:
-            record[key] = value
-    return json.dumps(record, separators=(",", ":"))
-
-
-def encode_membership(membership: Membership | None) -> dict[str, Any] | None:
-    """Return the fields of a membership, as they stand in an entry and in a job's annotation."""
-    if membership is None:
-        return None
-    fields: dict[str, Any] = {"ensemble": membership.ensemble, "quorum": membership.quorum}
-    return fields | ({"succeeded": membership.succeeded_pods} if membership.succeeded_pods else {})
-
-
-def decode_membership(fields: Mapping[str, Any] | None) -> Membership | None:
-    """Return what ``encode_membership`` wrote. Raises KeyError, TypeError or ValueError when it did not."""
-    if fields is None:
-        return None
-    return Membership(str(fields["ensemble"]), int(fields["quorum"]), int(fields.get("succeeded", 0)))
-
-
-def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
-    price = pod_set.price
-    record: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "requests": dict(price.requests)}
-    for key, value in (
-        ("limits", "requests" if price.limits == price.requests else dict(price.limits)),
-        ("flavors", dict(pod_set.flavors)),
-        ("deadline", price.has_deadline),
-        ("bestEffort", price.best_effort),
-        ("priorityClass", price.priority_class),
-        ("crossNamespace", price.cross_namespace_affinity),
-    ):
-        if value:
-            record[key] = value
-    if pod_set.charge is not None:
-        record["charge"] = dict(pod_set.charge)
-    return record
-
-
-def encode_meta(ledger: Ledger, digest: int) -> str:
-    """Return the text of the ``meta`` key; ``digest`` is ``checksum`` of all entries."""
-    meta = {"schema": SCHEMA, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}"}
-    return json.dumps(meta, separators=(",", ":"))
-
-
-def checksum(data: Mapping[str, str]) -> int:
-    """Return a 64-bit digest of all entries of ``data``; independent of order, so it can be kept incrementally."""
-    digest = 0
-    for uid, text in data.items():
-        if uid != META:
-            digest ^= entry_digest(uid, text)
-    return digest
-
-
-def entry_digest(uid: str, text: str) -> int:
-    """Return one entry's part of the checksum; parts combine by exclusive or."""
-    return int.from_bytes(hashlib.blake2b(f"{uid}={text}".encode(), digest_size=8).digest(), "big")
-
-
-@dataclass(slots=True)
-class Decoder:
-    """Decodes successive versions of one ledger: entries whose text did not change are the same objects as before."""
-
-    _known: dict[str, tuple[str, int, Reservation]] = field(default_factory=dict)
-    """Uid to text, its part of the checksum, and what it says."""
-
-    def decode(self, data: Mapping[str, str]) -> Ledger:
-        """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
-        epoch, seq, digest = _decode_meta(data)
-        known: dict[str, tuple[str, int, Reservation]] = {}
-        for uid, text in data.items():
-            if uid != META:
-                before = self._known.get(uid)
-                if before is None or before[0] != text:
-                    before = (text, entry_digest(uid, text), decode_entry(uid, text))
-                known[uid] = before
-                digest ^= before[1]
-        if digest:
-            raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
-        self._known = known
-        return Ledger(epoch, seq, {uid: entry[2] for uid, entry in known.items()})
-
-
-def decode(data: Mapping[str, str]) -> Ledger:
-    """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
-    return Decoder().decode(data)
-
-
-def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return epoch, seq and checksum."""
-    try:
-        meta = json.loads(data[META])
-        schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerCorrupt(f"{META}: {error!r}") from error
-    if schema != SCHEMA:
-        raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {SCHEMA}")
-    return epoch, seq, digest
-
-
-def decode_entry(uid: str, text: str) -> Reservation:
-    """Return the reservation written as ``text``. Raises LedgerCorrupt naming ``uid``."""
-    try:
-        record = json.loads(text)
-        namespace, _, name = record["job"].partition("/")
-        return Reservation(
-            uid=uid,
-            kind=record["kind"],
-            namespace=namespace,
-            name=name,
-            queue=record["queue"],
-            pod_sets=tuple(_decode_pod_set(pod_set) for pod_set in record["podSets"]),
-            epoch=int(record["epoch"]),
-            since_seconds=float(record["since"]),
-            priority=int(record.get("priority", 0)),
-            stopping=record.get("stopping"),
-            adopted=bool(record.get("adopted", False)),
-            evictable=not record.get("notEvictable", False),
-            loose_pods=bool(record.get("loosePods", False)),
-            preemptible=not record.get("notPreemptible", False),
-            membership=decode_membership(record.get("membership")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerCorrupt(f"{uid}: {error!r}") from error
-
-
-def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
-    requests = _amounts(record["requests"])
-    limits = record.get("limits", {})
-    charge = record.get("charge")
-    return ReservedPodSet(
-        name=str(record["name"]),
-        count=int(record["count"]),
-        price=PodPrice(
-            requests=requests,
-            limits=requests if limits == "requests" else _amounts(limits),
-            has_deadline=bool(record.get("deadline", False)),
-            best_effort=bool(record.get("bestEffort", False)),
-            priority_class=str(record.get("priorityClass", "")),
-            cross_namespace_affinity=bool(record.get("crossNamespace", False)),
-        ),
-        flavors={str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()},
-        charge=None if charge is None else _amounts(charge),
-    )
-
-
-def _amounts(record: Mapping[str, Any]) -> dict[str, int]:
-    return {str(name): int(amount) for name, amount in record.items()}
-
-
-def size_bytes(data: Mapping[str, str]) -> int:
-    """Return what ``data`` counts against BYTES_MAX, as the API server counts it."""
-    return sum(len(key.encode()) + len(text.encode()) for key, text in data.items())

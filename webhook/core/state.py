@@ -7,33 +7,16 @@ from webhook.core.backfill import Backfill
 from webhook.core.decay import DecayedUsage, LocalName, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
-from webhook.core.flavors import Mode, Request
+from webhook.core.flavors import Mode
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.hunger import Hunger
+from webhook.core.ledger import Claim
 from webhook.core.policy import FlavorResource, Policy
 from webhook.core.queueing import Lane, Line, Scan, head_of
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.settings import EngineSettings
 from webhook.core.waiting_room import WaitingRoom
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A gang's right to the room that is made for it."""
-
-    gang: Gang
-    lane: Lane
-    node: Node
-    request: Request
-    decision: Decision
-    awaits: tuple[str, ...]
-    """Uids of the gangs being stopped that it counts on."""
-
-    @property
-    def order(self) -> tuple[int, float, str]:
-        """Claims are taken up in this order: priority, time, uid."""
-        return (-self.gang.priority, self.gang.created_seconds, self.gang.uid)
 
 
 @dataclass(slots=True)
@@ -47,6 +30,9 @@ class State:
     fences: Fences = field(default_factory=Fences)
     """As of the last cycle."""
     claims: dict[str, Claim] = field(default_factory=dict)
+    """By uid, the rights of waiting gangs to room that is being made for them."""
+    pledges: dict[str, Claim] = field(default_factory=dict)
+    """Claims in the ledger of an earlier leader, of gangs that are not known to wait (yet)."""
     after: dict[str, Gang] = field(default_factory=dict)
     """Gangs that are to wait as soon as their old reservation is released."""
     growing: dict[str, None] = field(default_factory=dict)
@@ -105,8 +91,9 @@ class State:
         for name, lane in lanes.items():
             if self.room.lanes.get(name) is not lane:
                 self.holdings.withdraw_promise(head_of(lane))
-        for uid, claim in list(self.claims.items()):
-            if self.room.lanes.get(claim.lane.name) is not claim.lane or uid not in claim.lane.claiming:
+        for uid in list(self.claims):
+            home = self.room.tickets[uid].lane
+            if home is None or uid not in home.claiming:
                 self.drop_claim(uid)
         self.room.end_rests(now)
         self.growing = dict.fromkeys(self.holdings.by_uid)
@@ -127,10 +114,12 @@ class State:
 
     def drop_claim(self, uid: str) -> None:
         """End a claim and wake those who may have the room instead."""
-        claim = self.claims.pop(uid, None)
-        if claim is not None:
+        self.claims.pop(uid, None)
+        self.pledges.pop(uid, None)
+        promised = self.holdings.promises.get(uid)
+        if promised is not None:
             self.holdings.withdraw_promise(uid)
-            self.wake(claim.node, claim.decision.assignment.usage)
+            self.wake(*promised)
 
     def age_usage(self, now: float) -> None:
         """Sample usage for usage-decay ordering, if that is due, and order the queues that go by it anew."""
@@ -330,7 +319,7 @@ class State:
         self.draining.pop(uid, None)
         self.stopped_for_share.pop(uid, None)
         self.holdings.unstop(uid)
-        for claimant in [claim.gang.uid for claim in self.claims.values() if uid in claim.awaits]:
+        for claimant in [claimant for claimant, claim in self.claims.items() if uid in claim.awaits]:
             self.drop_claim(claimant)
             self.room.unclaim(claimant)
 
@@ -345,8 +334,7 @@ class State:
     def copy(self) -> "State":
         """Return an independent state; gangs that are parked stay parked."""
         twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
-        lanes = twin.room.lanes
-        twin.claims = {uid: replace(claim, lane=lanes[claim.lane.name]) for uid, claim in self.claims.items()}
+        twin.claims, twin.pledges = dict(self.claims), dict(self.pledges)
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)

@@ -145,13 +145,11 @@ class WaitingRoom:
                 self.awake[ticket.lane] = None
         return ticket.gang
 
-    def claim(self, line: Line) -> Gang:
-        """Take the head of a line out of the order: others are being stopped for it."""
-        gang = line.head
+    def claim(self, gang: Gang, line: Line) -> None:
+        """Take a gang out of its line and of the order: others are being stopped for it."""
         self._leave(line, gang.uid)
         line.lane.claiming[gang.uid] = gang
         self.tickets[gang.uid] = Ticket(gang, line.lane, None)
-        return gang
 
     def unclaim(self, uid: str) -> None:
         """Put a claiming gang back into its line."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
 
-from webhook.core import ledger as records
-from webhook.core import names
-from webhook.core.ledger import Ledger, LedgerCorrupt, Reservation
+from webhook.core import ledger_text, names
+from webhook.core.ledger import Ledger, Reservation
+from webhook.core.ledger_text import LedgerCorrupt
 from webhook.core.pods import PodRecord
 from webhook.feeds import Plain, plain
 from webhook.jobs import pod_record
@@ -130,7 +130,7 @@ class Watcher:
     def _reservations(self) -> Ledger:
         for stored in self._ledger.records.values():
             try:
-                return records.decode(stored.document.get("data") or {})
+                return ledger_text.decode(stored.document.get("data") or {})
             except LedgerCorrupt:
                 break
         return Ledger()

@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from webhook.core.ledger import Reservation, decode_membership, encode_membership
+from webhook.core.ledger import Reservation
+from webhook.core.ledger_text import decode_membership, encode_membership
 from webhook.jobs.record import Admission, JobRecord, Requeue
 
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
-from webhook.core.ledger import Reservation, encode_entry
+from webhook.core.ledger import Reservation
+from webhook.core.ledger_text import encode_entry
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.reasons import Code, Reason

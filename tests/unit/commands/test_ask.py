@@ -19,7 +19,8 @@ from webhook.ask import (
     workloads_of,
 )
 from webhook.core import names
-from webhook.core.ledger import encode
+from webhook.core.ledger import Claim
+from webhook.core.ledger_text import encode
 from webhook.errors import Forbidden, NotFound, Unavailable
 from webhook.jobs.record import Requeue
 from webhook.kube.election import LeaderRecord, render
@@ -157,8 +158,12 @@ async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
     world = World()
     world.stops(world.admits(world.waits("train", cpu=2, pods=2)), "Preempted")
     lease = render(LeaderRecord("reconciler-0", 6.0, "then", "now", 1))
-    stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: lease}}, "data": encode(world.view.ledger)}
+    ((uid, held),) = world.view.ledger.entries.items()
+    claim = Claim(replace(held, uid="later", name="later", stopping=None), (uid,))
+    ledger = world.view.ledger.amended(claims={"later": claim})
+    stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: lease}}, "data": encode(ledger)}
     text = printed(print_ledger, stored, NOW + 60)
+    assert "kept for Job team-vision/later (2 pods, queue vision), once gone: Job team-vision/train" in text
     assert "leader reconciler-0" in text
     assert "1 reservations" in text
     assert "Job team-vision/train" in text

@@ -7,7 +7,7 @@ import pytest
 
 from webhook.clock import LoopClock
 from webhook.controllers.ledger_keeper import LeaseLost, LedgerBroken, LedgerKeeper, project
-from webhook.core import ledger as records
+from webhook.core import ledger_text
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.ledger import Ledger, Reservation, reserve
 from webhook.errors import Unavailable
@@ -70,7 +70,7 @@ class Stage:
         return keeper, api
 
     async def stored(self) -> Ledger:
-        return records.decode(project(await self.admin.request("GET", PATH)).data)
+        return ledger_text.decode(project(await self.admin.request("GET", PATH)).data)
 
     async def edit(self, **data: str | None) -> None:
         await self.admin.request("PATCH", PATH, body=orjson.dumps({"data": data}), content_type=MERGE_PATCH)

@@ -19,8 +19,7 @@ from webhook.assembly import LeaseLost, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger_keeper import LedgerKeeper, project
-from webhook.core import ledger as records
-from webhook.core import names
+from webhook.core import ledger_text, names
 from webhook.core.ledger import Ledger
 from webhook.errors import Unavailable
 from webhook.jobs.marking import gate_pod
@@ -168,6 +167,22 @@ class Stage:
         parts = reconciler(self.line, Config(), identity="first", clock=LoopClock(), rng=Random(1))
         self.leader = asyncio.create_task(parts.run())
 
+    async def share(self, *queues: str) -> None:
+        """Create queues that own 2 cpu each of one cohort."""
+        for name in queues:
+            await self.cluster.create(owning_queue(name))
+            metadata = {"name": name, "namespace": "team-a"}
+            local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": name}}
+            await self.cluster.create(local)
+
+    async def hand_over(self) -> None:
+        """End the leader and let another take over."""
+        assert self.leader is not None
+        self.leader.cancel()
+        await asyncio.gather(self.leader, return_exceptions=True)
+        self.line = Line(self.cluster.api())
+        self.lead()
+
     async def depose(self, waiting: str = JOB) -> None:
         """Take over at once, as a successor whose clock runs too fast would, and void what ``waiting`` was granted."""
         released = orjson.loads(project(await self.admin.request("GET", LEDGER)).lease or "{}") | {"holderIdentity": ""}
@@ -186,7 +201,7 @@ class Stage:
         await asyncio.sleep(0.3)
 
     async def ledger(self) -> Ledger:
-        return records.decode(project(await self.admin.request("GET", LEDGER)).data)
+        return ledger_text.decode(project(await self.admin.request("GET", LEDGER)).data)
 
     async def suspended(self) -> bool:
         return bool(orjson.loads(await self.admin.request("GET", JOB))["spec"]["suspend"])
@@ -318,11 +333,7 @@ async def test_rule_8_a_gang_is_not_free_because_no_pod_of_it_was_heard_of() -> 
 async def test_rule_2_what_one_plan_admits_and_stops_is_reserved_as_stopping_and_never_started() -> None:
     """It borrows what the owner of the quota, behind a larger gang of its queue, takes back at once."""
     async with stage() as play:
-        for name in ("owners", "borrowers"):
-            await play.cluster.create(owning_queue(name))
-            metadata = {"name": name, "namespace": "team-a"}
-            local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": name}}
-            await play.cluster.create(local)
+        await play.share("owners", "borrowers")
         for name, queue, pods in (("train", "borrowers", 3), ("large", "owners", 4), ("owner", "owners", 2)):
             await play.cluster.create(waiting_job(name, queue, pods))
             await asyncio.sleep(1)
@@ -339,6 +350,36 @@ async def test_rule_2_what_one_plan_admits_and_stops_is_reserved_as_stopping_and
         assert play.line.started == [JOB.replace("train", "owner")]
         assert await play.suspended()
         assert [entry.name for entry in (await play.ledger()).entries.values()] == ["owner"]
+
+
+async def test_what_a_gang_was_stopped_for_is_kept_for_that_when_another_leads() -> None:
+    """One of higher priority comes meanwhile: a leader that knew of no claim would let it have the room."""
+    async with stage() as play:
+        await play.share("owners", "borrowers")
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        await play.cluster.create({**high, "value": 1000})
+        play.lead()
+        await asyncio.sleep(2)
+        await play.cluster.create(waiting_job("stays", "borrowers"))
+        await asyncio.sleep(5)
+        await play.cluster.create(waiting_job("train", "borrowers"))
+        await asyncio.sleep(5)
+        play.line.withheld = "/pods"
+        await play.cluster.create(waiting_job("owner", "owners"))
+        await asyncio.sleep(5)
+        later = waiting_job("later", "owners")
+        later["spec"]["template"]["spec"]["priorityClassName"] = "high"
+        await play.cluster.create(later)
+        await asyncio.sleep(5)
+        ledger = await play.ledger()
+        assert [claim.planned.name for claim in ledger.claims.values()] == ["owner"]
+        held = {entry.name: entry.stopping for entry in ledger.entries.values()}
+        assert held == {"stays": None, "train": "Preempted"}
+        await play.hand_over()
+        await asyncio.sleep(20)
+        ledger = await play.ledger()
+        assert {entry.name for entry in ledger.entries.values()} == {"stays", "owner"}
+        assert not ledger.claims
 
 
 async def test_a_leader_that_nobody_deposes_starts_the_job() -> None:

@@ -14,8 +14,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger_keeper import project
-from webhook.core import ledger as records
-from webhook.core import names
+from webhook.core import ledger_text, names
 from webhook.core.ledger import Ledger
 from webhook.kube.api import MERGE_PATCH
 from webhook.simulated.cluster import SimulatedCluster
@@ -57,7 +56,7 @@ class Stage:
         return orjson.loads(await self.admin.request("GET", f"{JOBS}/{name}"))
 
     async def ledger(self) -> Ledger:
-        return records.decode(project(await self.admin.request("GET", LEDGER)).data)
+        return ledger_text.decode(project(await self.admin.request("GET", LEDGER)).data)
 
     async def held(self) -> dict[str, str | None]:
         """Return what holds a reservation, with why it is being stopped."""

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import policy
-from webhook.core import ledger as records
+from webhook.core import ledger_text
 from webhook.core.engine import Engine, EngineSettings, Plan
 from webhook.core.fences import Fence, Fences
 from webhook.core.gang import Gang
@@ -208,7 +208,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def restart_from_the_ledger(self, data: st.DataObject) -> None:
         """Another leader: the ledger as text, and what waits."""
-        stored = records.decode(records.encode(Ledger(3, 7, self.admitted)))
+        stored = ledger_text.decode(ledger_text.encode(Ledger(3, 7, self.admitted)))
         assert stored.entries == {
             uid: replace(entry, since_seconds=round(entry.since_seconds, 3)) for uid, entry in self.admitted.items()
         }

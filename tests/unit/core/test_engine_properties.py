@@ -1,15 +1,19 @@
 """What must hold of every engine, whatever the policy and whatever happens."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.core.random_worlds import Run, assert_sound, limits
-from tests.unit.core.worlds import World, cohort, gang, queue
+from tests.unit.core.random_worlds import Run, assert_sound, gangs, limits
+from tests.unit.core.worlds import LABELS, World, cohort, gang, queue
+from webhook.core import ledger_text
 from webhook.core.engine import Engine, EngineSettings, Plan
 from webhook.core.gang import Gang
+from webhook.core.ledger import Claim, Ledger, Reservation
 from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.queueing import Line
 
@@ -101,7 +105,70 @@ def test_one_cycle_decides_what_repeated_single_steps_would(rules: EngineSetting
         run.stop_preempted(whole)
 
 
-def _copied(world: World) -> object:
+@BOTH
+@settings(max_examples=150)
+@given(st.data())
+def test_what_others_are_stopped_for_is_kept_for_it_whoever_leads(rules: EngineSettings, data: st.DataObject) -> None:
+    """A new leader, which knows the ledger and who waits, starts whom the old one would, from the same flavors."""
+    run = Run.start(data, rules)
+    for _ in range(data.draw(st.integers(4, 12))):
+        run.submit()
+    claims: dict[str, Claim] = {}
+    for _ in range(8):
+        run.cycle()
+        claims = run.world.engine.claims()
+        if claims:
+            break
+        run.submit()
+    old = run.world.engine
+    new = led_from(run, stored(old))
+    assert new.claims() == claims
+    newcomers = [data.draw(gangs(f"late{i}", run.queues)) for i in range(data.draw(st.integers(0, 2)))]
+    started = []
+    for engine in (old, new):
+        fences = _copied(run.world)
+        for newcomer in newcomers:
+            engine.submit(newcomer, run.world.now)
+        before = engine.cycle(run.world.now, fences, 2)
+        for uid in awaited(claims):
+            fences.drop_reservation("team", uid)
+            engine.release(uid)
+        after = engine.cycle(run.world.now, fences, 2)
+        started.append({decided_of(r) for r in (*before.admitted, *after.admitted) if r.uid in claims})
+    assert started[0] == started[1]
+
+
+def stored(engine: Engine) -> Ledger:
+    """Return what the ledger says once the plans of ``engine`` are written, as another leader reads it."""
+    holdings = engine._state.holdings
+    entries = {
+        uid: replace(holding.reservation, stopping="Preempted" if uid in holdings.stopping else None)
+        for uid, holding in holdings.by_uid.items()
+    }
+    return ledger_text.decode(ledger_text.encode(Ledger(1, 1, entries, engine.claims())))
+
+
+def led_from(run: Run, ledger: Ledger) -> Engine:
+    """Return the engine of a leader that takes over at ``ledger``."""
+    engine = Engine(run.world.engine._state.settings)
+    engine.set_policy(run.world.policy, LABELS, run.world.now)
+    for uid, reservation in ledger.entries.items():
+        engine.restore(reservation, run.known[uid])
+    engine.restore_claims(ledger.claims)
+    for waiting in run.world.engine.waiting():
+        engine.submit(waiting, run.world.now)
+    return engine
+
+
+def awaited(claims: Mapping[str, Claim]) -> list[str]:
+    return sorted({uid for claim in claims.values() for uid in claim.awaits})
+
+
+def decided_of(reservation: Reservation) -> tuple[object, ...]:
+    return reservation.uid, tuple((s.name, s.count, tuple(sorted(s.flavors.items()))) for s in reservation.pod_sets)
+
+
+def _copied(world: World) -> Any:
     from copy import deepcopy
 
     return deepcopy(world.fences)
@@ -124,7 +191,7 @@ def test_the_plan_does_not_depend_on_the_order_in_which_things_became_known(
         queues={name: policy.queues[name] for name in names},
         cohorts=dict(reversed(list(policy.cohorts.items()))),
     )
-    twin.set_policy(shuffled, {"team": {"kubernetes.io/metadata.name": "team"}}, 0)
+    twin.set_policy(shuffled, LABELS, 0)
     for uid in data.draw(st.permutations(sorted(run.known))):
         twin.submit(run.known[uid], 0)
     assert decided(twin.cycle(0, _copied(run.world), 1)) == decided(run.cycle())
@@ -211,7 +278,7 @@ def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: s
         run.events()
         state = run.world.engine._state
         rebuilt = Engine()
-        rebuilt.set_policy(run.world.policy, {"team": {"kubernetes.io/metadata.name": "team"}}, run.world.now)
+        rebuilt.set_policy(run.world.policy, LABELS, run.world.now)
         for holding in state.holdings.by_uid.values():
             rebuilt.restore(holding.reservation, holding.gang)
         for waiting in run.world.engine.waiting():

@@ -9,7 +9,8 @@ from tests.unit.core.worlds import gang
 from webhook.core import ensemble
 from webhook.core.ensemble import Part
 from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.ledger import Membership, Reservation, decode_entry, encode_entry, reserve
+from webhook.core.ledger import Membership, Reservation, reserve
+from webhook.core.ledger_text import decode_entry, encode_entry
 from webhook.core.names import MAX_JOBS
 from webhook.core.policy import FlavorResource
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core import ledger as records
+from webhook.core import ledger_text
 from webhook.core.gang import PodPrice
-from webhook.core.ledger import Decoder, Ledger, LedgerCorrupt, Reservation, ReservedPodSet
+from webhook.core.ledger import Claim, Ledger, Reservation, ReservedPodSet
+from webhook.core.ledger_text import Decoder, LedgerCorrupt
 from webhook.core.policy import FlavorResource
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-.", min_size=1, max_size=12)
@@ -29,6 +30,7 @@ POD_SETS = st.builds(
     price=PRICES,
     flavors=st.dictionaries(st.sampled_from(["cpu", "pods"]), NAMES, max_size=2),
     charge=st.none() | AMOUNTS,
+    job=st.sampled_from(["", "uid-of-a-member"]),
 )
 RESERVATIONS = st.builds(
     Reservation,
@@ -47,26 +49,30 @@ RESERVATIONS = st.builds(
     stopping=st.sampled_from([None, "Preempted"]),
     adopted=st.booleans(),
 )
+CLAIMS = st.builds(Claim, planned=RESERVATIONS, awaits=st.lists(NAMES, max_size=3).map(tuple))
 LEDGERS = st.builds(
     Ledger,
     epoch=st.integers(0, 99),
     seq=st.integers(0, 10**6),
     entries=st.lists(RESERVATIONS, max_size=4).map(lambda entries: {entry.uid: entry for entry in entries}),
+    claims=st.lists(CLAIMS, max_size=2).map(lambda claims: {claim.planned.uid: claim for claim in claims}),
 )
 
 
 @given(LEDGERS)
 def test_what_is_written_is_read_back(ledger: Ledger) -> None:
     """decode is the inverse of encode."""
-    assert records.decode(records.encode(ledger)) == ledger
+    assert ledger_text.decode(ledger_text.encode(ledger)) == ledger
 
 
 @given(LEDGERS, st.data())
 def test_any_edit_by_hand_is_noticed(ledger: Ledger, data: st.DataObject) -> None:
-    """Entries removed, added or changed by somebody else are not believed."""
-    text = records.encode(ledger)
+    """Entries and claims removed, added or changed by somebody else are not believed."""
+    text = ledger_text.encode(ledger)
     uids = sorted(ledger.entries)
-    if not uids:
+    if ledger.claims and data.draw(st.booleans()):
+        del text[ledger_text.CLAIMS]
+    elif not uids:
         text["added"] = "{}"
     elif data.draw(st.booleans()):
         del text[data.draw(st.sampled_from(uids))]
@@ -74,7 +80,7 @@ def test_any_edit_by_hand_is_noticed(ledger: Ledger, data: st.DataObject) -> Non
         uid = data.draw(st.sampled_from(uids))
         text[uid] = json.dumps(json.loads(text[uid]) | {"priority": 4711})
     with pytest.raises(LedgerCorrupt):
-        records.decode(text)
+        ledger_text.decode(text)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,7 @@ def test_any_edit_by_hand_is_noticed(ledger: Ledger, data: st.DataObject) -> Non
 def test_what_is_no_ledger_is_refused(data: dict[str, str]) -> None:
     """Missing, empty, foreign and from the future."""
     with pytest.raises(LedgerCorrupt):
-        records.decode(data)
+        ledger_text.decode(data)
 
 
 @given(st.lists(LEDGERS, min_size=1, max_size=4))
@@ -91,7 +97,7 @@ def test_decoding_versions_one_after_another_changes_nothing(ledgers: list[Ledge
     """Remembered entries never leak into a version that does not hold them."""
     decoder = Decoder()
     for ledger in ledgers:
-        assert decoder.decode(records.encode(ledger)) == ledger
+        assert decoder.decode(ledger_text.encode(ledger)) == ledger
 
 
 def test_every_successor_is_newer() -> None:

@@ -18,6 +18,9 @@ from webhook.core.policy import (
 )
 from webhook.core.quantity import MILLI
 
+LABELS = {"team": {"kubernetes.io/metadata.name": "team"}}
+"""Of all namespaces."""
+
 Cell = int | tuple[int, int | None] | tuple[int, int | None, int | None]
 """nominal, or (nominal, borrowing limit), or (nominal, borrowing limit, lending limit)."""
 
@@ -86,7 +89,7 @@ class World:
 
     def set_policy(self, *nodes: Queue | Cohort, **more: Any) -> None:
         self.policy = policy(*nodes, **more)
-        self.engine.set_policy(self.policy, {"team": {"kubernetes.io/metadata.name": "team"}}, self.now)
+        self.engine.set_policy(self.policy, LABELS, self.now)
 
     def submit(self, *gangs: Gang) -> "World":
         for each in gangs:
