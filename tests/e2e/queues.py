@@ -25,6 +25,17 @@ def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
     return cluster_queue
 
 
+def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
+    """Create queues of so many GPUs each, in a cohort; each takes back what is its own."""
+    admin.apply({"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}})
+    for name in names:
+        queue = cluster_queue_of(f"{admin.namespace}-{name}", gpus)
+        queue["spec"] |= {"cohortName": admin.namespace, "preemption": {"reclaimWithinCohort": "Any"}}
+        admin.apply(queue)
+        local = {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}}
+        admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{name}"}})
+
+
 def cluster_queue_of(name: str, gpus: int | str) -> dict[str, Any]:
     """Return a ClusterQueue of 100 cores and some GPUs, outside any cohort."""
     quotas = [{"name": "cpu", "nominalQuota": "100"}, {"name": GPU, "nominalQuota": str(gpus)}]
@@ -46,6 +57,13 @@ def stored_ledger(kubectl: Kubectl) -> Ledger | None:
         return None
     data = json.loads(found).get("data")
     return ledger_text.decode(data) if data else None
+
+
+def claimants(kubectl: Kubectl) -> list[str]:
+    """Return the names of the namespace's gangs for which the ledger keeps room that is being made."""
+    ledger = stored_ledger(kubectl)
+    found = () if ledger is None else ledger.claims.values()
+    return [claim.planned.name for claim in found if claim.planned.namespace == kubectl.namespace]
 
 
 def entries(kubectl: Kubectl) -> list[Reservation]:

@@ -12,13 +12,15 @@ import yaml
 
 from tests.e2e.conftest import Team
 from tests.e2e.controlplane.install import NAMESPACE, Installation, Replica
+from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.load import Load
 from tests.e2e.objects import job, pod_template
-from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
+from tests.e2e.queues import QUEUE, claimants, give_cohort, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
 from webhook.core import names
 
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 GANGS: Final = 24
 """So many are admitted by one ledger write and started one after the other."""
 ATTEMPTS: Final = 5
@@ -165,6 +167,36 @@ def test_leaders_killed_at_random_lose_no_gang_and_admit_none_twice(breakable: I
             holding = [p for p in existing.values() if p["status"].get("phase") not in ("Succeeded", "Failed")]
             assert len(holding) <= gpus, "more pods than the queue has GPUs"
         assert len({change.item["metadata"]["uid"] for change in pods.changes}) == 2 * gangs
+
+
+def test_room_that_others_are_stopped_for_is_kept_when_another_leads(breakable: Installation, team: Team) -> None:
+    """The guest's pods take long to go. What comes meanwhile is more urgent than the host, and too late."""
+    admin, owner = team.admin, team.owner
+    give_cohort(admin, "lender", "borrower", gpus=2)
+    urgent = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": f"{admin.namespace}-urgent"}}
+    admin.apply(urgent | {"value": 7})
+    for count, name in enumerate(("own", "guest"), 1):
+        owner.apply(job(name, 2, pod_template(), "borrower"))
+        wait_until(lambda count=count: len(owner.pods(phase="Running")) == 2 * count, what=f"{name} runs")  # type: ignore[misc]
+    going = [pod["metadata"]["name"] for pod in owner.pods("job-name=guest")]
+    for name in going:
+        admin.patch("pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.com/slow"]}})
+    owner.apply(job("host", 2, pod_template(), "lender"))
+    wait_until(lambda: claimants(admin) == ["host"], what="the guest is stopped for the host")
+    dying = leader_of(breakable)
+    dying.component.send(signal.SIGKILL)
+    late = job("late", 2, pod_template(), "lender")
+    late["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = f"{admin.namespace}-urgent"
+    owner.apply(late)
+    wait_until(partial(is_led_by_another, breakable, dying), 30, what="the standby leads")
+    wait_until(lambda: told(owner, "late", "Queued"), what="the standby has decided about the late one")
+    assert claimants(admin) == ["host"]
+    for name in going:
+        admin.patch("pod", name, {"metadata": {"finalizers": None}})
+    wait_until(lambda: len(owner.pods("job-name=host", "Running")) == 2, what="the host has what it was to have")
+    assert sorted(reservations(admin)) == ["host", "own"]
+    assert not claimants(admin)
+    assert owner.get("job", "late")["spec"]["suspend"] is True
 
 
 def test_a_leader_that_was_frozen_ends_when_it_wakes_and_writes_nothing(breakable: Installation, team: Team) -> None:

@@ -9,7 +9,7 @@ import yaml
 from tests.e2e.facts import annotation, partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.objects import GPU, job, jobset, pod_template
-from tests.e2e.queues import cluster_queue_of, reservations
+from tests.e2e.queues import give_cohort, reservations
 from tests.e2e.test_whole_or_nothing import unfinished
 from tests.e2e.watching import Watch
 from webhook.core import names
@@ -22,14 +22,7 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 @pytest.fixture
 def cohort(admin: Kubectl) -> Iterator[str]:
     """Two queues of four GPUs each, ``lender`` and ``borrower``, in a cohort; the lender takes back what is its own."""
-    flavor = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}}
-    admin.apply(flavor)
-    for name in ("lender", "borrower"):
-        queue: dict[str, Any] = cluster_queue_of(f"{admin.namespace}-{name}", 4)
-        queue["spec"] |= {"cohortName": admin.namespace, "preemption": {"reclaimWithinCohort": "Any"}}
-        admin.apply(queue)
-        local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name}}
-        admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{name}"}})
+    give_cohort(admin, "lender", "borrower", gpus=4)
     yield admin.namespace
     admin.delete("clusterqueue", f"{admin.namespace}-lender", f"{admin.namespace}-borrower")
 

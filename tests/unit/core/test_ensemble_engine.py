@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
+from webhook.core import ledger_text
 from webhook.core.engine import Engine, EngineSettings
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.fences import Fence
@@ -232,6 +233,24 @@ def test_a_preemptor_that_is_an_ensemble_is_named_by_a_job() -> None:
     assert [(p.uid, p.by) for p in plan.preempted] == [("low", "a")]
     assert world.code("a") is world.code("b") is Code.WAITING_FOR_PREEMPTED
     assert world.stop("low").gone("low").start() == ["a", "b"]
+
+
+def test_what_others_were_stopped_for_is_kept_for_an_ensemble_when_another_leads() -> None:
+    world = Shared(queue("q", 4, preemption=LOWER))
+    world.submit(gang("low", "q", pods=4))
+    world.start()
+    world.submit(job("a", created=1.0, priority=5), job("b", created=2.0, priority=5))
+    assert [p.uid for p in world.plan().preempted] == ["low"]
+    written = Ledger(1, 1, {"low": replace(world.ledger["low"], stopping="Preempted")}, world.engine.claims())
+    ledger = ledger_text.decode(ledger_text.encode(written))
+    world.engine = EnsembleEngine()
+    world.set_policy(queue("q", 4, preemption=LOWER))
+    world.engine.restore(ledger.entries["low"])
+    world.engine.restore_claims(ledger.claims)
+    world.submit(gang("later", "q", pods=3, priority=9), job("a", created=1.0, priority=5))
+    assert world.start() == []
+    world.submit(job("b", created=2.0, priority=5))
+    assert world.gone("low").start() == ["a", "b"]
 
 
 def in_one_cohort(*more: Gang) -> Shared:
