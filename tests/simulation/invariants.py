@@ -225,7 +225,8 @@ class Invariants:
         if self._ledger.entries:
             left = ", ".join(str(reservation) for reservation in self._ledger.entries.values())
             self._fail(f"reservations left over at rest: {left}")
-        if self._ledger.claims:
-            self._fail(f"claims left over at rest: {sorted(self._ledger.claims)}")
+        if self._ledger.claims or self._ledger.bookings:
+            left = sorted(self._ledger.claims.keys() | self._ledger.bookings.keys())
+            self._fail(f"claims or bookings left over at rest: {left}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")

@@ -16,7 +16,7 @@ import structlog
 
 from webhook import metrics
 from webhook.core import ledger_text, names
-from webhook.core.ledger import Claim, Ledger, Reservation
+from webhook.core.ledger import Booked, Claim, Ledger, Reservation
 from webhook.core.ledger_text import LedgerCorrupt
 from webhook.errors import ApiError, Conflict, NotFound, TuttiError, Unavailable
 from webhook.kube.api import JSON, MERGE_PATCH, Api
@@ -190,20 +190,26 @@ class LedgerKeeper:
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def commit(
-        self, put: Iterable[Reservation] = (), drop: Iterable[str] = (), claims: Mapping[str, Claim] | None = None
+        self,
+        put: Iterable[Reservation] = (),
+        drop: Iterable[str] = (),
+        claims: Mapping[str, Claim] | None = None,
+        bookings: Mapping[str, Booked] | None = None,
     ) -> Ledger:
-        """Write one batch of decisions and renew the lease; return the new ledger. ``claims`` as in ``Ledger.amended``.
+        """Write one batch of decisions, as ``Ledger.amended`` takes it, and renew the lease; return the new ledger.
 
         Returns only when the write is known to be stored. Raises LeaseLost when another replica leads or the lease
         could not be renewed in time, LedgerBroken when the stored ledger is not the one we wrote.
         """
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
         put = tuple(put)
-        ledger = self.ledger.amended(put, drop, claims)
+        ledger = self.ledger.amended(put, drop, claims, bookings)
         changes: dict[str, str | None] = dict.fromkeys(self.ledger.entries.keys() - ledger.entries.keys())
         changes |= {reservation.uid: ledger_text.encode_entry(reservation) for reservation in put}
         if ledger.claims != self.ledger.claims:
             changes[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
+        if ledger.bookings != self.ledger.bookings:
+            changes[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
         digest = self._digest
         for uid, text in changes.items():
             if uid in self._texts:

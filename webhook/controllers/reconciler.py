@@ -149,6 +149,7 @@ class Reconciler:
         self._view.set_ledger(self._keeper.ledger)
         self._load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
+        self.engine.restore_bookings(self._keeper.ledger.bookings)
         self.marks.gangs.update(self._view.jobs)
         self.marks.gangs.update(self._keeper.ledger.entries)
         self.marks.wake.set()
@@ -186,7 +187,8 @@ class Reconciler:
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
-            ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims)
+            # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
+            ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger)
         for job in batch.starts:
             reservation = self._keeper.ledger.entries.get(job.uid)

@@ -19,7 +19,7 @@ So the earliest start that a head had once it was the head only ever moves earli
 intervenes and no policy changes; and nobody starves. It holds for heads that wait for quota and have a bounded start:
 one that a fence holds up is not booked, and takes what is left when the fence gives; one whose start depends on gangs
 without a limit keeps its queue's own quota instead. Under fair sharing shares decide between queues, and a head is
-protected in its own queue only. Bookings are kept in memory: a new leader books anew, the oldest heads first.
+protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +32,7 @@ from webhook.core.decision import Decision
 from webhook.core.earliest_start import Booking, Start, Timetable
 from webhook.core.fences import Fences
 from webhook.core.holdings import Holding, Holdings
+from webhook.core.ledger import Booked
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import AmountsByFlavor
@@ -64,6 +65,8 @@ class Backfill:
     """By uid of the head, as last settled."""
     turns: dict[str, int] = field(default_factory=dict)
     """By uid, the order in which they became heads."""
+    recalled: dict[str, Booked] = field(default_factory=dict)
+    """By uid, what an earlier leader had booked, of gangs that were no heads so far."""
     put_off: dict[str, frozenset[str]] = field(default_factory=dict)
     """By uid of who would start or grow: the heads that it may put off, where it does."""
     _given_back: dict[object, int] = field(default_factory=dict)
@@ -153,6 +156,16 @@ class Backfill:
                 return False
         return self._delayed(plan, start, holding.uid, None) is None
 
+    def written(self) -> dict[str, Booked]:
+        """Return what was settled last as the ledger is to have it, by uid of the heads."""
+        found: dict[str, Booked] = {}
+        for uid, turn in self.turns.items():
+            ticket, booking = self.room.tickets.get(uid), self.booked.get(uid)
+            if ticket is not None and ticket.lane is not None and ticket.lane.name is not None:
+                at, amounts = (None, {}) if booking is None else (booking.at_seconds, booking.amounts)
+                found[uid] = Booked(ticket.lane.name, turn, at, amounts)
+        return found
+
     # -- what is planned ---------------------------------------------------------------------------------------------
 
     def _moment(self, now: float) -> tuple[int, int, float]:
@@ -181,6 +194,7 @@ class Backfill:
 
     def _made(self, lanes: Sequence[Lane], scope: object, fences: Fences, now: float) -> _Plan:
         lines = [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
+        self._recall(lanes, lines)
         numbers = count(1 + max(self.turns.values(), default=0))
         new = sorted((line for line in lines if line.head.uid not in self.turns), key=lambda line: line.order[0])
         turns = {line.head.uid: self.turns.get(line.head.uid, 0) for line in lines}
@@ -199,6 +213,22 @@ class Backfill:
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
         return plan
+
+    def _recall(self, lanes: Sequence[Lane], lines: Iterable[Line]) -> None:
+        """Let heads go on with what an earlier leader had booked for them; it is checked like any other booking."""
+        for line in lines if self.recalled else ():
+            uid, node, limit = line.head.uid, line.lane.node, line.head.max_run_seconds
+            before = self.recalled.pop(uid, None)
+            if before is None or uid in self.turns or before.queue != line.lane.name or node is None:
+                continue
+            self.turns[uid] = before.turn
+            if before.at_seconds is not None and before.amounts.keys() <= line.request.keys:
+                at = before.at_seconds
+                self.booked[uid] = Booking(uid, line.key, node, before.amounts, at, _ends_at(limit, at))
+        # One that waits and is no head was overtaken while nobody led.
+        for uid in [uid for uid in self.recalled if uid in self.room.tickets]:
+            if self.room.tickets[uid].lane in lanes:
+                del self.recalled[uid]
 
     def _has_room(self, uid: str) -> bool:
         return uid in self.holdings.by_uid or uid in self.holdings.promises

@@ -1,6 +1,6 @@
 """The engine: a deterministic state machine that decides which gangs start, over one quota tree and two fences.
 
-Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore``, ``restore_claims``, ``release``,
+Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore`` and its kin, ``release``,
 ``wake_namespace``); ``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that
 fits, in the order in which repeated single admissions would: each queue offers its first gang that is not parked; among
 the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is parked with what blocks
@@ -20,7 +20,7 @@ from webhook.core.fences import Fences
 from webhook.core.flavors import compile_request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding
-from webhook.core.ledger import Claim, Reservation
+from webhook.core.ledger import Booked, Claim, Reservation
 from webhook.core.one_head import one_head_cycle
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, Policy
@@ -85,6 +85,10 @@ class Engine:
         known = self._state.claims.keys() | self._state.pledges.keys()
         self._state.pledges |= {uid: claim for uid, claim in claims.items() if uid not in known}
 
+    def restore_bookings(self, bookings: Mapping[str, Booked]) -> None:
+        """Let the heads of Backfill queues keep what an earlier leader booked for them, if they are the heads still."""
+        self._state.backfill.recalled |= bookings
+
     def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
         """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
         self._state.restore_usage(local, consumed)
@@ -129,6 +133,10 @@ class Engine:
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""
         return self._state.pledges | self._state.claims
+
+    def bookings(self) -> dict[str, Booked]:
+        """Return what is booked for the heads of Backfill queues, by uid, as the ledger is to have it."""
+        return self._state.backfill.written()
 
     # -- questions --------------------------------------------------------------------------------------------------
 

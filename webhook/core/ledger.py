@@ -157,14 +157,28 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Booked:
+    """What the head of a Backfill queue was told: in which order it came, and what room is kept for it from when on."""
+
+    queue: str
+    turn: int
+    """Number in the order in which gangs became heads."""
+    at_seconds: float | None = None
+    """Unix time of its earliest start; None while that depends on gangs without a run-time limit."""
+    amounts: Mapping[FlavorResource, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """All reservations and claims at one version. ``version`` grows with every write and orders any two of them."""
+    """All reservations, claims and bookings at one version, which grows with every write and orders any two of them."""
 
     epoch: int = 0
     seq: int = 0
     entries: Mapping[str, Reservation] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """By the engine's uid of the gang that claims."""
+    bookings: Mapping[str, Booked] = field(default_factory=dict)
+    """By the engine's uid of the head; as of the last write that something else was reason for."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -172,18 +186,23 @@ class Ledger:
         return (self.epoch, self.seq)
 
     def amended(
-        self, put: Iterable[Reservation] = (), drop: Iterable[str] = (), claims: Mapping[str, Claim] | None = None
+        self,
+        put: Iterable[Reservation] = (),
+        drop: Iterable[str] = (),
+        claims: Mapping[str, Claim] | None = None,
+        bookings: Mapping[str, Booked] | None = None,
     ) -> "Ledger":
         """Return the successor with ``put`` written and ``drop`` (uids) released. A drop of an absent uid is a bug.
 
-        ``claims`` are all that are to stand; None leaves them as they are.
+        ``claims`` and ``bookings`` are all that are to stand; None leaves them as they are.
         """
         entries = dict(self.entries)
         for uid in drop:
             del entries[uid]
         for reservation in put:
             entries[reservation.uid] = reservation
-        return Ledger(self.epoch, self.seq + 1, entries, self.claims if claims is None else claims)
+        claims, bookings = self.claims if claims is None else claims, self.bookings if bookings is None else bookings
+        return Ledger(self.epoch, self.seq + 1, entries, claims, bookings)
 
     def taken_over(self) -> "Ledger":
         """Return the first ledger of the next leadership."""

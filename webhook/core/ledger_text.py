@@ -1,8 +1,8 @@
 """The ledger as text: the ``data`` of one ConfigMap.
 
-Key ``meta``, key ``claims`` where there are any, and one key per reservation, the uid of its job. ``meta`` carries a
-checksum over all other keys, so that an edit by hand is noticed and answered by a rebuild from the jobs rather than
-believed.
+Key ``meta``, keys ``claims`` and ``bookings`` where there are any, and one key per reservation, the uid of its job.
+``meta`` carries a checksum over all other keys, so that an edit by hand is noticed and answered by a rebuild from the
+jobs rather than believed.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.core.gang import PodPrice
-from webhook.core.ledger import Claim, Ledger, Membership, Reservation, ReservedPodSet
+from webhook.core.ledger import Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
+from webhook.core.policy import FlavorResource
 
 SCHEMA: Final = 1
 META: Final = "meta"
 CLAIMS: Final = "claims"
+BOOKINGS: Final = "bookings"
 BYTES_MAX: Final = 1_048_576
 """What a ConfigMap may hold, by the API server's validation of data."""
 FULL_AT: Final = 0.85
@@ -32,6 +34,8 @@ def encode(ledger: Ledger) -> dict[str, str]:
     data = {uid: encode_entry(reservation) for uid, reservation in ledger.entries.items()}
     if ledger.claims:
         data[CLAIMS] = encode_claims(ledger.claims)
+    if ledger.bookings:
+        data[BOOKINGS] = encode_bookings(ledger.bookings)
     data[META] = encode_meta(ledger, checksum(data))
     return data
 
@@ -46,6 +50,20 @@ def encode_claims(claims: Mapping[str, Claim]) -> str:
     records = {
         uid: {"planned": _encode_reservation(claims[uid].planned), "awaits": list(claims[uid].awaits)}
         for uid in sorted(claims)
+    }
+    return json.dumps(records, separators=(",", ":"))
+
+
+def encode_bookings(bookings: Mapping[str, Booked]) -> str:
+    """Return the JSON text of all bookings, by uid."""
+    records = {
+        uid: {
+            "queue": each.queue,
+            "turn": each.turn,
+            "at": each.at_seconds,
+            "amounts": [[key.flavor, key.resource, amount] for key, amount in sorted(each.amounts.items())],
+        }
+        for uid, each in sorted(bookings.items())
     }
     return json.dumps(records, separators=(",", ":"))
 
@@ -134,7 +152,9 @@ class Decoder:
     _known: dict[str, tuple[str, int, Reservation]] = field(default_factory=dict)
     """Uid to text, its part of the checksum, and what it says."""
     _claims: tuple[str, Mapping[str, Claim]] = ("", {})
-    """The same of the claims."""
+    """Text of the claims, and what it says."""
+    _bookings: tuple[str, Mapping[str, Booked]] = ("", {})
+    """The same of the bookings."""
 
     def decode(self, data: Mapping[str, str]) -> Ledger:
         """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
@@ -144,6 +164,10 @@ class Decoder:
             if uid == CLAIMS:
                 if text != self._claims[0]:
                     self._claims = (text, decode_claims(text))
+                digest ^= entry_digest(uid, text)
+            elif uid == BOOKINGS:
+                if text != self._bookings[0]:
+                    self._bookings = (text, decode_bookings(text))
                 digest ^= entry_digest(uid, text)
             elif uid != META:
                 before = self._known.get(uid)
@@ -155,7 +179,8 @@ class Decoder:
             raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
         self._known = known
         claims = self._claims[1] if CLAIMS in data else {}
-        return Ledger(epoch, seq, {uid: entry[2] for uid, entry in known.items()}, claims)
+        bookings = self._bookings[1] if BOOKINGS in data else {}
+        return Ledger(epoch, seq, {uid: entry[2] for uid, entry in known.items()}, claims, bookings)
 
 
 def decode(data: Mapping[str, str]) -> Ledger:
@@ -192,6 +217,22 @@ def decode_claims(text: str) -> dict[str, Claim]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerCorrupt(f"{CLAIMS}: {error!r}") from error
+
+
+def decode_bookings(text: str) -> dict[str, Booked]:
+    """Return the bookings written as ``text``. Raises LedgerCorrupt."""
+    try:
+        return {
+            uid: Booked(
+                str(record["queue"]),
+                int(record["turn"]),
+                None if record["at"] is None else float(record["at"]),
+                {FlavorResource(str(f), str(r)): int(amount) for f, r, amount in record["amounts"]},
+            )
+            for uid, record in json.loads(text).items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerCorrupt(f"{BOOKINGS}: {error!r}") from error
 
 
 def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:

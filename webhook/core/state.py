@@ -342,7 +342,7 @@ class State:
         twin.turn, twin.moved = self.turn, dict(self.moved)
         twin.hunger.watched = dict(self.hunger.watched)
         twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
-        twin.backfill.put_off = dict(self.backfill.put_off)
+        twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)
         return twin
 
     def partial(self) -> dict[str, Holding]:

@@ -12,6 +12,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.earliest_start import Booking
@@ -109,6 +110,11 @@ class BackfillMachine(RuleBasedStateMachine):
         if waiting:
             self.world.engine.withdraw(data.draw(st.sampled_from(waiting)))
             self._cycle()
+
+    @rule()
+    def another_leads(self) -> None:
+        self.world.engine = next_leader(self.world, self.known)
+        self._cycle()
 
     def _end(self, uid: str) -> None:
         del self.running[uid]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import Run, assert_sound, gangs, limits
 from tests.unit.core.worlds import LABELS, World, cohort, gang, queue
-from webhook.core import ledger_text
 from webhook.core.engine import Engine, EngineSettings, Plan
 from webhook.core.gang import Gang
-from webhook.core.ledger import Claim, Ledger, Reservation
+from webhook.core.ledger import Claim, Reservation
 from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.queueing import Line
 
@@ -121,7 +121,7 @@ def test_what_others_are_stopped_for_is_kept_for_it_whoever_leads(rules: EngineS
             break
         run.submit()
     old = run.world.engine
-    new = led_from(run, stored(old))
+    new = next_leader(run.world, run.known)
     assert new.claims() == claims
     newcomers = [data.draw(gangs(f"late{i}", run.queues)) for i in range(data.draw(st.integers(0, 2)))]
     started = []
@@ -136,28 +136,6 @@ def test_what_others_are_stopped_for_is_kept_for_it_whoever_leads(rules: EngineS
         after = engine.cycle(run.world.now, fences, 2)
         started.append({decided_of(r) for r in (*before.admitted, *after.admitted) if r.uid in claims})
     assert started[0] == started[1]
-
-
-def stored(engine: Engine) -> Ledger:
-    """Return what the ledger says once the plans of ``engine`` are written, as another leader reads it."""
-    holdings = engine._state.holdings
-    entries = {
-        uid: replace(holding.reservation, stopping="Preempted" if uid in holdings.stopping else None)
-        for uid, holding in holdings.by_uid.items()
-    }
-    return ledger_text.decode(ledger_text.encode(Ledger(1, 1, entries, engine.claims())))
-
-
-def led_from(run: Run, ledger: Ledger) -> Engine:
-    """Return the engine of a leader that takes over at ``ledger``."""
-    engine = Engine(run.world.engine._state.settings)
-    engine.set_policy(run.world.policy, LABELS, run.world.now)
-    for uid, reservation in ledger.entries.items():
-        engine.restore(reservation, run.known[uid])
-    engine.restore_claims(ledger.claims)
-    for waiting in run.world.engine.waiting():
-        engine.submit(waiting, run.world.now)
-    return engine
 
 
 def awaited(claims: Mapping[str, Claim]) -> list[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.core import ledger_text
 from webhook.core.gang import PodPrice
-from webhook.core.ledger import Claim, Ledger, Reservation, ReservedPodSet
+from webhook.core.ledger import Booked, Claim, Ledger, Reservation, ReservedPodSet
 from webhook.core.ledger_text import Decoder, LedgerCorrupt
 from webhook.core.policy import FlavorResource
 
@@ -50,11 +50,19 @@ RESERVATIONS = st.builds(
     adopted=st.booleans(),
 )
 CLAIMS = st.builds(Claim, planned=RESERVATIONS, awaits=st.lists(NAMES, max_size=3).map(tuple))
+BOOKED = st.builds(
+    Booked,
+    queue=NAMES,
+    turn=st.integers(0, 99),
+    at_seconds=st.none() | st.floats(0, 2e9),
+    amounts=st.dictionaries(st.builds(FlavorResource, NAMES, NAMES), st.integers(0, 10**15), max_size=2),
+)
 LEDGERS = st.builds(
     Ledger,
     epoch=st.integers(0, 99),
     seq=st.integers(0, 10**6),
     entries=st.lists(RESERVATIONS, max_size=4).map(lambda entries: {entry.uid: entry for entry in entries}),
+    bookings=st.dictionaries(NAMES, BOOKED, max_size=2),
     claims=st.lists(CLAIMS, max_size=2).map(lambda claims: {claim.planned.uid: claim for claim in claims}),
 )
 
@@ -70,8 +78,9 @@ def test_any_edit_by_hand_is_noticed(ledger: Ledger, data: st.DataObject) -> Non
     """Entries and claims removed, added or changed by somebody else are not believed."""
     text = ledger_text.encode(ledger)
     uids = sorted(ledger.entries)
-    if ledger.claims and data.draw(st.booleans()):
-        del text[ledger_text.CLAIMS]
+    kept = sorted({ledger_text.CLAIMS, ledger_text.BOOKINGS} & text.keys())
+    if kept and data.draw(st.booleans()):
+        del text[data.draw(st.sampled_from(kept))]
     elif not uids:
         text["added"] = "{}"
     elif data.draw(st.booleans()):

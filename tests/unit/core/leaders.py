@@ -1,0 +1,33 @@
+"""Another leader takes over: it knows the ledger, as text, and who waits."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.unit.core.worlds import LABELS, World
+from webhook.core import ledger_text
+from webhook.core.engine import Engine
+from webhook.core.gang import Gang
+from webhook.core.ledger import Ledger
+
+
+def stored(engine: Engine) -> Ledger:
+    """Return what the ledger says once the plans of ``engine`` are written, as another leader reads it."""
+    holdings = engine._state.holdings
+    entries = {
+        uid: replace(holding.reservation, stopping="Preempted" if uid in holdings.stopping else None)
+        for uid, holding in holdings.by_uid.items()
+    }
+    return ledger_text.decode(ledger_text.encode(Ledger(1, 1, entries, engine.claims(), engine.bookings())))
+
+
+def next_leader(world: World, known: Mapping[str, Gang]) -> Engine:
+    """Return the engine of a leader that takes over from the one of ``world``; ``known`` are all gangs by uid."""
+    engine, ledger = Engine(world.engine._state.settings), stored(world.engine)
+    engine.set_policy(world.policy, LABELS, world.now)
+    for uid, reservation in ledger.entries.items():
+        engine.restore(reservation, known[uid])
+    engine.restore_claims(ledger.claims)
+    engine.restore_bookings(ledger.bookings)
+    for waiting in world.engine.waiting():
+        engine.submit(waiting, world.now)
+    return engine
