@@ -20,6 +20,8 @@ class Toleration:
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
+    """How long a taint of effect NoExecute is borne; None for ever."""
 
 
 @dataclass(frozen=True, slots=True)

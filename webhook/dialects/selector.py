@@ -83,6 +83,7 @@ def _toleration(place: Place) -> Toleration:
         place["value"].error("Exists takes no value", "remove the value or write 'operator: Equal'")
     if effect and effect not in _TAINT_EFFECTS:
         place["effect"].error("is not a taint effect", f"write one of {', '.join(_TAINT_EFFECTS)}")
-    if place["tolerationSeconds"].integer(least=-(2**63), most=2**63 - 1) is not None and effect != "NoExecute":
+    seconds = place["tolerationSeconds"].integer(least=-(2**63), most=2**63 - 1)
+    if seconds is not None and effect != "NoExecute":
         place["tolerationSeconds"].error("needs the effect NoExecute", "remove it or write 'effect: NoExecute'")
-    return Toleration(key, operator, value, effect)
+    return Toleration(key, operator, value, effect, seconds)

@@ -380,6 +380,7 @@ def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
             operator=item.get("operator") or "Equal",
             value=item.get("value") or "",
             effect=item.get("effect") or "",
+            seconds=item["tolerationSeconds"] if type(item.get("tolerationSeconds")) is int else None,
         )
         for item in tolerations
         if isinstance(item, dict)

@@ -111,6 +111,7 @@ def _replace_tail(pointer: str, length: int | None, gone: int, tail: list[Mappin
     return operations + [{"op": "add", "path": f"{pointer}/-", "value": item} for item in tail]
 
 
-def _toleration(toleration: Toleration) -> dict[str, str]:
+def _toleration(toleration: Toleration) -> dict[str, object]:
     fields = ("key", "operator", "value", "effect")
-    return {name: value for name in fields if (value := getattr(toleration, name))}
+    stated: dict[str, object] = {name: value for name in fields if (value := getattr(toleration, name))}
+    return stated if toleration.seconds is None else {**stated, "tolerationSeconds": toleration.seconds}

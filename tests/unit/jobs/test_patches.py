@@ -7,6 +7,7 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load, record_of, reservation_of
 from webhook.core import names
 from webhook.core.gang import Toleration
+from webhook.dialects.merge import compile_policy
 from webhook.jobs import annotations, patches
 from webhook.jobs.record import Requeue
 
@@ -87,6 +88,26 @@ def test_a_start_without_restore_replaces_the_old_flavor():
     ]
     assert names.REQUEUE not in again["metadata"]["annotations"]
     assert record_of(again).admission.injected == {"main": {"nodeSelector": ["pool/kind"], "tolerations": 1}}
+
+
+def test_a_toleration_that_ends_is_injected_with_its_end_and_is_another_than_one_that_does_not():
+    brief = {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 90}
+    resource_flavor = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "brief"},
+        "spec": {"tolerations": [brief]},
+    }
+    flavors = compile_policy([resource_flavor]).flavors
+    for owners in (brief, {**brief, "tolerationSeconds": None}, {**brief, "tolerationSeconds": 0}):
+        waiting = held("job")
+        own = [{key: value for key, value in owners.items() if value is not None}]
+        waiting["spec"]["template"]["spec"]["tolerations"] = own
+        record = record_of(waiting)
+        reservation = reservation_of(record, flavors={"main": {"cpu": "brief"}})
+        running = apply(waiting, patches.start(record, reservation, (3, 14), flavors))
+        tolerations = running["spec"]["template"]["spec"]["tolerations"]
+        assert tolerations == (own if own == [brief] else [*own, brief])
 
 
 def test_partial_admission_lowers_parallelism_and_restore_raises_it_again():
