@@ -183,8 +183,9 @@ def _update(
 
 
 def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what the size of a gang is read from: the spec, and what some owners say by annotation."""
-    return obj.get("spec"), *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS)
+    """Return what the size of a gang is read from, and for how long: the spec, annotations, the run-time limit."""
+    limit = paths.find(obj, ("metadata", "labels", names.MAX_EXECUTION_LABEL))
+    return obj.get("spec"), limit, *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS)
 
 
 def _start_refused(change: _Change) -> Answer | None:

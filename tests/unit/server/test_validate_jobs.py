@@ -328,6 +328,18 @@ async def test_a_waiting_gang_may_change_its_size(waiting: Gate) -> None:
     assert (await update(waiting, stored(), stored(parallelism=16))).allowed
 
 
+@pytest.mark.parametrize(("limit", "fine"), [("600", True), ("0", False), ("-5", False), ("1h", False)])
+async def test_a_run_time_limit_is_seconds_whenever_it_is_written(waiting: Gate, limit: str, fine: bool) -> None:
+    new = stored()
+    new["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = limit
+    for answer in (await create(waiting, new), await update(waiting, stored(), new)):
+        assert answer.allowed is fine
+        assert fine or "is no run time" in answer.message
+    renamed = copy.deepcopy(new)
+    renamed["metadata"]["labels"]["mine"] = "1"
+    assert (await update(waiting, new, renamed)).allowed, "what was stored so before stays editable"
+
+
 async def test_a_suspended_gang_with_a_reservation_does_not_grow() -> None:
     """It may be un-suspended at any moment: the reservation was written for the size it had."""
     answer = await update(admitted(), stored(), stored(parallelism=16))
