@@ -207,7 +207,8 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
 def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
     pod, request = review.pod, review.request
     if pod.gang == names.GANG_PENDING or pod.gang is None:
-        return deny(Refusal.NOT_ADMITTED, f"{_whose(pod)} is not admitted yet: its pods start together, and not before")
+        message = f"{_whose(pod)} is not admitted yet: its pods start together, and not before"
+        return deny(Refusal.NOT_ADMITTED, message + _left_behind(pod, rules.view))
     reservation = rules.view.ledger.entries.get(pod.gang)
     if reservation is None or reservation.namespace != request.namespace:
         return _unknown_gang(review, rules)
@@ -228,6 +229,19 @@ def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> A
     if excess is not None:
         return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}")
     return _take_place(review, rules, _Place(reservation, reserved, cost), now)
+
+
+def _left_behind(pod: PodFacts, view: View) -> str:
+    """Return what else may be wrong where the pod is of a child, which the view does not keep.
+
+    Before its release 0.8 the MPI operator lets a launcher start with the pod template of the MPIJob as it waited.
+    """
+    if pod.controller is None or pod.controller.uid in view.jobs:
+        return ""
+    return (
+        "; if its owner runs, the owner's controller did not pass on what the start wrote on the pod templates: "
+        "upgrade it (the MPI operator to 0.8 or newer)"
+    )
 
 
 class _Place(NamedTuple):

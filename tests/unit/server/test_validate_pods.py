@@ -15,6 +15,7 @@ from tests.unit.server.reviews import (
     Answered,
     ask,
     containers,
+    job,
     pod,
     record,
     reservation,
@@ -26,7 +27,11 @@ from tests.unit.server.reviews import (
 from webhook.core import names
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger
+from webhook.jobs.context import ReadContext
+from webhook.jobs.marking import marked
 from webhook.jobs.pod_record import decode
+from webhook.jobs.reading import read
+from webhook.jobs.registry import KINDS
 from webhook.server.gate import Gate
 from webhook.view import View
 
@@ -100,6 +105,15 @@ async def test_a_pod_of_a_gang_that_is_not_admitted_is_refused(admitted: Gate) -
     assert "Job train is not admitted yet" in pending.message
     unknown = await create(admitted, pod(gang="job-9", version="1.1"))
     assert "no reservation in the ledger" in unknown.message
+
+
+async def test_a_pod_of_a_child_that_its_owners_controller_left_behind_is_told_what_to_upgrade(admitted: Gate) -> None:
+    refused = await create(admitted, pod(gang=names.GANG_PENDING, owner="launcher-1"))
+    assert "upgrade it (the MPI operator to 0.8" in refused.message
+    held = marked(KINDS["Job.batch"], job())
+    held["metadata"]["uid"] = "job-1"
+    admitted.view.put_job(read(KINDS["Job.batch"], held, ReadContext()))
+    assert "upgrade" not in (await create(admitted, pod(gang=names.GANG_PENDING))).message
 
 
 async def test_a_gated_pod_of_a_waiting_gang_may_exist(admitted: Gate) -> None:
