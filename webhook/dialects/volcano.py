@@ -41,7 +41,7 @@ _STATES: Final = {
     "Closing": StopPolicy.HOLD,
     "Closed": StopPolicy.HOLD,
 }
-"""A closed queue keeps what runs."""
+"""A closed queue keeps what runs. Volcano's controllers close what is below it too; here its state is enough."""
 
 
 _WITHOUT_EFFECT: Final = {
@@ -96,6 +96,7 @@ def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
     inside = {node.name for node in in_tree.walk()}
     for queue in queues.values():
         if queue.name != ROOT:
+            queue.stop = _stop(queue, queues)
             _define(
                 queue, compiled, None if inside & {queue.name, cohort_name(queue.name)} else _why_outside(queue, queues)
             )
@@ -235,6 +236,16 @@ def _inner(queue: _Queue, cohort: str | None) -> Queue:
     """
     why = queue.fragment.broken or "it has children, and gangs wait in queues without any"
     return Queue(name=queue.name, dialect=DIALECT, cohort=cohort, namespace_selector=LabelSelector(), inactive=why)
+
+
+def _stop(queue: _Queue, queues: Mapping[str, _Queue]) -> StopPolicy:
+    """Return whether a queue, or one above it, is closed."""
+    seen: set[str] = set()
+    at: _Queue | None = queue
+    while at is not None and at.name not in seen and at.stop is StopPolicy.NONE:
+        seen.add(at.name)
+        at = queues.get(at.parent)
+    return StopPolicy.NONE if at is None else at.stop
 
 
 def _why_outside(queue: _Queue, queues: Mapping[str, _Queue]) -> str:
