@@ -168,7 +168,7 @@ MPIJOB: Final = _kubeflow(
     # The training operator's own MPIJob is v1, the MPI operator's v2beta1: one name, so that a cluster serves only one.
     other_versions=("v1",),
     managers=("kubeflow.org/mpi-operator", "kubeflow.org/training-operator"),
-    users=_TRAINING_OPERATORS | {_account("mpi-operator", "mpi-operator")},
+    users=_TRAINING_OPERATORS | {_account(namespace, "mpi-operator") for namespace in ("kubeflow", "mpi-operator")},
     children=frozenset({"Job.batch"}),
     added=(AddedContainer(_KUBECTL_DELIVERY, _KUBECTL_DELIVERY, pod_sets=("launcher",), version="v1"),),
 )

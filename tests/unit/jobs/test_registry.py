@@ -59,6 +59,11 @@ def test_child_kinds_are_known_kinds():
         assert kind.controller_users
 
 
+@pytest.mark.parametrize("namespace", ["mpi-operator", "kubeflow"])
+def test_the_mpi_operator_is_known_by_itself_and_as_a_part_of_kubeflow(namespace):
+    assert f"system:serviceaccount:{namespace}:mpi-operator" in KINDS["MPIJob.kubeflow.org"].controller_users
+
+
 def test_a_custom_kind_is_gated_read_and_started_like_a_shipped_one():
     kind = load_custom(SWEEP)
     kinds = with_custom([SWEEP])
