@@ -105,6 +105,7 @@ def _kubeflow(
     users: frozenset[str] = _TRAINING_OPERATORS,
     children: frozenset[str] = frozenset(),
     added: tuple[AddedContainer, ...] = (),
+    endless: tuple[str, ...] = (),
 ) -> JobKind:
     return JobKind(
         group="kubeflow.org",
@@ -138,6 +139,7 @@ def _kubeflow(
         controller_users=users,
         child_kinds=children,
         added=added,
+        endless=endless,
     )
 
 
@@ -153,7 +155,9 @@ PYTORCHJOB: Final = _kubeflow(
         ),
     ),
 )
-TFJOB: Final = _kubeflow("TFJob", "tfjobs", "tfReplicaSpecs", ("Chief", "Master", "PS", "Worker", "Evaluator"))
+TFJOB: Final = _kubeflow(
+    "TFJob", "tfjobs", "tfReplicaSpecs", ("Chief", "Master", "PS", "Worker", "Evaluator"), endless=("ps",)
+)
 XGBOOSTJOB: Final = _kubeflow("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs", ("Master", "Worker"))
 PADDLEJOB: Final = _kubeflow("PaddleJob", "paddlejobs", "paddleReplicaSpecs", ("Master", "Worker"))
 JAXJOB: Final = _kubeflow("JAXJob", "jaxjobs", "jaxReplicaSpecs", ("Worker",))
@@ -171,6 +175,7 @@ MPIJOB: Final = _kubeflow(
     users=_TRAINING_OPERATORS | {_account(namespace, "mpi-operator") for namespace in ("kubeflow", "mpi-operator")},
     children=frozenset({"Job.batch"}),
     added=(AddedContainer(_KUBECTL_DELIVERY, _KUBECTL_DELIVERY, pod_sets=("launcher",), version="v1"),),
+    endless=("worker",),
 )
 
 _RAY_OPERATORS: Final = frozenset(

@@ -157,7 +157,9 @@ class JobKind:
     deadline_seconds: Path | None = None
     """A run-time limit that the kind's controller enforces."""
     deadline_if: Signal | None = None
-    """It takes the pods away at that limit only where this holds; None: always."""
+    """It takes the pods away at that limit, or when the job has ended, only where this holds; None: always."""
+    endless: tuple[str, ...] = ()
+    """Pod sets whose pods do not end by themselves."""
     managed_by: Path | None = None
     managers: tuple[str, ...] = ()
     """Values of ``managed_by`` that mean the kind's ordinary controller."""

@@ -12,6 +12,7 @@ from webhook.core import amounts, names, quantity
 from webhook.core.gang import Gang
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Reason
+from webhook.jobs import paths, status
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.reading import read
 from webhook.jobs.record import JobRecord
@@ -76,6 +77,16 @@ def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
     if fenced is not None:
         found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
     return tuple(found)
+
+
+def lingering(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> tuple[str, ...]:
+    """Return what will hold quota when the job has ended: here a reservation lasts as long as its pods do."""
+    pod_sets = () if record.gang is None else record.gang.pod_sets
+    lasting = [pod_set.name for pod_set in pod_sets if pod_set.count and pod_set.name in kind.endless]
+    if not lasting or kind.deadline_if is None or status.holds(kind.deadline_if, obj):
+        return ()
+    fix = f"{paths.render(kind.deadline_if.path)}: {kind.deadline_if.values[-1]}"
+    return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
 
 
 def _others_missing(rules: JobRules, gang: Gang) -> str | None:

@@ -19,7 +19,7 @@ from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
 from webhook.server.class_checks import check_job
-from webhook.server.gang_checks import gang_problem, gang_warnings, preset_node, reading
+from webhook.server.gang_checks import gang_problem, gang_warnings, lingering, preset_node, reading
 from webhook.server.growth import growth
 from webhook.server.job_facts import (
     JobRules,
@@ -91,7 +91,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if problem is not None:
         return problem
     denial, warnings = check_job(rules, kind, obj, record)
-    return denial or allow((*warnings, *gang_warnings(rules, record)))
+    return denial or allow((*warnings, *gang_warnings(rules, record), *lingering(kind, obj, record)))
 
 
 def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:

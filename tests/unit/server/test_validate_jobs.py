@@ -214,6 +214,27 @@ async def test_a_template_that_names_its_node_is_refused_since_its_pods_would_be
     assert told in (await update(waiting, stored(), preset)).message
 
 
+@pytest.mark.parametrize(("policy", "told"), [(None, True), ("None", True), ("Running", False), ("All", False)])
+async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, policy: str | None, told: bool) -> None:
+    replicas = {"replicas": 1, "template": {"spec": {"containers": containers(gpu="1")}}}
+    obj = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "ring", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": policy},
+            "mpiReplicaSpecs": {"Launcher": replicas, "Worker": replicas},
+        },
+    }
+    held = dict(marked(KINDS["MPIJob.kubeflow.org"], obj))
+    answer = await create(waiting, held)
+    assert answer.allowed
+    said = "pods of set worker run on when the job has ended, and hold quota meanwhile"
+    assert any(said in warning and "cleanPodPolicy: Running" in warning for warning in answer.warnings) is told
+    del held["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert not any("run on" in warning for warning in (await create(waiting, held)).warnings)
+
+
 async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> None:
     seen = view()
     queue = Queue("gpus", "kueue")
