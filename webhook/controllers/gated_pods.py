@@ -95,13 +95,14 @@ def assess_pod_group(
     if not waiting:
         return Step.RELEASE
     # Nothing of it runs, and pods wait: either it starts now, or this is over and they queue anew.
-    ended = any(_started_by(pod, reservation) for pod in pods)
+    ended = any(started_by(pod, reservation) for pod in pods)
     whole = sum(reservation.counts.values())
     least = whole if quorum is None else min(quorum, whole)
     return Step.LIFT if lifts and len(lifts) >= least and not ended else Step.END
 
 
-def _started_by(pod: PodRecord, reservation: Reservation) -> bool:
+def started_by(pod: PodRecord, reservation: Reservation) -> bool:
+    """Return whether a pod of a PodGroup was let go as part of what this very reservation authorised."""
     admission = None if pod.gated else annotations.decode_admission(pod.admission, reservation.uid)
     return admission is not None and abs(admission.since_seconds - reservation.since_seconds) < 0.001
 

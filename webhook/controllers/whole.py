@@ -13,9 +13,10 @@ in order also let them go while they run, so that their report always counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from webhook.config import Start
+from webhook.controllers.gated_pods import is_pod_group, started_by
 from webhook.controllers.requeues import ATTEMPTS_USED_UP, START_TIMEOUT
 from webhook.core.ledger import Reservation
 from webhook.jobs.pod_groups import POD_GROUP
@@ -29,11 +30,14 @@ Started = tuple[JobRecord, Reservation]
 @dataclass(slots=True)
 class _Progress:
     running: int
+    """Pods at the last look; -1 before the first."""
     whole_once: bool
     proved: bool
     """Its pods have been seen to reach the quorum."""
     since_seconds: float
     """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
+    succeeded: set[str] = field(default_factory=set)
+    """Uids of plain pods that were seen to succeed: deleted ones count on, and nobody else knows of them."""
 
 
 class WholeGangs:
@@ -63,10 +67,10 @@ class WholeGangs:
         jobs = [job for job, _ in parts]
         if quorum is None or all(job.suspended for job in jobs):
             return None
-        running = sum(_running(job, view) for job in jobs)
         since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
-        progress = self._progress.setdefault(name, _Progress(running, False, False, since))
-        moved = running > progress.running
+        progress = self._progress.setdefault(name, _Progress(-1, False, False, since))
+        running = sum(_running(job, held, view, progress.succeeded) for job, held in parts)
+        moved = 0 <= progress.running < running
         progress.running = running
         progress.proved = progress.proved or running >= quorum
         ordered = any(job.ordered_start for job in jobs)
@@ -108,11 +112,21 @@ def _quorum(parts: Sequence[Started], view: View) -> int | None:
     job, reservation = parts[0]
     if reservation.membership is not None:
         return min(reservation.membership.still_needed, reserved)
+    if is_pod_group(reservation):
+        # Such a gang is no more than the pods that it has: it never lacks any by its own count.
+        needed = None if job.gang is None else view.quorum_of(job.gang)
+        return reserved if needed is None else min(max(1, needed), reserved)
     gang = view.gang_of(job)
     return None if gang is None or gang.loose_pods or reservation.adopted else min(gang.least_pods, reserved)
 
 
-def _running(job: JobRecord, view: View) -> int:
-    """Return how many pods of a job run, or have run to their end."""
-    phases = [pod.phase for pod in view.fences.pods_of(job.namespace, job.uid)]
-    return phases.count("Running") + max(phases.count("Succeeded"), sum(job.reclaimed.values()))
+def _running(job: JobRecord, reservation: Reservation, view: View, succeeded: set[str]) -> int:
+    """Return how many pods of a job run, or have run to their end; ``succeeded`` keeps those of plain pods."""
+    pods = view.fences.pods_of(job.namespace, job.uid)
+    ended = {pod.uid for pod in pods if pod.phase == "Succeeded"}
+    if is_pod_group(job):
+        # What an earlier start left behind does nothing for this one.
+        known = (pod for pod in pods if pod.uid in ended - succeeded)
+        succeeded.update(pod.uid for pod in known if started_by(pod, reservation))
+        ended = succeeded
+    return sum(pod.phase == "Running" for pod in pods) + max(len(ended), sum(job.reclaimed.values()))

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+from tests.unit.controllers import test_gated_pods as plain
 from tests.unit.controllers.test_assess import GANG, RESERVED, STARTED, job
 from webhook.config import Start
 from webhook.controllers.requeues import is_hold, requeue_of
 from webhook.controllers.whole import WholeGangs
 from webhook.core.gang import PodPrice
+from webhook.core.ledger import Reservation
 from webhook.core.pods import PodRecord
-from webhook.jobs.pod_groups import POD_GROUP
+from webhook.jobs.pod_groups import POD_GROUP, gang_uid
+from webhook.jobs.record import JobRecord
 from webhook.view import PodGroupRecord, View
 
 SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
@@ -145,3 +148,58 @@ def test_plain_pods_are_tried_for_ever() -> None:
     pods = replace(RUNNING, kind=POD_GROUP.key, admission=replace(STARTED, attempts=9))
     last = WholeGangs(replaced(attempts=1)).requeue(pods, "why", 110)
     assert (last.reason, last.attempts) == ("StartTimeout", 10)
+
+
+# -- plain pods: nobody but they themselves tells what they should be
+
+
+def plain_view(*pods: PodRecord, least: int = 3) -> tuple[View, tuple[JobRecord, Reservation]]:
+    """Return a view with the pods of a gang that was admitted at second 100 with three, and what it holds."""
+    view, uid = View(), gang_uid("ns", "ring")
+    view.pod_groups["ns", "ring"] = PodGroupRecord("ns", "ring", least)
+    for pod in pods:
+        view.fences.put_pod(replace(pod, gang=uid, admission=pod.admission.replace('"uid":"uid"', f'"uid":"{uid}"')))
+    return view, (plain.plain(*view.fences.pods_of("ns", uid)), replace(plain.RESERVED, uid=uid))
+
+
+def overdue(whole: WholeGangs, now: float, *pods: PodRecord, least: int = 3) -> bool:
+    view, started = plain_view(*pods, least=least)
+    return whole.overdue("ring", [started], view, now) is not None
+
+
+def test_plain_pods_that_were_lost_are_missed() -> None:
+    """Of a gang that is no more than its pods, those that are gone were counted as if nobody wanted them."""
+    three = [plain.runs(number) for number in range(3)]
+    for lost in ([], [plain.runs(2, phase="Failed")], [plain.runs(2, phase="Pending")]):
+        started_so = WholeGangs(SETTINGS)
+        assert not overdue(started_so, 109, *three[:2], *lost)
+        assert overdue(started_so, 110, *three[:2], *lost), "it never was whole"
+        was_whole = WholeGangs(SETTINGS)
+        assert not overdue(was_whole, 150, *three)
+        assert not overdue(was_whole, 154, *three[:2], *lost)
+        assert overdue(was_whole, 155, *three[:2], *lost)
+
+
+def test_plain_pods_may_be_as_few_as_their_pod_group_asks() -> None:
+    assert not overdue(WholeGangs(SETTINGS), 500, plain.runs(0), plain.runs(1), least=2)
+    assert overdue(WholeGangs(SETTINGS), 500, plain.runs(0), least=2)
+    assert overdue(WholeGangs(SETTINGS), 500, plain.waits(0), plain.runs(1), least=2), "who waits does not run"
+
+
+def test_plain_pods_that_succeeded_are_not_missed_when_they_are_deleted() -> None:
+    whole, two = WholeGangs(SETTINGS), [plain.runs(0), plain.runs(1)]
+    assert not overdue(whole, 150, *two, plain.runs(2, phase="Succeeded"))
+    assert not overdue(whole, 500, *two)
+    assert overdue(whole, 900, two[0])
+    whole.forget("ring")
+    assert overdue(whole, 900, *two), "with another start it needs all of them again"
+
+
+def test_what_an_earlier_start_left_behind_makes_no_gang_of_plain_pods_whole() -> None:
+    old = plain.runs(7, phase="Succeeded", since=1.0)
+    assert overdue(WholeGangs(SETTINGS), 500, plain.runs(0), plain.runs(1), old)
+
+
+def test_plain_pods_of_which_one_contradicts_the_others_are_missed_all_the_same() -> None:
+    low, high = (plain.runs(number, priority=priority) for number, priority in ((0, 1), (1, 2)))
+    assert overdue(WholeGangs(SETTINGS), 500, low, high)
