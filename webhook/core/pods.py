@@ -42,7 +42,7 @@ class PodRecord:
     node: str = ""
     owner_uid: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    """PodGroup labels, queue labels and priority class labels only."""
+    """PodGroup labels, and labels of queue, priority class and preemptibility only."""
     group: str = ""
     """The PodGroup that it joined by itself; empty for a pod that belongs to a job."""
     priority: int = 0

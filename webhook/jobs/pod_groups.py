@@ -33,6 +33,9 @@ POD_GROUP: Final = JobKind(
 """The kind under which such gangs stand in ledger and read API, whichever generation their PodGroup is of."""
 _NAMESPACE: Final = uuid.UUID("5c1a1f0e-9d2b-4c55-8a55-6f6d2f7d7c10")
 _ROLE_CHARACTERS: Final = 8
+Terms = tuple[str | None, int, str]
+"""The queue that a pod asks for, its priority, and its WorkloadPriorityClass."""
+_SPARING: Final = frozenset(names.PREEMPTIBLE_LABELS)
 _NATIVE: Final = ("spec", "schedulingGroup", "podGroupName")
 
 
@@ -62,7 +65,10 @@ def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
 
 
 def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadContext) -> JobRecord | None:
-    """Return the gang that the ``pods`` of one PodGroup make, those that have ended included; None without any."""
+    """Return the gang that the ``pods`` of one PodGroup make, those that have ended included; None without any.
+
+    Once some of them run, what these say of queue and priority counts: who says something else does not join them.
+    """
     members = sorted(pods, key=lambda pod: (pod.resource_version, pod.uid))
     if not members:
         return None
@@ -70,26 +76,29 @@ def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadCon
     waiting = [pod for pod in members if pod.gated and pod.live]
     running = [pod for pod in members if not pod.gated and not pod.terminal]
     counted = [pod for pod in members if pod.live] or members
+    deciding = [pod for pod in counted if not pod.gated and not pod.terminal] or counted
     ended = all(pod.terminal for pod in members)
     # Pods of an earlier start may still lie about while those of the next one wait.
-    admission = _admission(members, uid) if running or ended else None
+    starts = [start for pod in members if (start := _start(pod, uid)) is not None] if running or ended else []
+    admission = max((start for _, start in starts), key=lambda start: (start.epoch, start.seq), default=None)
     requeue = _requeue(waiting, uid)
     created = min(pod.created_seconds for pod in counted)
-    problem = _problem(counted)
-    queues = {queue for pod in counted if (queue := _queue(pod)) is not None}
+    known = {terms(pod) for pod in deciding}
+    problem = _problem(deciding, context)
     gang = Gang(
         uid=uid,
         kind=POD_GROUP.key,
         namespace=namespace,
         name=group,
-        queue=next(iter(queues), None),
-        pod_sets=_pod_sets(counted),
-        priority=_priority(counted[0], context),
+        queue=_queue(deciding[0]),
+        pod_sets=_pod_sets([pod for pod in counted if terms(pod) in known]),
+        priority=_priority(deciding[0], context),
         created_seconds=created if requeue is None else requeue.place_seconds,
         quorum=_quorum(counted),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
         pod_group=group,
-        labels=dict(counted[0].labels),
+        labels=dict(deciding[0].labels),
+        preemptible=not any(value == "false" for pod in counted for name, value in pod.labels if name in _SPARING),
     )
     return JobRecord(
         kind=POD_GROUP.key,
@@ -105,7 +114,7 @@ def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadCon
         suspended=not running,
         finished=("Failed" if any(p.phase == "Failed" for p in members) else "Succeeded") if ended else None,
         active=bool(running),
-        ready=ended or (not waiting and all(pod.phase == "Running" for pod in running)),
+        ready=ended or (admission is not None and _whole(starts, admission)),
         deleting=not ended and not any(pod.live for pod in members),
         marked=True,
         restorable=True,
@@ -114,7 +123,19 @@ def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadCon
         admission=admission,
         requeue=requeue,
         waiting_pods=len(waiting),
+        missing_class=next(filter(None, (_missing_class(pod, context) for pod in deciding)), ""),
     )
+
+
+def terms(pod: PodRecord) -> Terms:
+    """Return on which terms a pod joins its group; pods that run with each other have the same."""
+    return terms_of(dict(pod.labels), pod.priority)
+
+
+def terms_of(labels: Mapping[str, Any], priority: object) -> Terms:
+    """Return the terms of a pod with these labels and this priority of its own."""
+    queue = next((labels[label] for label in names.QUEUE_LABELS if labels.get(label)), None)
+    return queue, priority if type(priority) is int else 0, str(labels.get(names.PRIORITY_CLASS_LABEL) or "")
 
 
 def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
@@ -128,24 +149,36 @@ def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
     return tuple(sets[name] for name in sorted(sets))
 
 
-def _problem(pods: Sequence[PodRecord]) -> str | None:
+def _problem(pods: Sequence[PodRecord], context: ReadContext) -> str | None:
     queues = sorted({str(_queue(pod)) for pod in pods})
     if len(queues) > 1:
         return f"its pods ask for different queues ({', '.join(queues)}); give all of them the same label"
-    priorities = sorted({pod.priority for pod in pods})
-    if len(priorities) > 1:
-        return f"its pods have different priorities ({', '.join(map(str, priorities))}); give all of them the same"
+    # Those of the pods themselves are the kubelets' and the scheduler's, the classes' are the queue's: all must agree.
+    for priorities in (sorted({pod.priority for pod in pods}), sorted({_priority(pod, context) for pod in pods})):
+        if len(priorities) > 1:
+            return f"its pods have different priorities ({', '.join(map(str, priorities))}); give all of them the same"
     return None
 
 
 def _queue(pod: PodRecord) -> str | None:
-    labels = dict(pod.labels)
-    return next((labels[label] for label in names.QUEUE_LABELS if labels.get(label)), None)
+    return terms(pod)[0]
+
+
+def _class(pod: PodRecord, context: ReadContext) -> str:
+    """Return the WorkloadPriorityClass that a pod names, or that pods with a queue have by default; empty for none."""
+    named = dict(pod.labels).get(names.PRIORITY_CLASS_LABEL, "")
+    if not named and names.DEFAULT_PRIORITY_CLASS in context.workload_priority_classes and _queue(pod):
+        return names.DEFAULT_PRIORITY_CLASS
+    return named
 
 
 def _priority(pod: PodRecord, context: ReadContext) -> int:
-    name = dict(pod.labels).get(names.PRIORITY_CLASS_LABEL, "")
-    return context.workload_priority_classes.get(name, pod.priority)
+    return context.workload_priority_classes.get(_class(pod, context), pod.priority)
+
+
+def _missing_class(pod: PodRecord, context: ReadContext) -> str:
+    named = _class(pod, context)
+    return f"WorkloadPriorityClass {named!r}" if named and named not in context.workload_priority_classes else ""
 
 
 def _quorum(pods: Iterable[PodRecord]) -> int | None:
@@ -154,9 +187,16 @@ def _quorum(pods: Iterable[PodRecord]) -> int | None:
     return max((int(text) for text in texts if text.isdecimal() and 0 < len(text) < 10), default=None)
 
 
-def _admission(pods: Iterable[PodRecord], uid: str) -> Admission | None:
-    found = (annotations.decode_admission(pod.admission, uid) for pod in pods if pod.admission and not pod.gated)
-    return max((a for a in found if a is not None), key=lambda a: (a.epoch, a.seq), default=None)
+def _start(pod: PodRecord, uid: str) -> tuple[PodRecord, Admission] | None:
+    """Return a pod that was let go, with what its gang was admitted with then; None for any other."""
+    admission = annotations.decode_admission(pod.admission, uid) if pod.admission and not pod.gated else None
+    return None if admission is None else (pod, admission)
+
+
+def _whole(starts: Iterable[tuple[PodRecord, Admission]], admission: Admission) -> bool:
+    """Return whether all that were admitted run, or have run to their end; ``admission`` is the last start's."""
+    ours = (pod for pod, start in starts if start.since_seconds == admission.since_seconds)
+    return sum(pod.phase in ("Running", "Succeeded") for pod in ours) >= sum(admission.counts.values())
 
 
 def _requeue(pods: Iterable[PodRecord], uid: str) -> Requeue | None:

@@ -20,7 +20,13 @@ from webhook.wire import pods as wire
 log = structlog.get_logger(__name__)
 
 _KEPT_LABELS = frozenset(
-    (*names.POD_GROUP_LABELS, names.MIN_AVAILABLE_LABEL, *names.QUEUE_LABELS, names.PRIORITY_CLASS_LABEL)
+    (
+        *names.POD_GROUP_LABELS,
+        names.MIN_AVAILABLE_LABEL,
+        *names.QUEUE_LABELS,
+        names.PRIORITY_CLASS_LABEL,
+        *names.PREEMPTIBLE_LABELS,
+    )
 )
 
 

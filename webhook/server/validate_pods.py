@@ -14,7 +14,7 @@ from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import gang_uid, role_of
+from webhook.jobs.pod_groups import Terms, gang_uid, role_of, terms, terms_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
@@ -188,6 +188,9 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
     written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
     if written:
         return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
+    stranger = _stranger(review, rules) if own else None
+    if stranger is not None:
+        return stranger
     if not is_fenced(rules.view, request.namespace):
         return ALLOW
     gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
@@ -202,6 +205,25 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
                 rules.tally.add(request.namespace, _tally_key(review), cost, now, gang=gang, pod_set=pod_set)
             return ALLOW
     return _loose(review, rules, cost, now)
+
+
+def _stranger(review: PodReview, rules: PodRules) -> Answer | None:
+    """Return the refusal of a plain pod that asks for another queue or priority than those of its group that run."""
+    pod, members = review.pod, rules.view.fences.pods_of(review.request.namespace, review.pod.gang or "")
+    running = sorted({terms(member) for member in members if member.live and not member.gated}, key=str)
+    mine = terms_of(pod.labels, pod.spec.get("priority"))
+    if not running or mine in running:
+        return None
+    message = (
+        f"the pods of PodGroup {review.request.namespace}/{pod.group} that run have {_in_words(running[0])}, "
+        f"this one has {_in_words(mine)}; give it the same, or wait until they have ended"
+    )
+    return deny(Refusal.MALFORMED_GANG, message, 422)
+
+
+def _in_words(terms: Terms) -> str:
+    queue, priority, named = terms
+    return f"queue {queue or 'none'} and priority {priority}{f' (class {named})' if named else ''}"
 
 
 def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:

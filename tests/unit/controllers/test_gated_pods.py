@@ -113,6 +113,13 @@ def test_a_pod_that_asks_more_than_its_place_holds_stays() -> None:
     assert liftable([waits(0, pod_set="other")], RESERVED) == ()
 
 
+def test_a_pod_that_contradicts_those_that_run_does_not_join_them() -> None:
+    strangers = (waits(1, priority=5), waits(1, labels=(("tutti.dev/queue-name", "other"),)))
+    for stranger in strangers:
+        assert liftable([runs(0), stranger], RESERVED) == ()
+        assert liftable([runs(0, phase="Failed"), stranger], RESERVED) == (stranger,), "nobody runs whom it contradicts"
+
+
 @pytest.mark.parametrize("reservation", [None, STOPPING, replace(RESERVED, adopted=True)])
 def test_nobody_goes_without_a_reservation_that_stands(reservation: Reservation | None) -> None:
     assert liftable(THREE, reservation) == ()

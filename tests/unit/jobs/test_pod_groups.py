@@ -102,6 +102,58 @@ def test_a_workload_priority_class_counts_before_the_pods_own() -> None:
     assert gang.priority == 90
 
 
+@pytest.mark.parametrize(
+    ("named", "known", "priority", "missing"),
+    [
+        ({}, {"default": 3}, 3, ""),
+        ({"tutti.dev/queue-name": ""}, {"default": 3}, 7, ""),
+        ({}, {}, 7, ""),
+        ({names.PRIORITY_CLASS_LABEL: "urgent"}, {"default": 3}, 7, "WorkloadPriorityClass 'urgent'"),
+        ({names.PRIORITY_CLASS_LABEL: "urgent"}, {"default": 3, "urgent": 90}, 90, ""),
+    ],
+)
+def test_the_class_of_plain_pods_is_found_as_that_of_jobs(
+    named: dict[str, str], known: dict[str, int], priority: int, missing: str
+) -> None:
+    obj = pod()
+    obj["metadata"]["labels"] |= named
+    record = gang_of(obj, context=ReadContext(workload_priority_classes=known))
+    assert record.gang is not None
+    assert (record.gang.priority, record.missing_class) == (priority, missing)
+
+
+def test_pods_of_different_workload_priority_classes_are_no_gang() -> None:
+    low, high = pod(0), pod(1)
+    low["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "low"
+    high["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "high"
+    record = gang_of(low, high, context=ReadContext(workload_priority_classes={"low": 1, "high": 100}))
+    assert record.gang is None
+    assert record.problem == "its pods have different priorities (1, 100); give all of them the same"
+
+
+@pytest.mark.parametrize("label", names.PREEMPTIBLE_LABELS)
+def test_one_pod_that_rules_out_preemption_rules_it_out_for_its_gang(label: str) -> None:
+    spared = pod(0)
+    spared["metadata"]["labels"][label] = "false"
+    gang, ordinary = gang_of(spared, pod(1)).gang, gang_of(pod(0), pod(1)).gang
+    assert gang is not None
+    assert ordinary is not None
+    assert (gang.preemptible, ordinary.preemptible) == (False, True)
+
+
+def test_who_comes_later_and_contradicts_those_that_run_changes_nothing_for_them() -> None:
+    started = lifted(pod(0), gang_of(pod(0)))
+    late = pod(1, version=9, priority=90)
+    late["metadata"]["labels"]["tutti.dev/queue-name"] = "other"
+    for pods in ((started, late), (late, started)):
+        gang = gang_of(*pods).gang
+        assert gang is not None
+        assert (gang.queue, gang.priority, gang.pods) == ("research", 7, 1)
+    agreeing = gang_of(started, pod(1, version=9)).gang
+    assert agreeing is not None
+    assert agreeing.pods == 2
+
+
 def test_the_lightweight_label_brings_its_quorum_along() -> None:
     light = pod()
     light["metadata"]["labels"] |= {names.MIN_AVAILABLE_LABEL: "3"}
@@ -136,6 +188,19 @@ def test_lifting_a_gate_stamps_the_pod_with_its_admission_and_injects_the_flavor
     assert (started.suspended, started.waiting_pods) == (False, 0)
     assert started.admission is not None
     assert (started.admission.counts, started.admission.since_seconds) == (reserved.counts, 100.0)
+
+
+def test_a_gang_is_ready_when_all_that_it_was_admitted_with_run_or_have_succeeded() -> None:
+    gated = [pod(number, version=number + 1) for number in range(3)]
+    record = gang_of(*gated)
+    let_go = [apply(obj, pod_patches.lift(decoded(obj), record, reservation(record), (3, 4), {})) for obj in gated]
+    running, done, failed = ({"status": {"phase": phase}} for phase in ("Running", "Succeeded", "Failed"))
+    assert gang_of(*(obj | running for obj in let_go)).ready
+    assert gang_of(let_go[0] | running, let_go[1] | running, let_go[2] | done).ready
+    assert not gang_of(let_go[0] | running, let_go[1] | running).ready, "one was deleted"
+    assert not gang_of(let_go[0] | running, let_go[1] | running, let_go[2] | failed).ready
+    assert not gang_of(let_go[0] | running, let_go[1] | running, gated[2]).ready
+    assert gang_of(*(obj | running for obj in let_go), pod(3, version=9)).ready, "one more waits for its gang to grow"
 
 
 def test_only_our_gate_is_lifted() -> None:

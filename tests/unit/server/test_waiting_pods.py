@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.unit.server.reviews import (
@@ -20,6 +21,7 @@ from tests.unit.server.reviews import (
 from webhook.core import names
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.jobs.pod_groups import POD_GROUP, gang_uid, role_of
+from webhook.jobs.pod_record import decode
 from webhook.jobs.pod_requests import price as price_of
 from webhook.server.gate import Gate
 
@@ -78,6 +80,34 @@ async def test_but_a_place_that_is_reserved_for_their_gang_is_theirs(fenced: Gat
 async def test_a_pod_that_asks_more_than_its_place_is_a_pod_like_any_other(fenced: Gate) -> None:
     with_ledger(fenced.view, admitted(4))
     assert not (await create(fenced, waiting(gpu="2"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"tutti.dev/queue-name": "other"}, "queue other and priority 5"),
+        ({names.PRIORITY_CLASS_LABEL: "urgent"}, "queue research and priority 5 (class urgent)"),
+        ({"priority": 9}, "queue research and priority 9"),
+    ],
+)
+async def test_who_contradicts_those_of_the_group_that_run_is_refused(
+    fenced: Gate, changed: dict[str, Any], words: str
+) -> None:
+    def like(number: int) -> dict[str, Any]:
+        obj = waiting(number, priority=5)
+        obj["metadata"]["labels"]["tutti.dev/queue-name"] = "research"
+        return obj
+
+    stranger = like(1)
+    stranger["spec"] |= {key: value for key, value in changed.items() if key == "priority"}
+    stranger["metadata"]["labels"] |= {key: value for key, value in changed.items() if key != "priority"}
+    fenced.view.fences.put_pod(decode(orjson.dumps(like(0))))
+    assert (await create(fenced, stranger)).allowed, "one that waits can still be corrected"
+    started = like(0)
+    started["spec"]["schedulingGates"] = []
+    fenced.view.fences.put_pod(decode(orjson.dumps(started)))
+    assert f"that run have queue research and priority 5, this one has {words}" in (await create(fenced, stranger)).message
+    assert (await create(fenced, like(1))).allowed
 
 
 async def test_where_nothing_is_fenced_they_just_wait() -> None:
