@@ -36,7 +36,8 @@ POD_GROUP_PATHS: Final = {
     "scheduling.k8s.io/v1alpha2": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
     "scheduling.k8s.io/v1beta1": "/apis/scheduling.k8s.io/v1beta1/podgroups",
 }
-"""Generation to path. Of the native API the version differs from release to release."""
+"""Generation to path, oldest first: where PodGroups of several have one name, the first counts. Of the native API the
+version differs from release to release."""
 
 
 RECOMPILE_SECONDS: Final = 0.05
@@ -298,24 +299,19 @@ class Feeds:
             self._relist_jobs()
         self.listener.namespace_changed(name)
 
-    def _pod_group(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+    def _pod_group(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         changed = new or old
         assert changed is not None
         key = (changed.namespace, changed.name)
-        if new is None:
+        # Of one name there may be a PodGroup of each generation, and one API shows the same object in two versions.
+        found = ((generation, self.informers[f"podgroups.{generation}"].get(*key)) for generation in POD_GROUP_PATHS)
+        first = next(
+            (_pod_group_record(generation, stored) for generation, stored in found if stored is not None), None
+        )
+        if first is None:
             self.view.pod_groups.pop(key, None)
         else:
-            spec = new.document.get("spec") or {}
-            self.view.pod_groups[key] = PodGroupRecord(
-                namespace=new.namespace,
-                name=new.name,
-                min_member=_least_members(spec),
-                schedule_timeout_seconds=_schedule_timeout_seconds(spec),
-                resource_version=new.resource_version,
-                generation=feed.partition(".")[2],
-                api_version=POD_GROUP_PATHS[feed.partition(".")[2]].removeprefix("/apis/").removesuffix("/podgroups"),
-                uid=new.uid,
-            )
+            self.view.pod_groups[key] = first
         self.listener.pod_group_changed(*key)
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
@@ -409,6 +405,20 @@ class Feeds:
 
 def _job_feed(kind: JobKind) -> str:
     return f"{kind.key}/{kind.version}"
+
+
+def _pod_group_record(generation: str, stored: Plain) -> PodGroupRecord:
+    spec = stored.document.get("spec") or {}
+    return PodGroupRecord(
+        namespace=stored.namespace,
+        name=stored.name,
+        min_member=_least_members(spec),
+        schedule_timeout_seconds=_schedule_timeout_seconds(spec),
+        resource_version=stored.resource_version,
+        generation=generation,
+        api_version=POD_GROUP_PATHS[generation].removeprefix("/apis/").removesuffix("/podgroups"),
+        uid=stored.uid,
+    )
 
 
 def _least_members(spec: Mapping[str, Any]) -> int:

@@ -5,13 +5,14 @@ it: behind our gate, unless it has a node or runs already.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import jsonpatch
 import msgspec
 import orjson
 
 from webhook.core.policy import Diagnostic
+from webhook.feeds import POD_GROUP_PATHS
 from webhook.jobs import gating, paths, pod_groups, pod_record
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
@@ -19,6 +20,9 @@ from webhook.jobs.marking import gate_pod
 from webhook.jobs.record import JobRecord
 from webhook.paper.files import Object
 from webhook.view import PodGroupRecord, View
+
+_AGES: Final = {path.split("/")[2]: age for age, path in enumerate(POD_GROUP_PATHS.values())}
+"""API group of each generation to its place, the oldest first."""
 
 
 def read_pods(
@@ -67,7 +71,8 @@ def _as_created(obj: Object, kinds: Mapping[str, JobKind], context: ReadContext)
 def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
     """Take PodGroups of any generation into the view; return what could not be read."""
     problems = []
-    for obj in found:
+    # Of one name the oldest generation counts, as in a cluster: it comes last.
+    for obj in sorted(found, key=lambda obj: -_AGES.get(_api_group(obj), 0)):
         key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
         least = paths.find(obj, ("spec", "minMember"))
         if least is None:
@@ -76,6 +81,9 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
             where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
             problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
             least = None
-        group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, generation=group)
+        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, generation=_api_group(obj))
     return problems
+
+
+def _api_group(obj: Object) -> str:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0]

@@ -106,7 +106,8 @@ async def test_who_contradicts_those_of_the_group_that_run_is_refused(
     started = like(0)
     started["spec"]["schedulingGates"] = []
     fenced.view.fences.put_pod(decode(orjson.dumps(started)))
-    assert f"that run have queue research and priority 5, this one has {words}" in (await create(fenced, stranger)).message
+    refused = (await create(fenced, stranger)).message
+    assert f"that run have queue research and priority 5, this one has {words}" in refused
     assert (await create(fenced, like(1))).allowed
 
 

@@ -1,0 +1,140 @@
+"""The reconciler over a simulated cluster: plain pods of a PodGroup start, are missed and come back as one gang."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import jsonpatch
+import orjson
+import pytest
+
+from tests.unit.controllers.test_ledger_rules import LEDGER, PODS, POLICY, waiting_pod
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.controllers.ledger_keeper import project
+from webhook.core import ledger as records
+from webhook.core import names
+from webhook.core.ledger import Reservation
+from webhook.jobs.pod_groups import gang_uid
+from webhook.kube.api import MERGE_PATCH
+from webhook.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+CONFIG = Config(start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 15, "backoff_max_seconds": 60})
+GROUPS = "/apis/{}/v1alpha1/namespaces/team-a/podgroups"
+NEW, OLD = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
+
+
+class Stage:
+    """A queue of four cpu, and a leader."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.admin = cluster.api()
+        self.parts: ReconcilerParts = reconciler(cluster.api(), CONFIG, identity="me", clock=LoopClock(), rng=Random(1))
+
+    async def group(self, least: int, generation: str = NEW) -> None:
+        """Create or change the PodGroup ``train``."""
+        body = {"metadata": {"name": "train", "namespace": "team-a"}, "spec": {"minMember": least}}
+        group = body | {"apiVersion": f"{generation}/v1alpha1", "kind": "PodGroup"}
+        if (generation, "train") in await self.groups():
+            path = f"{GROUPS.format(generation)}/train"
+            await self.admin.request("PATCH", path, body=orjson.dumps(group), content_type=MERGE_PATCH)
+        else:
+            await self.cluster.create(group)
+
+    async def groups(self) -> set[tuple[str, str]]:
+        lists = {name: orjson.loads(await self.admin.request("GET", GROUPS.format(name))) for name in (NEW, OLD)}
+        return {(name, item["metadata"]["name"]) for name, found in lists.items() for item in found["items"]}
+
+    async def drop_group(self, generation: str) -> None:
+        await self.admin.request("DELETE", f"{GROUPS.format(generation)}/train")
+
+    async def create(self, *numbers: int, cpu: int = 1, fate: str = "", runtime: str = "") -> None:
+        """Create pods as the webhook would have stored them; ``fate`` and ``runtime`` are for their kubelet."""
+        for number in numbers:
+            pod = waiting_pod()
+            pod["metadata"]["name"] = f"train-{number}"
+            told = {"tutti.dev/simulated-fate": fate, "tutti.dev/simulated-runtime": runtime}
+            pod["metadata"]["annotations"] = {key: value for key, value in told.items() if value}
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cpu)
+            await self.cluster.create(jsonpatch.apply_patch(pod, []))
+
+    async def delete(self, number: int) -> None:
+        await self.admin.request("DELETE", f"{PODS}/train-{number}")
+
+    async def pods(self) -> dict[int, str]:
+        """Return the phase of each pod by its number; ``Waiting`` behind our gate."""
+        items = orjson.loads(await self.admin.request("GET", PODS))["items"]
+        return {int(pod["metadata"]["name"].removeprefix("train-")): _phase(pod) for pod in items}
+
+    async def entry(self) -> Reservation | None:
+        ledger = records.decode(project(await self.admin.request("GET", LEDGER)).data)
+        return ledger.entries.get(gang_uid("team-a", "train"))
+
+    def why(self) -> str:
+        return str(self.parts.reconciler.reason(gang_uid("team-a", "train")))
+
+
+def _phase(pod: dict[str, Any]) -> str:
+    gated = {"name": names.SCHEDULING_GATE} in (pod["spec"].get("schedulingGates") or ())
+    return "Waiting" if gated else str(pod["status"]["phase"])
+
+
+@asynccontextmanager
+async def stage(least: int) -> AsyncIterator[Stage]:
+    """Yield a stage with a leader, and the PodGroup ``train`` that needs ``least`` pods."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        play = Stage(cluster)
+        await play.group(least)
+        leader = asyncio.create_task(play.parts.run())
+        await asyncio.sleep(2)
+        yield play
+        leader.cancel()
+        await asyncio.gather(leader, return_exceptions=True)
+
+
+async def test_they_start_when_the_quorum_is_there_or_is_lowered_to_what_is_there() -> None:
+    async with stage(4) as play:
+        await play.create(0, 1, 2)
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Waiting", 1: "Waiting", 2: "Waiting"}
+        assert "3 of the 4 pods that it needs exist" in play.why()
+        await play.group(3)
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Running"}
+
+
+async def test_a_pod_group_of_another_generation_with_the_same_name_may_go() -> None:
+    """It took the other one along, and the gang waited for a PodGroup that was there."""
+    async with stage(2) as play:
+        await play.group(3, OLD)
+        await play.create(0, 1)
+        await asyncio.sleep(3)
+        assert "2 of the 3 pods" in play.why(), "the older generation counts"
+        await play.drop_group(OLD)
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Running", 1: "Running"}
+
+
+async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_what_was_lost() -> None:
+    async with stage(3) as play:
+        await play.create(0, 1)
+        await play.create(2, runtime="8s", fate="fails")
+        await asyncio.sleep(15)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Failed"}
+        await play.create(3)
+        await asyncio.sleep(40)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Failed", 3: "Running"}, "it took its place"
+        await play.delete(3)
+        await asyncio.sleep(15)
+        assert await play.entry() is not None
+        await asyncio.sleep(15)
+        assert await play.pods() == {2: "Failed"}
+        assert await play.entry() is None
