@@ -90,7 +90,8 @@ def assess_pod_group(
     if reservation.stopping is not None:
         if any(pod.live for pod in let_go):
             return Step.STOP
-        if waiting and not voided:
+        # Who was created again meanwhile is told the place and the back-off as well.
+        if any(pod.gated and pod.live and not (voided and told(pod)) for pod in pods):
             return Step.VOID
         return Step.NOTHING if let_go else Step.RELEASE
     lifts = liftable(pods, reservation)
@@ -129,6 +130,18 @@ def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Req
         patch = pod_patches.send_back(pod, job.uid, requeue) if pod.gated else None
         writes.append(PodWrite(pod, patch))
     return Effect(step, job, pods=tuple(writes)) if writes else None
+
+
+def told(pod: PodRecord) -> bool:
+    """Return whether a pod that waits says from where it was sent back."""
+    return pod.waiting is not None and bool(pod.waiting.requeue)
+
+
+def outlives(reservation: Reservation, view: View) -> bool:
+    """Return whether what a stopped gang is to take along has no pod to be written on: all of them were deleted."""
+    if not is_pod_group(reservation) or reservation.stopping in (None, ENDED):
+        return False
+    return not any(pod.gated and pod.live for pod in view.fences.pods_of(reservation.namespace, reservation.uid))
 
 
 def ended(job: JobRecord) -> Requeue:

@@ -254,6 +254,8 @@ class Reconciler:
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
+        if act and step is Step.WAIT and job is not None and self._stops.owes(job):
+            step = Step.VOID
         self._queueing(step, uid, job)
         if act:
             self._act(step, job, reservation, batch)

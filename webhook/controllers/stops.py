@@ -12,7 +12,7 @@ import structlog
 
 from webhook import metrics
 from webhook.config import Start
-from webhook.controllers import requeues, siblings
+from webhook.controllers import gated_pods, requeues, siblings
 from webhook.controllers.announce import Announcer
 from webhook.controllers.batch import Batch
 from webhook.controllers.whole import WholeGangs
@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 ON_THEIR_WAY_SECONDS: Final = 5.0
 """A controller that acts on a start may create pods for so long after it, unaware that the gang was stopped meanwhile;
 nothing that it reports tells then that it will not."""
+REMEMBERED_SECONDS: Final = 600.0
+"""How long the place of plain pods that were all deleted is kept for others in their stead, after its back-off."""
 
 
 class Stops:
@@ -50,6 +52,8 @@ class Stops:
         self._on_change = on_change
         self._requeues: dict[str, Requeue] = {}
         self._voided: set[str] = set()
+        self._owed: dict[str, tuple[Requeue, float]] = {}
+        """Of gangs of plain pods: what none of them was left to bear, and until when it counts."""
 
     # -- what is remembered ----------------------------------------------------------------------------------------
 
@@ -76,7 +80,24 @@ class Stops:
         if not self._engine.siblings(reservation.uid):
             self._whole.forget(siblings.name_of(reservation))
         self._voided.discard(reservation.uid)
-        self._requeues.pop(reservation.uid, None)
+        requeue = self._requeues.pop(reservation.uid, None)
+        if requeue is not None and gated_pods.outlives(reservation, self._view):
+            now = self._now()
+            self._owed = {uid: owed for uid, owed in self._owed.items() if owed[1] > now}
+            self._owed[reservation.uid] = requeue, max(now, requeue.not_before_seconds) + REMEMBERED_SECONDS
+
+    def owes(self, job: JobRecord) -> bool:
+        """Return whether plain pods that came again must be told the place and the back-off of their gang, which was
+        stopped with all that it had. Another leader does not know.
+        """
+        requeue, until = self._owed.get(job.uid, (None, 0.0))
+        if requeue is None:
+            return False
+        if job.requeue is None and self._now() < until:
+            self._requeues[job.uid] = requeue
+            return True
+        del self._owed[job.uid]
+        return False
 
     def requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
         """Return what a stop writes on ``job``."""
@@ -84,7 +105,10 @@ class Stops:
         timed_out = reservation is not None and reservation.stopping == requeues.START_TIMEOUT
         if planned is None and timed_out and job.admission is not None:
             planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
-        return requeues.requeue_of(job, reservation, planned, now)
+        requeue = requeues.requeue_of(job, reservation, planned, now)
+        if gated_pods.is_pod_group(job):
+            self._requeues[job.uid] = requeue
+        return requeue
 
     # -- stopping --------------------------------------------------------------------------------------------------
 
@@ -94,6 +118,7 @@ class Stops:
             # Suspending it would leave its pods: its quota could not be given to anybody.
             log.warning("gang.not_evictable", job=str(reservation), why=why)
             return
+        self._requeues.pop(reservation.uid, None)
         if requeue is not None:
             self._requeues[reservation.uid] = requeue
         stopping = replace(reservation, stopping=why)

@@ -39,7 +39,13 @@ def runs(number: int, *, since: float = 100.0, **changes: object) -> PodRecord:
     return replace(record, **changes)  # type: ignore[arg-type]
 
 
+def told(pod: PodRecord) -> PodRecord:
+    assert pod.waiting is not None
+    return replace(pod, waiting=replace(pod.waiting, requeue="{}"))
+
+
 THREE = tuple(waits(number) for number in range(3))
+WRITTEN = tuple(told(pod) for pod in THREE)
 CASES: dict[str, tuple[tuple[PodRecord, ...], Reservation | None, bool, int | None, Step]] = {
     "pods that wait queue": (THREE, None, False, 3, Step.WAIT),
     "reserved ones are let go": (THREE, RESERVED, False, 3, Step.LIFT),
@@ -82,7 +88,9 @@ CASES: dict[str, tuple[tuple[PodRecord, ...], Reservation | None, bool, int | No
     "rule 2: its entry stays until they are gone": ((runs(0, terminating=True),), STOPPING, True, 3, Step.NOTHING),
     "rule 4: pods that wait are written before the entry goes": (THREE, STOPPING, False, 3, Step.VOID),
     "rule 4: also while others are going": ((runs(0, terminating=True), waits(1)), STOPPING, False, 3, Step.VOID),
-    "and then it goes": (THREE, STOPPING, True, 3, Step.RELEASE),
+    "and then it goes": (WRITTEN, STOPPING, True, 3, Step.RELEASE),
+    "what an earlier leader wrote is written again": (WRITTEN, STOPPING, False, 3, Step.VOID),
+    "who comes while the others go is told the gang's place too": ((*WRITTEN, waits(3)), STOPPING, True, 3, Step.VOID),
     "nothing runs unreserved": ((runs(0),), None, False, 1, Step.SUSPEND),
     "pods wait until those that were stopped are gone": (
         (runs(0, terminating=True), waits(1)),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -138,3 +139,48 @@ async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_wh
         await asyncio.sleep(15)
         assert await play.pods() == {2: "Failed"}
         assert await play.entry() is None
+
+
+async def starts(play: Stage, seconds: int, *, keep: bool) -> list[float]:
+    """Return when the pods of a gang that cannot come up are let go; whoever keeps them makes them again at once."""
+    found: list[float] = []
+    for _ in range(seconds * 5):
+        await asyncio.sleep(0.2)
+        there = await play.pods()
+        entry = await play.entry()
+        if entry is not None and entry.since_seconds not in found:
+            found.append(entry.since_seconds)
+        if keep and not there:
+            await play.create(0, 1, fate="never-starts")
+    return [later - earlier for earlier, later in pairwise(found)]
+
+
+async def test_pods_that_are_made_again_after_a_failed_start_wait_out_a_growing_back_off() -> None:
+    """All of them had been deleted, and nothing else knew how often they had been tried: they started at once."""
+    async with stage(2) as play:
+        await play.create(0, 1, fate="never-starts")
+        assert [round(gap, -1) for gap in await starts(play, 220, keep=True)] == [40, 50, 80]
+
+
+async def test_pods_that_are_made_again_while_those_that_were_stopped_still_end_keep_their_gangs_back_off() -> None:
+    async with stage(2) as play:
+        await play.create(0, 1, fate="never-starts")
+        await asyncio.sleep(15)
+        while (entry := await play.entry()) is None or entry.stopping is None:
+            await asyncio.sleep(0.02)
+        await play.create(2, 3)
+        await asyncio.sleep(12)
+        assert await play.pods() == {2: "Waiting", 3: "Waiting"}
+        await asyncio.sleep(10)
+        assert await play.pods() == {2: "Running", 3: "Running"}
+
+
+async def test_pods_that_are_made_again_long_after_their_gang_was_stopped_are_a_new_one() -> None:
+    async with stage(2) as play:
+        await play.create(0, 1, fate="never-starts")
+        await asyncio.sleep(30)
+        assert await play.pods() == {}
+        await asyncio.sleep(700)
+        await play.create(2, 3)
+        await asyncio.sleep(3)
+        assert await play.pods() == {2: "Running", 3: "Running"}
