@@ -30,6 +30,8 @@ class Group:
     queue: str
     seconds: int
     least: int
+    first: int = 0
+    """Pods from this number on are latecomers of another shape: two GPUs each."""
     succeeded: set[str] = field(default_factory=set)
 
     @property
@@ -43,7 +45,8 @@ class Group:
         labels = {LABEL: self.name}
         if self.queue:
             labels["kueue.x-k8s.io/queue-name"] = self.queue
-        resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+        gpus = "1" if int(name.rpartition("-")[2]) < self.first else "2"
+        resources = {"requests": {"nvidia.com/gpu": gpus}, "limits": {"nvidia.com/gpu": gpus}}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -88,7 +91,7 @@ class GroupLoad:
         namespace = "team-a" if number == 0 else "team-b"
         size, queue = self._rng.randint(1, 3), self._rng.choice((*QUEUES, ""))
         least = self._rng.randint(max(1, size - 1), size)
-        group = Group(namespace, f"group-{number}", size, queue, self._rng.choice((3, 8, 20)), least)
+        group = Group(namespace, f"group-{number}", size, queue, self._rng.choice((3, 8, 20)), least, size)
         for _ in range(60):
             document = {"metadata": {"name": group.name}, "spec": {"minMember": least}}
             document |= {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}

@@ -111,6 +111,8 @@ class Gang:
     preemptible: bool = True
     """Its owner lets it be stopped for others. Where the queue honours this, a gang that is not may use guaranteed
     quota only."""
+    joinable: bool = False
+    """Pods of other shapes than those that it was admitted with may join it while it runs."""
     refusal: Reason | None = None
     """Why it may not start although it takes its turn in its queue, as in Kueue: its pods could not be created, or an
     admission check said no."""

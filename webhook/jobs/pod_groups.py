@@ -98,6 +98,7 @@ def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadCon
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
         pod_group=group,
         labels=dict(deciding[0].labels),
+        joinable=True,
         preemptible=not any(value == "false" for pod in counted for name, value in pod.labels if name in _SPARING),
     )
     return JobRecord(

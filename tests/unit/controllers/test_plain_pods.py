@@ -141,6 +141,24 @@ async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_wh
         assert await play.entry() is None
 
 
+async def test_a_pod_of_another_shape_follows_when_there_is_room_for_it() -> None:
+    """Created first, it would have been part of the start; created last, it waited for ever and nobody said why."""
+    async with stage(2) as play:
+        await play.create(0, 1)
+        await asyncio.sleep(3)
+        await play.create(2, cpu=3)
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Waiting"}
+        await play.delete(2)
+        await play.create(3, cpu=2)
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Running", 1: "Running", 3: "Running"}
+        entry = await play.entry()
+        assert entry is not None
+        assert sorted(entry.counts.values()) == [1, 2]
+        assert [pod_set.flavors for pod_set in entry.pod_sets] == [{"cpu": "any"}] * 2
+
+
 async def starts(play: Stage, seconds: int, *, keep: bool) -> list[float]:
     """Return when the pods of a gang that cannot come up are let go; whoever keeps them makes them again at once."""
     found: list[float] = []
