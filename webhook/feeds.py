@@ -274,7 +274,8 @@ class Feeds:
         uid = pod_groups.gang_uid(namespace, group)
         old = self.view.jobs.get(uid)
         pods = () if namespace in self.config.exempt_namespaces else self.view.fences.pods_of(namespace, uid)
-        new = pod_groups.read(namespace, group, pods, self.context)
+        known = self.view.pod_groups.get((namespace, group))
+        new = pod_groups.read(namespace, group, pods, self.context, None if known is None else known.queue)
         if new != old:
             self._job(pod_groups.POD_GROUP.key, old, new)
 
@@ -308,10 +309,11 @@ class Feeds:
         first = next(
             (_pod_group_record(generation, stored) for generation, stored in found if stored is not None), None
         )
-        if first is None:
-            self.view.pod_groups.pop(key, None)
-        else:
+        before = self.view.pod_groups.pop(key, None)
+        if first is not None:
             self.view.pod_groups[key] = first
+        if (before and before.queue) != (first and first.queue):
+            self._gather(*key)
         self.listener.pod_group_changed(*key)
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
@@ -414,6 +416,7 @@ def _pod_group_record(generation: str, stored: Plain) -> PodGroupRecord:
         name=stored.name,
         min_member=_least_members(spec),
         schedule_timeout_seconds=_schedule_timeout_seconds(spec),
+        queue=pod_groups.queue_of(generation, stored.document),
         resource_version=stored.resource_version,
         generation=generation,
         api_version=POD_GROUP_PATHS[generation].removeprefix("/apis/").removesuffix("/podgroups"),

@@ -24,6 +24,8 @@ class PodGroupRecord:
     min_member: int
     schedule_timeout_seconds: int | None = None
     """How long its gangs have to start; None: as configured."""
+    queue: str | None = None
+    """Volcano's: the queue of plain pods that carry no label of one."""
     resource_version: int = 0
     generation: str = ""
     """API group it was read from; with the version where that tells generations apart."""

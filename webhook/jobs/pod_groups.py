@@ -31,6 +31,7 @@ POD_GROUP: Final = JobKind(
     scheduling_gated=True,
 )
 """The kind under which such gangs stand in ledger and read API, whichever generation their PodGroup is of."""
+VOLCANO: Final = "scheduling.volcano.sh"
 _NAMESPACE: Final = uuid.UUID("5c1a1f0e-9d2b-4c55-8a55-6f6d2f7d7c10")
 _ROLE_CHARACTERS: Final = 8
 Terms = tuple[str | None, int, str]
@@ -64,10 +65,19 @@ def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
     return "pods-" + hashlib.blake2b(text, digest_size=_ROLE_CHARACTERS // 2).hexdigest()
 
 
-def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadContext) -> JobRecord | None:
+def queue_of(generation: str, pod_group: Mapping[str, Any]) -> str | None:
+    """Return the queue that a PodGroup of an API group names for its pods, as Volcano's may; None for any other."""
+    queue = paths.find(pod_group, ("spec", "queue")) if generation == VOLCANO else None
+    return queue if isinstance(queue, str) and queue else None
+
+
+def read(
+    namespace: str, group: str, pods: Iterable[PodRecord], context: ReadContext, queue: str | None = None
+) -> JobRecord | None:
     """Return the gang that the ``pods`` of one PodGroup make, those that have ended included; None without any.
 
-    Once some of them run, what these say of queue and priority counts: who says something else does not join them.
+    ``queue`` is the PodGroup's own, for pods that carry no label of one. Once some of them run, what these say of queue
+    and priority counts: who says something else does not join them.
     """
     members = sorted(pods, key=lambda pod: (pod.resource_version, pod.uid))
     if not members:
@@ -90,7 +100,7 @@ def read(namespace: str, group: str, pods: Iterable[PodRecord], context: ReadCon
         kind=POD_GROUP.key,
         namespace=namespace,
         name=group,
-        queue=_queue(deciding[0]),
+        queue=_queue(deciding[0]) or queue,
         pod_sets=_pod_sets([pod for pod in counted if terms(pod) in known]),
         priority=_priority(deciding[0], context),
         created_seconds=created if requeue is None else requeue.place_seconds,

@@ -45,7 +45,8 @@ def read_pods(
     found = []
     for namespace, group in groups:
         members = view.fences.pods_of(namespace, pod_groups.gang_uid(namespace, group))
-        record = pod_groups.read(namespace, group, members, context)
+        known = view.pod_groups.get((namespace, group))
+        record = pod_groups.read(namespace, group, members, context, None if known is None else known.queue)
         if record is not None and record.finished is None:
             view.put_job(record)
             found.append(record)
@@ -81,7 +82,8 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
             where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
             problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
             least = None
-        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, generation=_api_group(obj))
+        queue = pod_groups.queue_of(_api_group(obj), obj)
+        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, queue=queue, generation=_api_group(obj))
     return problems
 
 

@@ -19,6 +19,7 @@ from webhook.controllers.ledger_keeper import project
 from webhook.core import ledger as records
 from webhook.core import names
 from webhook.core.ledger import Reservation
+from webhook.jobs.marking import gate_pod
 from webhook.jobs.pod_groups import gang_uid
 from webhook.kube.api import MERGE_PATCH
 from webhook.simulated.cluster import SimulatedCluster
@@ -26,7 +27,7 @@ from webhook.simulated.cluster import SimulatedCluster
 pytestmark = pytest.mark.virtual_time
 CONFIG = Config(start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 15, "backoff_max_seconds": 60})
 GROUPS = "/apis/{}/v1alpha1/namespaces/team-a/podgroups"
-NEW, OLD = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
+NEW, OLD, VOLCANO = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"
 
 
 class Stage:
@@ -76,8 +77,8 @@ class Stage:
         ledger = records.decode(project(await self.admin.request("GET", LEDGER)).data)
         return ledger.entries.get(gang_uid("team-a", "train"))
 
-    def why(self) -> str:
-        return str(self.parts.reconciler.reason(gang_uid("team-a", "train")))
+    def why(self, group: str = "train") -> str:
+        return str(self.parts.reconciler.reason(gang_uid("team-a", group)))
 
 
 def _phase(pod: dict[str, Any]) -> str:
@@ -122,6 +123,27 @@ async def test_a_pod_group_of_another_generation_with_the_same_name_may_go() -> 
         await play.drop_group(OLD)
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Running", 1: "Running"}
+
+
+async def test_a_pod_group_of_volcano_says_where_pods_without_a_queue_label_wait() -> None:
+    """Only ResourceQuotas bound them, whatever the queue had left."""
+    group = {
+        "apiVersion": f"{VOLCANO}/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "star", "namespace": "team-a"},
+    }
+    pod = waiting_pod()
+    pod["metadata"] |= {"labels": {}, "annotations": {f"{VOLCANO}/group-name": "star"}}
+    pod["spec"] |= {"schedulingGates": [], "containers": [{"name": "main", "resources": {"requests": {"cpu": "9"}}}]}
+    async with stage(1) as play:
+        await play.cluster.create(jsonpatch.apply_patch(pod, gate_pod(pod, gang_uid("team-a", "star"))))
+        await play.cluster.create(group | {"spec": {"minMember": 1, "queue": "research"}})
+        await asyncio.sleep(3)
+        assert "asks 9 cpu; queue research has 4" in play.why("star")
+        body, path = orjson.dumps({"spec": {"queue": "elsewhere"}}), "/apis/{}/v1beta1/namespaces/team-a/podgroups/star"
+        await play.admin.request("PATCH", path.format(VOLCANO), body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(3)
+        assert "elsewhere" in play.why("star")
 
 
 async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_what_was_lost() -> None:
