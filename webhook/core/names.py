@@ -48,6 +48,8 @@ POD_GROUP_LABELS: Final = (
 """Labels by which a pod template joins a PodGroup, oldest generation first."""
 POD_GROUP_ANNOTATIONS: Final = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
 """Volcano's: annotations by which a pod joins a PodGroup."""
+KUEUE_POD_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+"""Kueue's own groups of pods, which are nothing to Tutti: whoever writes it is told."""
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 ADMISSION_GATES: Final = "kueue.x-k8s.io/admission-gated-by"

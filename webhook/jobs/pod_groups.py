@@ -192,10 +192,16 @@ def _missing_class(pod: PodRecord, context: ReadContext) -> str:
     return f"WorkloadPriorityClass {named!r}" if named and named not in context.workload_priority_classes else ""
 
 
+def min_available(text: object) -> int | None:
+    """Return the number of pods that a label says are enough, None for anything but a number from 1."""
+    number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else 0
+    return number or None
+
+
 def _quorum(pods: Iterable[PodRecord]) -> int | None:
     """Return what the pods themselves say; otherwise their PodGroup does."""
-    texts = (dict(pod.labels).get(names.MIN_AVAILABLE_LABEL, "") for pod in pods)
-    return max((int(text) for text in texts if text.isdecimal() and 0 < len(text) < 10), default=None)
+    found = (min_available(dict(pod.labels).get(names.MIN_AVAILABLE_LABEL)) for pod in pods)
+    return max((number for number in found if number is not None), default=None)
 
 
 def _start(pod: PodRecord, uid: str) -> tuple[PodRecord, Admission] | None:

@@ -14,7 +14,7 @@ from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import Terms, gang_uid, role_of, terms, terms_of
+from webhook.jobs.pod_groups import Terms, gang_uid, min_available, role_of, terms, terms_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
@@ -157,8 +157,9 @@ def _opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
     label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
     if label is None or pod.controller is not None or pod.group is not None:
         return ()
+    also = f", label {names.KUEUE_POD_GROUP} neither" if names.KUEUE_POD_GROUP in pod.labels else ""
     return (
-        f"label {label} has no effect on a single Pod: it does not wait in a queue. "
+        f"label {label} has no effect on a single Pod{also}: it does not wait in a queue. "
         "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
     )
 
@@ -188,9 +189,9 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
     written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
     if written:
         return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
-    stranger = _stranger(review, rules) if own else None
-    if stranger is not None:
-        return stranger
+    malformed = (_no_number(pod) or _stranger(review, rules)) if own else None
+    if malformed is not None:
+        return malformed
     if not is_fenced(rules.view, request.namespace):
         return ALLOW
     gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
@@ -205,6 +206,14 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
                 rules.tally.add(request.namespace, _tally_key(review), cost, now, gang=gang, pod_set=pod_set)
             return ALLOW
     return _loose(review, rules, cost, now)
+
+
+def _no_number(pod: PodFacts) -> Answer | None:
+    text = pod.labels.get(names.MIN_AVAILABLE_LABEL)
+    if text is None or min_available(text) is not None:
+        return None
+    message = f"label {names.MIN_AVAILABLE_LABEL}: {text!r} is no number of pods; write 1 or more"
+    return deny(Refusal.MALFORMED_GANG, message, 422)
 
 
 def _stranger(review: PodReview, rules: PodRules) -> Answer | None:
