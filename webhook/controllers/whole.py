@@ -67,8 +67,9 @@ class WholeGangs:
         jobs = [job for job, _ in parts]
         if quorum is None or all(job.suspended for job in jobs):
             return None
-        since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
-        progress = self._progress.setdefault(name, _Progress(-1, False, False, since))
+        progress = self._progress.get(name)
+        if progress is None:
+            progress = self._progress[name] = self._first_look(parts, view, now)
         running = sum(_running(job, held, view, progress.succeeded) for job, held in parts)
         moved = 0 <= progress.running < running
         progress.running = running
@@ -84,6 +85,17 @@ class WholeGangs:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
         return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
+
+    def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
+        """Return the clock of a gang that is looked at for the first time, by this leader.
+
+        If its time to start was over by then, it had been whole, or an earlier leader would have stopped it. When it
+        lost pods only that one knew: it is given the time anew.
+        """
+        since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
+        if now - since < self._start_seconds(parts[0][0], view):
+            return _Progress(-1, False, False, since)
+        return _Progress(-1, self._settings.recovery_seconds is not None, False, now)
 
     def _start_seconds(self, job: JobRecord, view: View) -> float:
         name = None if job.gang is None else job.gang.pod_group

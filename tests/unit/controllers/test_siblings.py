@@ -87,6 +87,7 @@ def test_an_ensemble_is_whole_or_not_by_the_pods_of_all_its_jobs() -> None:
 def test_a_job_that_is_not_started_yet_counts_as_no_pods_of_its_ensemble() -> None:
     view, whole = View(), WholeGangs(SETTINGS)
     parts = [(runs("left"), LEFT), (runs("right", suspended=True, admission=None), RIGHT)]
+    assert whole.overdue("x", parts, view, 100) is None
     assert whole.overdue("x", parts, view, 110) is not None
     waiting = [(runs(name, suspended=True, admission=None), held) for name, held in (("left", LEFT), ("right", RIGHT))]
     assert WholeGangs(SETTINGS).overdue("x", waiting, view, 110) is None
@@ -94,7 +95,9 @@ def test_a_job_that_is_not_started_yet_counts_as_no_pods_of_its_ensemble() -> No
 
 def test_all_of_them_count_their_failed_starts_together() -> None:
     again = runs("right", admission=replace(STARTED, uid="right", attempts=2))
-    due = WholeGangs(SETTINGS).overdue("x", [(runs("left"), LEFT), (again, RIGHT)], View(), 110)
+    whole, parts = WholeGangs(SETTINGS), [(runs("left"), LEFT), (again, RIGHT)]
+    assert whole.overdue("x", parts, View(), 100) is None
+    due = whole.overdue("x", parts, View(), 110)
     assert due is not None
     assert due.attempts == 3
 

@@ -6,7 +6,7 @@ from tests.unit.controllers import test_gated_pods as plain
 from tests.unit.controllers.test_assess import GANG, RESERVED, STARTED, job
 from webhook.config import Start
 from webhook.controllers.requeues import is_hold, requeue_of
-from webhook.controllers.whole import WholeGangs
+from webhook.controllers.whole import Started, WholeGangs
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation
 from webhook.core.pods import PodRecord
@@ -34,6 +34,13 @@ def view_with(*phases: str) -> View:
     return view
 
 
+def watched(*parts: Started, view: View, settings: Start = SETTINGS) -> WholeGangs:
+    """Return the clock of a gang that is looked at since its admission."""
+    whole = WholeGangs(settings)
+    assert whole.overdue("uid", list(parts), view, 100) is None
+    return whole
+
+
 def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
     whole = WholeGangs(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 109.9) is None
@@ -46,7 +53,7 @@ def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_ou
 
 def test_another_leader_counts_the_failed_starts_on() -> None:
     again = replace(RUNNING, admission=replace(STARTED, attempts=1))
-    requeue = WholeGangs(SETTINGS).overdue("uid", [(again, RESERVED)], view_with(), 110)
+    requeue = watched((again, RESERVED), view=view_with()).overdue("uid", [(again, RESERVED)], view_with(), 110)
     assert requeue is not None
     assert (requeue.attempts, requeue.not_before_seconds) == (2, 114)
 
@@ -84,8 +91,8 @@ def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
 
 
 def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
-    whole, view = WholeGangs(SETTINGS), view_with("Running")
-    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    view, grouped = view_with("Running"), replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    whole = watched((grouped, RESERVED), view=view)
     assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is not None
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=1)
     assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is None
@@ -117,7 +124,8 @@ def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete(
 
 def test_a_gang_keeps_its_place_where_creation_counts() -> None:
     created = replace(RUNNING, created_seconds=42.0)
-    requeue = WholeGangs(replaced(place="Creation")).overdue("uid", [(created, RESERVED)], view_with(), 110)
+    whole = watched((created, RESERVED), view=view_with(), settings=replaced(place="Creation"))
+    requeue = whole.overdue("uid", [(created, RESERVED)], view_with(), 110)
     assert requeue is not None
     assert (requeue.place_seconds, requeue.not_before_seconds) == (42, 112)
 
@@ -126,12 +134,12 @@ def test_without_a_recovery_time_out_a_gang_that_was_whole_may_lack_pods_for_eve
     whole = WholeGangs(replaced(recovery_seconds=None))
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 99_999) is None
-    never_whole = WholeGangs(replaced(recovery_seconds=None))
+    never_whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(recovery_seconds=None))
     assert never_whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110) is not None
 
 
 def test_a_gang_that_used_up_its_attempts_is_held() -> None:
-    whole = WholeGangs(replaced(attempts=1))
+    whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(attempts=1))
     first = whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110)
     assert first is not None
     assert (first.reason, first.attempts) == ("StartTimeout", 1)
@@ -150,6 +158,22 @@ def test_plain_pods_are_tried_for_ever() -> None:
     assert (last.reason, last.attempts) == ("StartTimeout", 10)
 
 
+def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() -> None:
+    """When it lost them nobody knows any more; but it had been whole, or the earlier leader would have stopped it."""
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 504) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 505)
+    assert requeue is not None
+    assert "within 5 s after it had been whole" in requeue.message
+
+
+def test_another_leader_gives_the_time_to_start_anew_where_there_is_none_to_recover() -> None:
+    whole = WholeGangs(replaced(recovery_seconds=None))
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 510) is not None
+
+
 # -- plain pods: nobody but they themselves tells what they should be
 
 
@@ -162,8 +186,12 @@ def plain_view(*pods: PodRecord, least: int = 3) -> tuple[View, tuple[JobRecord,
     return view, (plain.plain(*view.fences.pods_of("ns", uid)), replace(plain.RESERVED, uid=uid))
 
 
-def overdue(whole: WholeGangs, now: float, *pods: PodRecord, least: int = 3) -> bool:
+def overdue(whole: WholeGangs | None, now: float, *pods: PodRecord, least: int = 3) -> bool:
+    """Ask the clock of the plain pods' gang, or one that was started with it and has not been asked since."""
     view, started = plain_view(*pods, least=least)
+    if whole is None:
+        whole = WholeGangs(SETTINGS)
+        assert whole.overdue("ring", [started], view, 100) is None
     return whole.overdue("ring", [started], view, now) is not None
 
 
@@ -181,9 +209,9 @@ def test_plain_pods_that_were_lost_are_missed() -> None:
 
 
 def test_plain_pods_may_be_as_few_as_their_pod_group_asks() -> None:
-    assert not overdue(WholeGangs(SETTINGS), 500, plain.runs(0), plain.runs(1), least=2)
-    assert overdue(WholeGangs(SETTINGS), 500, plain.runs(0), least=2)
-    assert overdue(WholeGangs(SETTINGS), 500, plain.waits(0), plain.runs(1), least=2), "who waits does not run"
+    assert not overdue(None, 500, plain.runs(0), plain.runs(1), least=2)
+    assert overdue(None, 500, plain.runs(0), least=2)
+    assert overdue(None, 500, plain.waits(0), plain.runs(1), least=2), "who waits does not run"
 
 
 def test_plain_pods_that_succeeded_are_not_missed_when_they_are_deleted() -> None:
@@ -191,15 +219,14 @@ def test_plain_pods_that_succeeded_are_not_missed_when_they_are_deleted() -> Non
     assert not overdue(whole, 150, *two, plain.runs(2, phase="Succeeded"))
     assert not overdue(whole, 500, *two)
     assert overdue(whole, 900, two[0])
-    whole.forget("ring")
-    assert overdue(whole, 900, *two), "with another start it needs all of them again"
+    assert overdue(None, 900, *two), "with another start it needs all of them again"
 
 
 def test_what_an_earlier_start_left_behind_makes_no_gang_of_plain_pods_whole() -> None:
     old = plain.runs(7, phase="Succeeded", since=1.0)
-    assert overdue(WholeGangs(SETTINGS), 500, plain.runs(0), plain.runs(1), old)
+    assert overdue(None, 500, plain.runs(0), plain.runs(1), old)
 
 
 def test_plain_pods_of_which_one_contradicts_the_others_are_missed_all_the_same() -> None:
     low, high = (plain.runs(number, priority=priority) for number, priority in ((0, 1), (1, 2)))
-    assert overdue(WholeGangs(SETTINGS), 500, low, high)
+    assert overdue(None, 500, low, high)
