@@ -250,6 +250,8 @@ class Reconciler:
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
+        if act and reservation is not None and self._stops.lower(reservation, batch):
+            reservation = batch.put[uid]
         if act and reservation is not None and siblings.leaves(job, reservation):
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]

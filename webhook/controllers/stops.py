@@ -16,6 +16,7 @@ from webhook.controllers import gated_pods, requeues, siblings
 from webhook.controllers.announce import Announcer
 from webhook.controllers.batch import Batch
 from webhook.controllers.whole import WholeGangs
+from webhook.core import ensemble
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.ledger import Reservation
 from webhook.jobs.record import JobRecord, Requeue
@@ -139,15 +140,29 @@ class Stops:
     def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
         """Let a job that has ended or goes away leave its ensemble, and stop the rest if that cannot do without it."""
         departure = siblings.departure(job, reservation, self._siblings(reservation.uid, batch))
-        for entry in departure.changed:
+        self._change(departure.changed, batch)
+        why = "deleted" if job is None or job.finished is None else job.finished
+        self._stop_with(reservation, departure.stopped, why, batch)
+
+    def lower(self, reservation: Reservation, batch: Batch) -> bool:
+        """Let an ensemble need no more pods than its PodGroup asks by now; return whether that is fewer than before."""
+        shared = reservation.membership
+        group = None if shared is None else self._view.pod_groups.get((reservation.namespace, shared.ensemble))
+        if shared is None or group is None or max(1, group.min_member) >= shared.quorum:
+            return False
+        entries = (reservation, *self._siblings(reservation.uid, batch))
+        self._change([ensemble.lowered(entry, max(1, group.min_member)) for entry in entries], batch)
+        return True
+
+    def _change(self, entries: Iterable[Reservation], batch: Batch) -> None:
+        """Write what binds jobs to their ensemble now."""
+        for entry in entries:
             known = self._view.jobs.get(entry.uid)
             batch.put[entry.uid] = entry
             self._engine.restore(entry, self._view.gang_of(known), None if known is None else known.reclaimed)
             # One that was stopped before is told anew how much of its quorum has been made.
             self._voided.discard(entry.uid)
             self._on_change(entry.uid)
-        why = "deleted" if job is None or job.finished is None else job.finished
-        self._stop_with(reservation, departure.stopped, why, batch)
 
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
         """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""

@@ -176,3 +176,11 @@ def relieved(reservation: Reservation, succeeded_pods: int) -> Reservation:
     if known is None or succeeded_pods <= known.succeeded_pods:
         return reservation
     return replace(reservation, membership=replace(known, succeeded_pods=succeeded_pods))
+
+
+def lowered(reservation: Reservation, quorum: int) -> Reservation:
+    """Return the reservation of a gang whose ensemble has to make no more than ``quorum`` pods from now on."""
+    known = reservation.membership
+    if known is None or quorum >= known.quorum:
+        return reservation
+    return replace(reservation, membership=replace(known, quorum=quorum))

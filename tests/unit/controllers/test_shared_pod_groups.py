@@ -135,6 +135,23 @@ async def test_a_deleted_job_takes_the_rest_along_until_another_completes_the_gr
         assert await play.running() == ["right", "third"]
 
 
+async def test_a_min_member_that_is_lowered_while_they_run_spares_those_that_make_it() -> None:
+    async with stage("left", "right") as play:
+        path = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team-a/podgroups/ring"
+        body = orjson.dumps({"spec": {"minMember": 2}})
+        await play.admin.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(3)
+        assert (await play.noted("right", names.ADMISSION))["membership"] == {"ensemble": "ring", "quorum": 2}
+        before = {entry.name: entry.since_seconds for entry in (await play.ledger()).entries.values()}
+        await play.admin.request("DELETE", f"{JOBS}/left", body=b'{"propagationPolicy": "Background"}')
+        await asyncio.sleep(10)
+        after = {entry.name: entry.since_seconds for entry in (await play.ledger()).entries.values()}
+        assert after == {"right": before["right"]}, "it was not started anew"
+        await play.admin.request("PATCH", path, body=body.replace(b"2", b"4"), content_type=MERGE_PATCH)
+        await asyncio.sleep(3)
+        assert await play.running() == ["right"], "raising it concerns who starts from then on"
+
+
 async def test_pods_that_outlive_a_deleted_job_keep_its_room_and_make_no_quorum() -> None:
     async with stage("left", "right") as play:
         await play.admin.request("DELETE", f"{JOBS}/left", body=b'{"propagationPolicy": "Orphan"}')

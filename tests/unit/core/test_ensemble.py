@@ -102,3 +102,10 @@ def test_a_membership_survives_the_ledger_and_entries_without_one_read_as_before
     assert '"membership":{"ensemble":"ring","quorum":4,"succeeded":2}' in encode_entry(entry)
     assert "membership" not in encode_entry(ensemble.left(entry))
     assert decode_entry("a", encode_entry(ensemble.left(entry))).membership is None
+
+
+def test_a_quorum_is_lowered_and_never_raised() -> None:
+    entry = Reservation("uid", "Job.batch", "ns", "left", "q", (), 1, 100.0, membership=Membership("ring", 4, 1))
+    assert ensemble.lowered(entry, 3).membership == Membership("ring", 3, 1)
+    assert ensemble.lowered(entry, 5) == entry
+    assert ensemble.lowered(ensemble.left(entry), 1).membership is None
