@@ -5,7 +5,7 @@ claim: its room is promised to it in the outlook until its victims are gone, and
 head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -13,10 +13,10 @@ from webhook.core import claims
 from webhook.core.agenda import Agenda, ClassicalAgenda, FairAgenda
 from webhook.core.decision import Decision
 from webhook.core.flavors import Mode
-from webhook.core.gang import Gang, PodSet
-from webhook.core.growth import grow, seats
+from webhook.core.gang import Gang
+from webhook.core.growth import grow, joining
 from webhook.core.holdings import Holding
-from webhook.core.ledger import Claim, Reservation, ReservedPodSet, reserve
+from webhook.core.ledger import Claim, Reservation, reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
@@ -313,15 +313,12 @@ def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[P
 
 def grow_all(state: State) -> tuple[Reservation, ...]:
     """Let gangs that started below full size take what is left."""
-
-    def joining(holding: Holding, pod_set: PodSet) -> Iterator[ReservedPodSet]:
-        return seats(holding, pod_set, state.policy, state.settings)
-
     grown = []
     partial = state.partial() if state.growing else {}
+    seats = joining(state.policy, state.settings)
     for uid in sorted(state.growing):
         holding = partial.get(uid)
-        larger = None if holding is None else grow(holding, state.holdings, state.fences, state.lets_grow, joining)
+        larger = None if holding is None else grow(holding, state.holdings, state.fences, state.lets_grow, seats)
         if larger is not None:
             state.holdings.put(larger)
             state.fences.put_reservation(larger.reservation, larger.reclaimed)

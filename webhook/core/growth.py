@@ -44,7 +44,12 @@ def grow(holding: Holding, holdings: Holdings, fences: Fences, allowed: Allowed,
     return grown
 
 
-def seats(holding: Holding, pod_set: PodSet, policy: Policy, settings: EngineSettings) -> Iterator[ReservedPodSet]:
+def joining(policy: Policy, settings: EngineSettings) -> Seats:
+    """Return how pods of new shapes join gangs under a policy."""
+    return lambda holding, pod_set: _seats(holding, pod_set, policy, settings)
+
+
+def _seats(holding: Holding, pod_set: PodSet, policy: Policy, settings: EngineSettings) -> Iterator[ReservedPodSet]:
     """Yield ``pod_set``, of a shape that the gang was not admitted with, as it could be part of the reservation.
 
     None where the gang takes in no other shapes, or no flavor of its queue suits this one.
