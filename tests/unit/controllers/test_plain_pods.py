@@ -11,12 +11,10 @@ import jsonpatch
 import orjson
 import pytest
 
-from tests.unit.controllers.test_ledger_rules import LEDGER, PODS, POLICY, waiting_pod
+from tests.unit.controllers.test_ledger_rules import PODS, POLICY, waiting_pod
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.ledger_keeper import project
-from webhook.core import ledger as records
 from webhook.core import names
 from webhook.core.ledger import Reservation
 from webhook.jobs.marking import gate_pod
@@ -73,9 +71,9 @@ class Stage:
         items = orjson.loads(await self.admin.request("GET", PODS))["items"]
         return {int(pod["metadata"]["name"].removeprefix("train-")): _phase(pod) for pod in items}
 
-    async def entry(self) -> Reservation | None:
-        ledger = records.decode(project(await self.admin.request("GET", LEDGER)).data)
-        return ledger.entries.get(gang_uid("team-a", "train"))
+    def entry(self) -> Reservation | None:
+        """Return what the gang holds, as the leader knows it."""
+        return self.parts.view.ledger.entries.get(gang_uid("team-a", "train"))
 
     def why(self, group: str = "train") -> str:
         return str(self.parts.reconciler.reason(gang_uid("team-a", group)))
@@ -157,10 +155,10 @@ async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_wh
         assert await play.pods() == {0: "Running", 1: "Running", 2: "Failed", 3: "Running"}, "it took its place"
         await play.delete(3)
         await asyncio.sleep(15)
-        assert await play.entry() is not None
+        assert play.entry() is not None
         await asyncio.sleep(15)
         assert await play.pods() == {2: "Failed"}
-        assert await play.entry() is None
+        assert play.entry() is None
 
 
 async def test_a_pod_of_another_shape_follows_when_there_is_room_for_it() -> None:
@@ -175,7 +173,7 @@ async def test_a_pod_of_another_shape_follows_when_there_is_room_for_it() -> Non
         await play.create(3, cpu=2)
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Running", 1: "Running", 3: "Running"}
-        entry = await play.entry()
+        entry = play.entry()
         assert entry is not None
         assert sorted(entry.counts.values()) == [1, 2]
         assert [pod_set.flavors for pod_set in entry.pod_sets] == [{"cpu": "any"}] * 2
@@ -187,7 +185,7 @@ async def starts(play: Stage, seconds: int, *, keep: bool) -> list[float]:
     for _ in range(seconds * 5):
         await asyncio.sleep(0.2)
         there = await play.pods()
-        entry = await play.entry()
+        entry = play.entry()
         if entry is not None and entry.since_seconds not in found:
             found.append(entry.since_seconds)
         if keep and not there:
@@ -206,7 +204,7 @@ async def test_pods_that_are_made_again_while_those_that_were_stopped_still_end_
     async with stage(2) as play:
         await play.create(0, 1, fate="never-starts")
         await asyncio.sleep(15)
-        while (entry := await play.entry()) is None or entry.stopping is None:
+        while (entry := play.entry()) is None or entry.stopping is None:
             await asyncio.sleep(0.02)
         await play.create(2, 3)
         await asyncio.sleep(12)
