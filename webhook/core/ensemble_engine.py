@@ -319,7 +319,8 @@ class EnsembleEngine(Engine):
         """Let a job go that names another PodGroup now, or none."""
         key = self._key_of.get(uid)
         if key is None:
-            super().withdraw(uid)
+            if self._state.knows(uid):
+                super().withdraw(uid)
             return
         group = self._groups[key]
         group.waiting.pop(uid, None)

@@ -253,6 +253,22 @@ def test_what_others_were_stopped_for_is_kept_for_an_ensemble_when_another_leads
     assert world.gone("low").start() == ["a", "b"]
 
 
+def test_the_room_is_kept_too_for_a_job_that_is_enough_by_itself_and_whose_job_is_read_last() -> None:
+    world = Shared(queue("q", 4, preemption=LOWER))
+    world.submit(gang("low", "q", pods=4))
+    world.start()
+    world.submit(job("a", 4, priority=5))
+    assert [p.uid for p in world.plan().preempted] == ["low"]
+    claims = world.engine.claims()
+    world.engine = EnsembleEngine()
+    world.set_policy(queue("q", 4, preemption=LOWER))
+    world.engine.restore(replace(world.ledger["low"], stopping="Preempted"))
+    world.engine.restore_claims(claims)
+    world.submit(gang("later", "q", pods=3, priority=9), job("a", 4, priority=5))
+    assert world.start() == []
+    assert world.gone("low").start() == ["a"]
+
+
 def in_one_cohort(*more: Gang) -> Shared:
     """Two queues of 2 cpu in a cohort, of which ``q`` borrows what ``owners`` take back in the same cycle."""
     reclaims = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
