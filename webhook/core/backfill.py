@@ -85,6 +85,7 @@ class Backfill:
             self._planned_at = self._settled_at = None
         if not self.room.backfilling or self._settled_at == self._moment(now):
             return []
+        self._recall(fences)
         before, known, moved = self.booked, self.turns, []
         bookings: dict[str, Booking] = {}
         turns: dict[str, int] = {}
@@ -194,8 +195,8 @@ class Backfill:
 
     def _made(self, lanes: Sequence[Lane], scope: object, fences: Fences, now: float) -> _Plan:
         lines = [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
-        self._recall(lanes, lines)
-        numbers = count(1 + max(self.turns.values(), default=0))
+        to_come = (each.turn for each in self.recalled.values())
+        numbers = count(1 + max((*self.turns.values(), *to_come), default=0))
         new = sorted((line for line in lines if line.head.uid not in self.turns), key=lambda line: line.order[0])
         turns = {line.head.uid: self.turns.get(line.head.uid, 0) for line in lines}
         turns.update((line.head.uid, next(numbers)) for line in new)
@@ -214,21 +215,20 @@ class Backfill:
             plan.table = table if plan.bookings else None
         return plan
 
-    def _recall(self, lanes: Sequence[Lane], lines: Iterable[Line]) -> None:
-        """Let heads go on with what an earlier leader had booked for them; it is checked like any other booking."""
-        for line in lines if self.recalled else ():
-            uid, node, limit = line.head.uid, line.lane.node, line.head.max_run_seconds
-            before = self.recalled.pop(uid, None)
-            if before is None or uid in self.turns or before.queue != line.lane.name or node is None:
+    def _recall(self, fences: Fences) -> None:
+        """Let heads go on with what an earlier leader had booked for them; it is checked like any other booking.
+
+        One that waits and is no head was overtaken while nobody led.
+        """
+        for uid in [uid for uid in self.recalled if uid in self.room.tickets]:
+            before, lane = self.recalled.pop(uid), self.room.tickets[uid].lane
+            line = None if lane is None or lane.name != before.queue else _waits_for_quota(lane, fences)
+            if line is None or line.head.uid != uid or line.lane.node is None:
                 continue
             self.turns[uid] = before.turn
-            if before.at_seconds is not None and before.amounts.keys() <= line.request.keys:
-                at = before.at_seconds
-                self.booked[uid] = Booking(uid, line.key, node, before.amounts, at, _ends_at(limit, at))
-        # One that waits and is no head was overtaken while nobody led.
-        for uid in [uid for uid in self.recalled if uid in self.room.tickets]:
-            if self.room.tickets[uid].lane in lanes:
-                del self.recalled[uid]
+            if before.at_seconds is not None and _asks(line, before.amounts):
+                at, end = before.at_seconds, _ends_at(line.head.max_run_seconds, before.at_seconds)
+                self.booked[uid] = Booking(uid, line.key, line.lane.node, before.amounts, at, end)
 
     def _has_room(self, uid: str) -> bool:
         return uid in self.holdings.by_uid or uid in self.holdings.promises
@@ -357,6 +357,19 @@ def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
     if head is None or not fences.fences(head.sample.namespace):
         return head
     return head if fences.shortfall(head.head, head.head.least_counts) is None else None
+
+
+def _asks(line: Line, amounts: AmountsByFlavor) -> bool:
+    """Return whether the smallest start of the head of ``line`` could be charged ``amounts``."""
+    asked = line.request.amounts(line.head.least_counts)
+    return amounts.keys() <= line.request.keys and _by_resource(amounts) == _by_resource(asked)
+
+
+def _by_resource(amounts: AmountsByFlavor) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for key, amount in amounts.items():
+        total[key.resource] = total.get(key.resource, 0) + amount
+    return total
 
 
 def _ends_at(limit_seconds: int | None, since_seconds: float) -> float:

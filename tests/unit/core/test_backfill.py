@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.engine import EngineSettings
 from webhook.core.fences import Fence
@@ -313,3 +314,30 @@ def test_what_is_booked_follows_a_copy_of_the_engine() -> None:
     world.engine = world.engine.copy()
     world.now = 100
     assert world.end("runs").cycle() == ["head"]
+
+
+def test_a_head_that_asks_more_than_was_booked_when_another_led_is_booked_anew() -> None:
+    known = {"runs": gang("runs", "a", 4, max_run_seconds=100), "head": gang("head", "a", 3, priority=1)}
+    world = World(queue("a", 6, strategy=BACKFILL)).submit(known["runs"])
+    world.cycle()
+    world.submit(known["head"]).cycle()
+    known["head"] = gang("head", "a", 6, priority=1)
+    world.engine = next_leader(world, known)
+    assert world.submit(gang("long", "a", 1, max_run_seconds=1000)).cycle() == []
+    assert world.end("runs").cycle() == ["head"]
+
+
+def test_a_head_that_another_leader_reads_last_keeps_its_turn_and_shares_it_with_nobody() -> None:
+    known = {name: gang(name, name, 2, max_run_seconds=9) for name in ("runs", "b", "c", "d")}
+    queues = [queue(name, 0, cohort="all", strategy=BACKFILL) for name in sorted(known)]
+    world = World(*queues, cohort("all", cpu=2)).submit(known["runs"])
+    world.cycle()
+    for name in "bc":
+        world.submit(known[name]).cycle()
+    before = world.engine.bookings()
+    world.engine = next_leader(world, known, unread=["c"])
+    world.submit(known["d"]).cycle()
+    world.submit(known["c"]).cycle()
+    after = world.engine.bookings()
+    assert {name: after[name] for name in before} == before
+    assert after["d"].turn > before["c"].turn > before["b"].turn
