@@ -1,7 +1,11 @@
 """Claims: what becomes of a gang's right to the room that is made for it, until that is free.
 
-A claim is made by the cycle that stops others (``cycle``), stands in the ledger, and is taken up when the room is free.
-It lapses when those it counted on are gone and the room does not suffice, or when another gang goes first.
+The cycle that stops others makes the claim (``cycle``), and the same write of the ledger has both. From then on the
+outlook keeps the room (``Holdings.promise``). When it is free a cycle takes the claim up: it becomes a reservation.
+A claim lapses when those it counted on are gone and the room does not suffice, or when another gang goes first.
+
+A new leader reads claims before it knows all gangs. Until it knows the one that claims, the claim is a *pledge*
+(``State.pledges``): the room is kept and nobody starts in it.
 """
 
 from webhook.core.ledger import Claim, reserve
@@ -32,29 +36,27 @@ def let_heads_pass(state: State) -> None:
 
 
 def renew(state: State) -> None:
-    """Let the claims of an earlier leader stand.
+    """Look at each pledge: it goes on as a claim if its gang waits and still asks the same, and else lapses.
 
-    The room is kept for a gang that is not known to wait, as its job may not have been read yet, until all that are
-    stopped for it are gone. A claim lapses when the gang, or what its queue offers, is another than it was.
+    While the gang is not known to wait, as its job may not have been read yet, the room is kept until all that are
+    stopped for it are gone.
     """
     for uid, claim in list(state.pledges.items()):
         lane, ticket = state.room.lanes.get(claim.planned.queue), state.room.tickets.get(uid)
-        going = [each for each in claim.awaits if each in state.holdings.by_uid]
-        if lane is None or lane.node is None or any(each not in state.holdings.stopping for each in going):
+        waits = any(each in state.holdings.stopping for each in claim.awaits)
+        if lane is None or lane.node is None or not (waits if ticket is None else _asks_it(ticket, claim, lane)):
             state.drop_claim(uid)
-        elif ticket is None and going:
+            continue
+        if uid not in state.holdings.promises:
             state.holdings.promise(uid, lane.node, claim.planned.usage())
-        elif ticket is None or ticket.line is None or not _stands(claim, ticket, lane):
-            state.drop_claim(uid)
-        else:
+        if ticket is not None and ticket.line is not None:
             state.claims[uid] = state.pledges.pop(uid)
             state.room.claim(ticket.gang, ticket.line)
-            state.holdings.promise(uid, lane.node, claim.planned.usage())
             state.stirred = True
 
 
-def _stands(claim: Claim, ticket: Ticket, lane: Lane) -> bool:
-    """Return whether a gang still asks what it claims, and may still have it from that queue and those flavors."""
+def _asks_it(ticket: Ticket, claim: Claim, lane: Lane) -> bool:
+    """Return whether a gang still asks what it claims, and may still have it from ``lane`` and the flavors claimed."""
     gang, line, planned = ticket.gang, ticket.line, claim.planned
     if line is None or line.lane is not lane or line.aside is not None or lane.closed is not None:
         return False

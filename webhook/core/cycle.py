@@ -45,8 +45,8 @@ class Cycle:
 
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
-        self._state.settle_bookings(anew=True)
         claims.renew(self._state)
+        self._state.settle_bookings(anew=True)
         claims.let_heads_pass(self._state)
         self._settle_claims()
         self._state.end_hunger(anew=True)
@@ -204,36 +204,42 @@ class Cycle:
         self._enter_again(lane.node.root, everybody=True)
 
     def _settle_claims(self) -> None:
-        """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim."""
+        """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim.
+
+        Those whose gangs are not known come first: what they may have come before is not known either.
+        """
         state = self._state
         if not state.stirred or not state.claims:
             state.stirred = False
             return
         holdings, view = state.holdings, state.holdings.usage.copy()
         gone: set[str] = set()
-        for claimant in sorted(state.claims, key=partial(claims.order, state)):
+        for claimant in (*state.pledges, *sorted(state.claims, key=partial(claims.order, state))):
             if self._spent:
                 return
-            claim, (node, amounts) = state.claims[claimant], holdings.promises[claimant]
-            waits = [uid for uid in claim.awaits if uid in holdings.by_uid]
-            gang = state.room.tickets[claimant].gang
-            if (
-                holdings.usage.fits(node, amounts)
-                and view.fits(node, amounts)
-                and state.fences.shortfall(gang, claim.planned.counts) is None
-            ):
+            node, amounts = holdings.promises[claimant]
+            known = claimant in state.claims
+            claim = state.claims[claimant] if known else state.pledges[claimant]
+            # One that has ended and was started again is nobody to wait for.
+            waits = [uid for uid in claim.awaits if uid in holdings.stopping]
+            if known and view.fits(node, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
-            elif not waits:
+            elif known and not waits:
                 claims.lapse(state, claimant)
                 continue
             for uid in waits:
                 holding = holdings.by_uid[uid]
                 going = holdings.node_of(holding)
-                if uid not in gone and going is not None and claimant in state.claims:
+                if uid not in gone and going is not None and claimant in holdings.promises:
                     view.remove(going, holding.amounts)
                     gone.add(uid)
             view.add(node, amounts)
         state.stirred = False
+
+    def _is_free(self, uid: str, claim: Claim) -> bool:
+        state, (node, amounts) = self._state, self._state.holdings.promises[uid]
+        gang = state.room.tickets[uid].gang
+        return state.holdings.usage.fits(node, amounts) and state.fences.shortfall(gang, claim.planned.counts) is None
 
     def _take_up(self, uid: str) -> None:
         state, claim, ticket = self._state, self._state.claims.pop(uid), self._state.room.tickets[uid]

@@ -30,9 +30,11 @@ class State:
     fences: Fences = field(default_factory=Fences)
     """As of the last cycle."""
     claims: dict[str, Claim] = field(default_factory=dict)
-    """By uid, the rights of waiting gangs to room that is being made for them."""
+    """By uid, the rights of waiting gangs to room that is being made for them. What the outlook keeps for each is among
+    the promises of ``holdings``.
+    """
     pledges: dict[str, Claim] = field(default_factory=dict)
-    """Claims in the ledger of an earlier leader, of gangs that are not known to wait (yet)."""
+    """By uid, claims that an earlier leader wrote, of gangs that are not known to wait yet."""
     after: dict[str, Gang] = field(default_factory=dict)
     """Gangs that are to wait as soon as their old reservation is released."""
     growing: dict[str, None] = field(default_factory=dict)

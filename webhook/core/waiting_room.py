@@ -73,6 +73,8 @@ class WaitingRoom:
             if self._lane_of(ticket.gang) is not ticket.lane:
                 self._move(uid, ticket)
         for lane in self.lanes.values():
+            for gang in [gang for gang in lane.claiming.values() if self._aside(gang) is not None]:
+                self.unclaim(gang.uid)
             for line in lane.lines.values():
                 aside = self._aside(line.sample)
                 if aside != line.aside:
