@@ -23,6 +23,7 @@ from webhook.core.ledger import Ledger, Reservation
 from webhook.core.pods import PodRecord
 from webhook.core.policy import Policy, PreemptionPolicy, Queue, Strategy
 from webhook.core.quantity import MILLI
+from webhook.core.queueing import head_of
 from webhook.core.quota_tree import Node, QuotaTree, Usage
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
@@ -65,6 +66,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.number = 0
         self.waiting: dict[str, Gang] = {}
         self.admitted: dict[str, Reservation] = {}
+        self.unread: dict[str, Gang] = {}
+        """Gangs that wait and that the present leader does not know yet."""
         self.known: dict[str, Gang] = {}
         self.reclaimed: dict[str, dict[str, int]] = {}
         self.pods: dict[str, PodRecord] = {}
@@ -114,7 +117,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def the_world_changes(self, data: st.DataObject) -> None:
-        what = (self.change_the_fence, self.change_the_policy, self.tick, self.tick, self.restart_from_the_ledger)
+        what = (self.change_the_fence, self.change_the_policy, self.tick, self.tick, self.another_leads)
         data.draw(st.sampled_from(what))(data)
 
     def _maybe_cycle(self, data: st.DataObject) -> None:
@@ -206,18 +209,34 @@ class EngineMachine(RuleBasedStateMachine):
     def tick(self, data: st.DataObject) -> None:
         self.now += data.draw(st.sampled_from([1, 2, 3]))
 
-    def restart_from_the_ledger(self, data: st.DataObject) -> None:
-        """Another leader: the ledger as text, and what waits."""
-        stored = ledger_text.decode(ledger_text.encode(Ledger(3, 7, self.admitted)))
-        assert stored.entries == {
-            uid: replace(entry, since_seconds=round(entry.since_seconds, 3)) for uid, entry in self.admitted.items()
-        }
+    def another_leads(self, data: st.DataObject) -> None:
+        """It knows the ledger, as text, and who waits; some jobs it reads only later."""
+        entries, claims, bookings = self.admitted, self.engines[0].claims(), self.engines[0].bookings()
+        stored = ledger_text.decode(ledger_text.encode(Ledger(3, 7, entries, claims, bookings)))
+        assert (stored.entries, stored.claims, stored.bookings) == (entries, claims, bookings)
         self.engines = [Engine(self.engine_settings), Engine(self.engine_settings)]
         self._tell_policy()
         for uid in stored.entries:
             self._restore(uid)
-        for gang in self.waiting.values():
-            self._wait(gang)
+        self.engines[0].restore_claims(stored.claims)
+        self.engines[1].restore_claims(dict(reversed(stored.claims.items())))
+        self.engines[0].restore_bookings(stored.bookings)
+        self.engines[1].restore_bookings(dict(reversed(stored.bookings.items())))
+        known, self.waiting = {**self.waiting, **self.unread}, {}
+        self.unread = {uid: gang for uid, gang in known.items() if data.draw(st.sampled_from([False, False, True]))}
+        for uid in known.keys() - self.unread.keys():
+            self._wait(known[uid])
+        self._maybe_cycle(data)
+
+    @precondition(lambda self: self.unread)
+    @rule(data=st.data())
+    def jobs_are_read(self, data: st.DataObject) -> None:
+        """Some are gone by then."""
+        for uid in data.draw(st.lists(st.sampled_from(sorted(self.unread)), min_size=1, unique=True)):
+            gang = self.unread.pop(uid)
+            if data.draw(st.sampled_from([True, True, True, False])):
+                self._wait(gang)
+        self._maybe_cycle(data)
 
     # -- a cycle -----------------------------------------------------------------------------------------------------
 
@@ -238,6 +257,7 @@ class EngineMachine(RuleBasedStateMachine):
         self._nobody_is_reclaimed_from_below_what_it_owns(plan)
         self._strict_order_in_strict_queues(plan)
         self._nobody_is_stopped_who_would_not_go(plan)
+        self._room_is_kept_for_nobody_else_than_heads_and_for_whom_others_are_going()
         self._a_second_cycle_plans_nothing()
         self._write_down_stops(plan)
 
@@ -349,6 +369,17 @@ class EngineMachine(RuleBasedStateMachine):
     def _nobody_is_stopped_who_would_not_go(self, plan: Plan) -> None:
         for uid in [*(p.uid for p in plan.preempted), *(uid for uid, _ in plan.stopped)]:
             assert self.admitted[uid].evictable
+
+    def _room_is_kept_for_nobody_else_than_heads_and_for_whom_others_are_going(self) -> None:
+        """A claim that has been neither taken up nor given up awaits somebody who is still being stopped."""
+        for engine in self.engines:
+            state = engine._state
+            for uid, claim in engine.claims().items():
+                assert any(each in state.holdings.stopping for each in claim.awaits), f"{uid} awaits nobody"
+                assert (uid in state.claims) == (uid in self.waiting)
+            heads = {head_of(lane) for lane in state.room.lanes.values()}
+            assert state.holdings.promises.keys() - heads <= engine.claims().keys()
+            assert engine.claims().keys() <= state.holdings.promises.keys()
 
     def _a_second_cycle_plans_nothing(self) -> None:
         """Fixed point."""
