@@ -2,14 +2,19 @@
 
 The cycle that stops others makes the claim (``cycle``), and the same write of the ledger has both. From then on the
 outlook keeps the room (``Holdings.promise``). When it is free a cycle takes the claim up: it becomes a reservation.
-A claim lapses when those it counted on are gone and the room does not suffice, or when another gang goes first.
+Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others that are being
+stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang goes first.
 
 A new leader reads claims before it knows all gangs. Until it knows the one that claims, the claim is a *pledge*
 (``State.pledges``): the room is kept and nobody starts in it.
 """
 
+from dataclasses import replace
+
+from webhook.core.holdings import Holdings
 from webhook.core.ledger import Claim, reserve
 from webhook.core.queueing import Lane
+from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.state import State
 from webhook.core.waiting_room import Ticket
 
@@ -33,6 +38,29 @@ def let_heads_pass(state: State) -> None:
         head = lane.top() if lane is not None and lane.strict else None
         if head is not None and head.order_key[1:] < order(state, uid):
             lapse(state, uid)
+
+
+def await_others(state: State, uid: str) -> list[str]:
+    """Let a claim whose victims are gone await all others of its tree that are being stopped, if what they leave makes
+    up for what has been taken of its room; else it lapses. Return their uids.
+    """
+    holdings, claim, gang = state.holdings, state.claims[uid], state.room.tickets[uid].gang
+    node, amounts = holdings.promises[uid]
+    holdings.lift(uid)
+    suffices = holdings.outlook.fits(node, amounts) and state.fences.shortfall(gang, claim.planned.counts) is None
+    holdings.put_back()
+    others = [each for each in sorted(holdings.stopping) if suffices and _shares(holdings, each, node, amounts)]
+    if others:
+        state.claims[uid] = replace(claim, awaits=tuple(others))
+    else:
+        lapse(state, uid)
+    return others
+
+
+def _shares(holdings: Holdings, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
+    holding = holdings.by_uid[uid]
+    home = holdings.node_of(holding)
+    return home is not None and home.root is node.root and any(holding.amounts.get(key) for key in amounts)
 
 
 def renew(state: State) -> None:

@@ -225,8 +225,9 @@ class Cycle:
             if known and view.fits(node, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
             elif known and not waits:
-                claims.lapse(state, claimant)
-                continue
+                waits = claims.await_others(state, claimant)
+                if not waits:
+                    continue
             for uid in waits:
                 holding = holdings.by_uid[uid]
                 going = holdings.node_of(holding)

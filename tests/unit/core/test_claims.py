@@ -88,3 +88,12 @@ def test_a_claim_lapses_when_its_local_queue_is_stopped() -> None:
     assert world.cycle() == []
     assert not world.engine.claims()
     assert world.end("v").cycle() == []
+
+
+def test_a_claim_awaits_those_who_are_stopped_for_another_that_has_taken_its_room() -> None:
+    world, _ = crowded(low("v"), gang("w", "q", 2, priority=1), high("a", 4, priority=1), high("b", 2), cpu=6)
+    assert {name: claim.awaits for name, claim in world.engine.claims().items()} == {"a": ("v",), "b": ("w", "v")}
+    assert world.submit(gang("late", "q", 2, priority=1, created=9.0)).end("v").cycle() == ["b"]
+    assert world.engine.claims()["a"].awaits == ("w",)
+    assert "team/w being stopped" in world.why("a")
+    assert world.end("w").cycle() == ["a"]
