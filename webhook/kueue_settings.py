@@ -49,18 +49,13 @@ def _duration_seconds(value: object) -> object:
     return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
 
 
-def _thousandths(value: object) -> int:
-    """Return a quantity in thousandths; a number is read as its text. Raises QuantityError, which pydantic reports."""
-    return quantity.parse(repr(value) if isinstance(value, float) else value)
-
-
 _DURATION_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _DURATION: Final = re.compile(rf"\+?(?:{_DURATION_PART.pattern})+", re.ASCII)
 _UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 Duration = Annotated[float, BeforeValidator(_duration_seconds)]
 Wait = Annotated[Duration, Field(ge=0, le=LONGEST_SECONDS)]
 WholeWait = Annotated[int, Field(ge=0, le=LONGEST_SECONDS)]
-Thousandths = Annotated[int, BeforeValidator(_thousandths)]
+Thousandths = Annotated[int, BeforeValidator(quantity.parse)]
 
 
 class RequeuingStrategy(KueueSection):

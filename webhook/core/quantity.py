@@ -9,6 +9,7 @@ the decimal suffixes, or an exponent. Finer than a thousandth is rounded away fr
 import re
 from fractions import Fraction
 from functools import lru_cache
+from math import isfinite
 from typing import Final
 
 MILLI: Final = 1000
@@ -28,16 +29,17 @@ class QuantityError(ValueError):
 
 
 def parse(value: object) -> int:
-    """Return ``value`` (quantity text, or a JSON integer as custom resources may carry) in thousandths of a unit.
+    """Return ``value`` (quantity text, or a JSON number) in thousandths of a unit.
 
-    Raises QuantityError for anything the API server would refuse, and for booleans and fractions of floats.
+    A number that is no integer means its shortest text, as in the API server's own reader: 0.1 is exactly a tenth.
+    Raises QuantityError for anything the API server would refuse, and for booleans.
     """
     if isinstance(value, str):
         return _parse_text(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value * MILLI
-    if isinstance(value, float) and value.is_integer():
-        return int(value) * MILLI
+    if isinstance(value, float) and isfinite(value):
+        return _parse_text(repr(value))
     raise QuantityError(f"{value!r} is not a quantity; write text such as '4', '500m' or '16Gi'")
 
 

@@ -145,10 +145,8 @@ class Place:
         """Return a quantity in thousandths, at least 0 unless ``signed``; None when absent or wrong."""
         if self.value is None:
             return None
-        # Fractions that YAML or JSON carried as numbers mean their shortest text, as in the API server's own reader.
-        value = repr(self.value) if isinstance(self.value, float) else self.value
         try:
-            amount = quantity.parse(value)
+            amount = quantity.parse(self.value)
         except quantity.QuantityError:
             self.error("is not a quantity", "write text such as '4', '500m' or '16Gi'")
             return None
