@@ -1,4 +1,4 @@
-"""Kubernetes objects from files: YAML or JSON, several documents, lists; and which of them are policy.
+"""Kubernetes objects from files: several documents, lists, directories; and which of them are policy.
 
 What cannot be read becomes a diagnostic and the rest counts. Documents are reduced to plain JSON data, as an API server
 would store them; a time stays the text that was written.
@@ -17,44 +17,52 @@ from webhook.core.policy import Diagnostic
 from webhook.dialects import config_map, resource_quota
 from webhook.dialects.registry import RESOURCE_QUOTA, resource_of
 from webhook.errors import in_words
+from webhook.paper.documents import documents_in
 
 Object = dict[str, Any]
 STDIN: Final = Path("-")
 
-# libyaml reads ten times faster, but wheels without it exist.
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_Base):  # type: ignore[misc]
-    """YAML without timestamps: Kubernetes knows them as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
-}
+_ENDINGS: Final = (".json", ".yaml", ".yml")
+"""Of files in a directory, as for kubectl."""
 
 
 def read(files: Iterable[Path]) -> tuple[list[Object], list[Diagnostic]]:
-    """Return the objects of ``files`` (``-`` is standard input) in order, and what could not be read."""
+    """Return the objects of ``files`` in order, and what could not be read.
+
+    ``-`` is standard input; of a directory its YAML and JSON files count, by name.
+    """
     objects: list[Object] = []
     problems: list[Diagnostic] = []
-    for file in files:
+    for file in _single(files, problems):
         try:
-            text = sys.stdin.read() if file == STDIN else file.read_text()
-            documents = documents_in(text)
+            documents = documents_in(sys.stdin.read() if file == STDIN else file.read_text())
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             problems.append(Diagnostic(str(file), "", in_words(error), "give a readable YAML file"))
             continue
-        for index, document in enumerate(documents):
+        for key in documents.repeated:
+            fix = "write '---' between two objects, a key once in each map"
+            problems.append(Diagnostic(str(file), key, "a key is written twice; the last one counts", fix))
+        for index, document in enumerate(documents.found):
             if document is not None:
                 objects += _objects_of(document, f"{file}#{index}", problems)
     return objects, problems
 
 
-def documents_in(text: str) -> list[object]:
-    """Return the YAML documents of ``text``. Raises yaml.YAMLError, ValueError or RecursionError."""
-    return list(yaml.load_all(text, _Loader))
+def _single(files: Iterable[Path], problems: list[Diagnostic]) -> Iterator[Path]:
+    """Yield ``files`` with the files of directories in their places."""
+    for file in files:
+        if file == STDIN or not file.is_dir():
+            yield file
+            continue
+        try:
+            found = sorted(entry for entry in file.iterdir() if entry.suffix in _ENDINGS and entry.is_file())
+        except OSError as error:
+            problems.append(Diagnostic(str(file), "", in_words(error), "give a readable directory"))
+            continue
+        if not found:
+            fix = f"give files, or a directory of files that end in {', '.join(_ENDINGS)}"
+            problems.append(Diagnostic(str(file), "", "is a directory without YAML or JSON files", fix))
+        yield from found
 
 
 def _objects_of(document: object, where: str, problems: list[Diagnostic]) -> list[Object]:
@@ -69,6 +77,8 @@ def _objects_of(document: object, where: str, problems: list[Diagnostic]) -> lis
 
 
 def _flat(document: object, where: str, problems: list[Diagnostic]) -> Iterator[Object]:
+    if isinstance(document, list):
+        document = {"kind": "List", "items": document}
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         shown = repr(document)[:80]
         problems.append(Diagnostic(where, shown, "is not a Kubernetes object", "write apiVersion, kind and metadata"))
@@ -103,12 +113,13 @@ class PolicyFiles:
 def sort_policy(found: Iterable[Object]) -> PolicyFiles:
     """Return ``found`` sorted."""
     result = PolicyFiles()
-    for obj in found:
-        group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-        resource = resource_of(group, str(obj.get("kind", "")))
+    for stated in found:
+        group = str(stated.get("apiVersion") or "").rpartition("/")[0]
+        resource = resource_of(group, str(stated.get("kind", "")))
+        obj = in_namespace(stated) if resource is not None and resource.namespaced else stated
         if resource is RESOURCE_QUOTA:
             result.quotas.append(obj)
-            name = f"ResourceQuota {_metadata(obj).get('namespace', 'default')}/{_metadata(obj).get('name')}"
+            name = f"ResourceQuota {_metadata(obj).get('namespace')}/{_metadata(obj).get('name')}"
             result.problems.extend(_at(name, problem) for problem in resource_quota.compile_object(obj)[1])
         elif resource is not None:
             result.objects.append(obj)
@@ -119,6 +130,14 @@ def sort_policy(found: Iterable[Object]) -> PolicyFiles:
         else:
             result.others.append(obj)
     return result
+
+
+def in_namespace(obj: Object) -> Object:
+    """Return an object of a namespaced kind in the namespace that kubectl would put it into."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or isinstance(metadata.get("namespace"), str):
+        return obj
+    return {**obj, "metadata": {**metadata, "namespace": "default"}}
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:

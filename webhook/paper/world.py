@@ -32,7 +32,9 @@ from webhook.view import View
 
 _CONTEXT_KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
 _CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace"})
-_PROBLEM: Final = re.compile(r"(?:pod set (?P<set>\S+): )?(?P<path>[\w.\[\]/-]+): (?P<rest>.*)", re.DOTALL)
+_PROBLEM: Final = re.compile(
+    r"(?:pod set (?P<set>\S+): )?(?P<path>(?:annotation |label )?[\w.\[\]/-]+): (?P<rest>.*)", re.DOTALL
+)
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     world.diagnostics += world.view.policy.diagnostics
     _read_usage(world, policy_files.objects)
     for quota in policy_files.quotas:
-        fence = resource_quota.compile_object(_in_namespace(quota))[0]
+        fence = resource_quota.compile_object(quota)[0]
         if fence is not None:
             world.view.fences.put_fence(fence)
     by_kind: dict[str, list[Object]] = {}
@@ -89,7 +91,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
 
 
 def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object]:
-    """Return the objects that have a name, each once."""
+    """Return the objects that have a name, each once; one that is there twice word for word is no problem."""
     found: dict[tuple[str, str, str, str], Object] = {}
     for obj in objects:
         metadata = obj.get("metadata")
@@ -100,8 +102,10 @@ def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object
             )
             continue
         key = (_group(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
+        if found.get(key) == obj:
+            continue
         if key in found:
-            text = "is written twice; the first one counts"
+            text = "is written twice, not the same; the first one counts"
             problems.append(Diagnostic(f"{_label(obj)}#/metadata/name", name, text, "remove one of them"))
             continue
         found[key] = obj
@@ -120,10 +124,7 @@ def _label(obj: Mapping[str, Any]) -> str:
 
 def _in_namespace(obj: Object) -> Object:
     """Return the object in the namespace that kubectl would put it into."""
-    metadata = obj["metadata"]
-    if obj["kind"] in _CLUSTER_WIDE or isinstance(metadata.get("namespace"), str):
-        return obj
-    return {**obj, "metadata": {**metadata, "namespace": "default"}}
+    return obj if obj["kind"] in _CLUSTER_WIDE else files.in_namespace(obj)
 
 
 def _identified(obj: Object) -> Object:
@@ -296,5 +297,12 @@ def _diagnostic(obj: Mapping[str, Any], problem: str) -> Diagnostic:
         inside = found["path"] if found["set"] is None else f"pod set {found['set']}: {found['path']}"
         path, message = f"{path}#{inside}", found["rest"]
         value, colon, rest = message.partition(": ")
-        value, message = (value, rest) if colon else ("", message)
+        value, message = (_plain(value), rest) if colon else ("", message)
     return Diagnostic(path, value, message or problem, fix)
+
+
+def _plain(value: str) -> str:
+    """Return what a message shows of a value as other diagnostics show it: text without quotes."""
+    if value == "None":
+        return "absent"
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value

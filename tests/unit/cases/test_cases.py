@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from webhook.cli import app
-from webhook.paper.files import documents_in
+from webhook.paper.documents import documents_in
 
 CASES = Path(__file__).parent
 FILES = sorted(path for path in CASES.rglob("*.yaml") if path.name != "base.yaml")
@@ -25,7 +25,7 @@ CYCLE_KEYS = {"admitted", "preempted", "waiting", "grown", "stopped"}
 
 def load(path: Path) -> Any:
     """The only document of a file; times stay text."""
-    (document,) = documents_in(path.read_text())
+    (document,) = documents_in(path.read_text()).found
     return document
 
 

@@ -83,16 +83,55 @@ def test_standard_input_lists_and_json_are_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_a_diagnostic_and_the_rest_is_decided(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good, bad, empty = tmp_path / "good.yaml", tmp_path / "bad.yaml", tmp_path / "empty"
+    empty.mkdir()
     good.write_text(yaml.safe_dump_all(objects(workload("one"))))
     bad.write_text("a: [")
-    status, out = invoke(good, bad, tmp_path / "absent.yaml", tmp_path, "-o", "json")
+    status, out = invoke(good, bad, tmp_path / "absent.yaml", empty, "-o", "json")
     report = json.loads(out)
     assert status == 2
     assert [each["gang"] for each in report["cycles"][0]["admitted"]] == ["team/one"]
     assert sorted(each["path"] for each in report["diagnostics"]) == sorted(
-        [str(bad), str(tmp_path / "absent.yaml"), str(tmp_path)]
+        [str(bad), str(tmp_path / "absent.yaml"), str(empty)]
     )
+
+
+def test_the_files_of_a_directory_and_json_values_one_after_the_other_are_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a: [")
+    (tmp_path / "quota.yml").write_text(yaml.safe_dump_all(objects()))
+    (tmp_path / "jobs.json").write_text("\n".join(json.dumps(workload(name), indent=1) for name in ("one", "two")))
+    (tmp_path / "more.yaml").write_text(json.dumps([workload("three")]))
+    status, out = invoke(tmp_path, "-o", "json")
+    admitted = [each["gang"] for each in json.loads(out)["cycles"][0]["admitted"]]
+    assert (status, sorted(admitted)) == (0, ["team/one", "team/three", "team/two"])
+
+
+@pytest.mark.parametrize("form", ["kind: Service\n{}\nkind: Service\n", '{{"a": 1, {}, "a": 2}}'])
+def test_a_key_that_is_written_twice_is_told(form: str, tmp_path: Path) -> None:
+    text = form.format('"metadata": {"name": "one"}' if form.startswith("{") else "metadata: {name: one}")
+    status, out = invoke("-", "-o", "json", text=text)
+    assert (status, json.loads(out)["diagnostics"][0]["message"]) == (2, "a key is written twice; the last one counts")
+
+
+def test_the_same_object_in_two_files_counts_once_and_a_different_one_is_told(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text(yaml.safe_dump_all(objects(workload("one"))))
+    two.write_text(yaml.safe_dump_all(objects()))
+    assert invoke(one, two, "-o", "json")[0] == 0
+    two.write_text(yaml.safe_dump(workload("one", count=2)))
+    status, out = invoke(one, two, "-o", "json")
+    assert (status, [each["path"] for each in json.loads(out)["diagnostics"]]) == (
+        2,
+        ["Workload team/one#/metadata/name"],
+    )
+
+
+def test_objects_without_a_namespace_are_where_kubectl_puts_them() -> None:
+    everything = objects(workload("one"))
+    for obj in everything:
+        obj["metadata"].pop("namespace", None)
+    status, out = invoke("-", "-o", "json", text=yaml.safe_dump_all(everything))
+    assert (status, json.loads(out)["cycles"][0]["admitted"][0]["gang"]) == (0, "default/one")
 
 
 @pytest.mark.parametrize(
