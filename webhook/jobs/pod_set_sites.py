@@ -55,6 +55,8 @@ class PodSetSite:
     added: tuple[Mapping[str, Any], ...] = ()
     """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
     min_count: int | None = None
+    min_count_at: str = ""
+    """Where ``min_count`` is written, for people."""
     count_path: Place | None = None
     count_written: int | None = None
     """The number at ``count_path`` as written; None when absent."""
@@ -148,6 +150,7 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, na
         metadata_path=(*site, "metadata"),
         spec_path=(*site, "spec"),
         min_count=_minimum(source, obj, item, at),
+        min_count_at=_minimum_at(source, at),
         count_path=None if source.count is None else (*at, *source.count),
         count_written=None if source.count is None else paths.find(item, source.count),
     )
@@ -184,5 +187,11 @@ def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place)
     try:
         return int(text)
     except (TypeError, ValueError):
-        where = f"annotation {source.minimum_annotation}"
+        where = _minimum_at(source, at)
         raise UnreadableJob(f"{where}: {text!r:.60}: is not a number of pods; write 1 or more") from None
+
+
+def _minimum_at(source: PodSetSource, at: Place) -> str:
+    if source.minimum is not None:
+        return paths.render(tuple(map(str, (*at, *source.minimum))))
+    return f"annotation {source.minimum_annotation}" if source.minimum_annotation is not None else ""

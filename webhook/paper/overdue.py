@@ -47,10 +47,18 @@ def overdue(obj: Mapping[str, Any], conditions: Conditions, around: Surroundings
     admitted = conditions.get("Admitted") or {}
     since = seconds(admitted.get("lastTransitionTime")) or since
     limit = paths.find(obj, ("spec", "maximumExecutionTimeSeconds"))
-    spent = paths.find(obj, ("status", "accumulatedPastExecutionTimeSeconds"))
-    if type(limit) is int and (spent if type(spent) is int else 0) + around.now - since >= limit:
+    if type(limit) is int and past_run_seconds(obj) + around.now - since >= limit:
         return Overdue(LIMIT_REACHED)
     return _timed_out(obj, conditions, around, since)
+
+
+def past_run_seconds(obj: Mapping[str, Any]) -> int:
+    """Return how long a Workload ran before its last eviction; Kueue's v1beta1 misspells the field."""
+    for name in ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds"):
+        spent = paths.find(obj, ("status", name))
+        if type(spent) is int:
+            return spent
+    return 0
 
 
 def _timed_out(obj: Mapping[str, Any], conditions: Conditions, around: Surroundings, since: float) -> Overdue | None:

@@ -26,7 +26,15 @@ from webhook.jobs.pod_sets import UnreadableJob, find_pod_sets
 from webhook.jobs.reading import pod_set_of, seconds
 from webhook.paper import workload_rules
 from webhook.paper.entrant import Entrant, Surroundings, is_ours
-from webhook.paper.overdue import CHECK_FAILED, TIMED_OUT, checks_saying, is_admitted, is_given_back, overdue
+from webhook.paper.overdue import (
+    CHECK_FAILED,
+    TIMED_OUT,
+    checks_saying,
+    is_admitted,
+    is_given_back,
+    overdue,
+    past_run_seconds,
+)
 
 GROUP: Final = "kueue.x-k8s.io"
 KIND: Final = JobKind(
@@ -106,10 +114,13 @@ def _gang(
     written = [pod_set_of(site, namespace, around.context) for site in sites]
     for pod_set in written:
         if "pods" in pod_set.price.requests:
-            raise UnreadableJob(f"pod set {pod_set.name}: pods: may not be requested; leave it out, it is counted")
+            asked = quantity.render(pod_set.price.requests["pods"])
+            raise UnreadableJob(
+                f"pod set {pod_set.name}: pods: {asked}: may not be requested; leave it out, it is counted"
+            )
     labels = paths.find_mapping(metadata, ("labels",))
     limit = spec.get("maximumExecutionTimeSeconds")
-    spent = paths.find(obj, ("status", "accumulatedPastExecutionTimeSeconds"))
+    spent = past_run_seconds(obj)
     gang = Gang(
         uid=str(metadata.get("uid")),
         kind=KIND.key,
@@ -123,7 +134,7 @@ def _gang(
         ),
         priority=_priority(spec, around.context),
         created_seconds=_place(metadata, conditions, around),
-        max_run_seconds=max(1, limit - (spent if type(spent) is int else 0)) if type(limit) is int else None,
+        max_run_seconds=max(1, limit - spent) if type(limit) is int else None,
         not_before_seconds=_not_before(obj, around.now),
         labels=labels,
         preemptible=not any(labels.get(name) == "false" for name in names.PREEMPTIBLE_LABELS),
@@ -137,9 +148,13 @@ def _with_defaults(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     changed = copy.copy(dict(obj))
     pod_sets = paths.find(obj, ("spec", "podSets"))
     if isinstance(pod_sets, list):
-        named = [{"name": "main", "count": 1, **item} if isinstance(item, dict) else item for item in pod_sets]
+        named = [_with_given(item) if isinstance(item, dict) else item for item in pod_sets]
         changed["spec"] = {**obj["spec"], "podSets": named}
     return changed
+
+
+def _with_given(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"name": "main", "count": 1} | {key: value for key, value in item.items() if value is not None}
 
 
 def _groups(spec: Mapping[str, Any]) -> list[str]:
@@ -165,10 +180,8 @@ def _reclaimable(obj: Mapping[str, Any]) -> dict[str, int]:
 
 def _priority(spec: Mapping[str, Any], context: ReadContext) -> int:
     value = spec.get("priority")
-    if type(value) is int:
-        return value
     if value is not None:
-        raise UnreadableJob(f"spec.priority: {value!r:.60}: is not a whole number; write one")
+        return workload_rules.check_priority(value)
     reference = spec.get("priorityClassRef")
     name, family = spec.get("priorityClassName"), str(spec.get("priorityClassSource") or "")
     if isinstance(reference, dict):
@@ -178,8 +191,11 @@ def _priority(spec: Mapping[str, Any], context: ReadContext) -> int:
     ours = "workload" in family.lower()
     classes = context.workload_priority_classes if ours else context.priority_classes
     if name not in classes:
-        kind = "WorkloadPriorityClass" if ours else "PriorityClass"
-        raise UnreadableJob(f"{kind} {name!r} does not exist; create it, name another, or write spec.priority")
+        kind, where = "WorkloadPriorityClass" if ours else "PriorityClass", "priorityClassName"
+        where = "priorityClassRef.name" if isinstance(reference, dict) else where
+        raise UnreadableJob(
+            f"spec.{where}: {name!r}: there is no such {kind}; create it, name another, or write spec.priority"
+        )
     return classes[name]
 
 
@@ -292,9 +308,9 @@ def _reservation(
 
 
 def _reserved(pod_set: PodSet, written: int, assignment: Mapping[str, Any] | None, request: Request) -> ReservedPodSet:
-    where = f"status.admission.podSetAssignments: {pod_set.name}"
+    where = f"status.admission.podSetAssignments.{pod_set.name}"
     if assignment is None:
-        raise UnreadableJob(f"{where}: is missing; write the flavors that the pod set was given")
+        raise UnreadableJob(f"{where}: None: is missing; write the flavors that the pod set was given")
     count = assignment.get("count")
     if count is not None and (type(count) is not int or count < 0):
         raise UnreadableJob(f"{where}.count: {count!r:.60}: is not a number of pods; write 0 or more")
@@ -303,7 +319,7 @@ def _reserved(pod_set: PodSet, written: int, assignment: Mapping[str, Any] | Non
     if isinstance(usage, dict) and usage:
         each = {}
         for name, value in usage.items():
-            amount = _amount(value, f"{where}.{name}")
+            amount = _amount(value, f"{where}.resourceUsage.{name}")
             workload_rules.check_usage(where, str(name), amount, assignment.get("count") or 0)
             each[str(name)] = -(-amount // max(count, 1))
         charge = {name: amount for name, amount in (charge or {}).items() if is_ours(name)} | each
@@ -314,7 +330,7 @@ def _amount(value: object, where: str) -> int:
     try:
         return quantity.parse(value)
     except quantity.QuantityError as error:
-        raise UnreadableJob(f"{where}: {error}") from None
+        raise UnreadableJob(f"{where}: {value!r:.60}: {error}") from None
 
 
 def _flavors(assignment: Mapping[str, Any], pod_set: PodSet, request: Request) -> dict[str, str]:
