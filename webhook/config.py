@@ -115,22 +115,30 @@ class Config(Section):
     def starting(self) -> Start:
         """What happens to gangs that do not reach their quorum, however it is written."""
         wait = self.wait_for_pods_ready
-        if wait is None:
-            return self.start
-        rules = wait.requeuing_strategy
-        return Start(
-            timeout_seconds=wait.timeout,
-            recovery_seconds=wait.timeout if wait.recovery_timeout is None else wait.recovery_timeout or None,
-            backoff_seconds=rules.backoff_base_seconds,
-            backoff_max_seconds=rules.backoff_max_seconds,
-            attempts=rules.backoff_limit_count,
-            place=rules.timestamp,
-        )
+        return self.start if wait is None else _start_of(wait)
+
+    @property
+    def starting_in_kueue(self) -> Start:
+        """The same for a Workload of Kueue's, which waits as Kueue does by default where nothing is written."""
+        return self.starting if "start" in self.model_fields_set else _start_of(self.wait_for_pods_ready)
 
     @property
     def account(self) -> str:
         """The username that alone may un-suspend gated jobs."""
         return self.reconciler_user or f"system:serviceaccount:{self.namespace}:tutti-reconciler"
+
+
+def _start_of(written: WaitForPodsReady | None) -> Start:
+    wait = written or WaitForPodsReady()
+    rules = wait.requeuing_strategy
+    return Start(
+        timeout_seconds=wait.timeout,
+        recovery_seconds=wait.timeout if wait.recovery_timeout is None else wait.recovery_timeout or None,
+        backoff_seconds=rules.backoff_base_seconds,
+        backoff_max_seconds=rules.backoff_max_seconds,
+        attempts=rules.backoff_limit_count,
+        place=rules.timestamp,
+    )
 
 
 _KUEUE_ALONE: Final = {

@@ -76,7 +76,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
     context, settings = _context(world, by_kind), engine_settings(config)
     around = Surroundings(
-        context, world.view.policy, settings, now, config.starting, config.wait_for_pods_ready is not None
+        context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None
     )
     groups, problems = read_pods(world.view, pods, kinds, around.context)
     world.diagnostics += problems
