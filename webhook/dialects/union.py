@@ -44,8 +44,7 @@ class PolicyUnion:
         cohorts = self._cohort_tree()
         queues = {name: self._settled(queue, fragment) for name, (queue, fragment) in self._queues.items()}
         for local, fragment in self._local_queues.values():
-            known = self._queues.get(local.queue)
-            if local.queue and (known is None or known[0].dialect != kueue.DIALECT):
+            if local.queue and local.queue not in self._queues:
                 self._note(
                     fragment, "/spec/clusterQueue", local.queue, "there is no such ClusterQueue yet", "create it"
                 )
