@@ -1,10 +1,10 @@
 """Policy from a ConfigMap: works in a cluster without a single policy CRD.
 
 The ConfigMap ``tutti-policy`` in ``tutti-system`` holds YAML documents, any number an entry, each a policy object of
-any dialect exactly as it would be applied.
+any dialect exactly as it would be applied, or a list of such.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import yaml
@@ -28,12 +28,21 @@ def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, obj
     problems: list[Diagnostic] = []
     objects: list[Mapping[str, object]] = []
     for _, entry in sorted(Place(config_map, "", problems)["data"].mapping().items()):
-        for index, document in enumerate(_documents(entry)):
+        for index, document in enumerate(each for whole in _documents(entry) for each in _flat(whole)):
             if isinstance(document, Mapping):
                 objects.append(document)
             elif document is not None:
                 Place(document, f"{entry.path}#{index}", problems).error("is not an object", "write a policy object")
     return tuple(objects), tuple(problems)
+
+
+def _flat(document: object) -> Iterator[object]:
+    items = document.get("items") if isinstance(document, Mapping) and document.get("kind") == "List" else None
+    if not isinstance(items, list):
+        yield document
+        return
+    for item in items:
+        yield from _flat(item)
 
 
 def _documents(entry: Place) -> list[object]:
