@@ -155,8 +155,10 @@ def _with_defaults(
     container: Mapping[str, Any], defaults: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
     resources = container.get("resources") or {}
-    if not isinstance(resources, dict):
-        return container
+    if not isinstance(resources, dict) or not all(
+        isinstance(resources.get(side) or {}, dict) for side in _RESOURCE_FIELDS
+    ):
+        return container  # pricing says so
     limits = dict(resources.get("limits") or {})
     requests = {**limits, **(resources.get("requests") or {})}
     for default_requests, default_limits in defaults:

@@ -17,7 +17,9 @@ from webhook.jobs import gating, paths, pod_groups, pod_record
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod
+from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.record import JobRecord
+from webhook.paper.complaints import diagnostic
 from webhook.paper.files import Object
 from webhook.view import PodGroupRecord, View
 
@@ -34,7 +36,11 @@ def read_pods(
     for obj in pods:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         try:
+            price(paths.find_mapping(obj, ("spec",)))
             pod = pod_record.decode(orjson.dumps(_as_created(obj, kinds, context)))
+        except PriceError as error:
+            problems.append(diagnostic(obj, str(error)))
+            continue
         except (msgspec.MsgspecError, AssertionError, ValueError, AttributeError, TypeError) as error:
             text = f"is not a pod: {error}"
             problems.append(Diagnostic(f"Pod {namespace}/{name}", "", text, "correct the field named"))

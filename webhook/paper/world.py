@@ -4,7 +4,6 @@ The same readers as in production make policy, fences, prices and gangs of them.
 namespaces that gangs name exist, and the labels that Tutti itself writes on namespaces are written.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,22 +18,19 @@ from webhook.core.policy import Diagnostic
 from webhook.core.reasons import Reason
 from webhook.dialects import merge, resource_quota
 from webhook.jobs import gating, paths, reading
-from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_sets import UnreadableJob
 from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import with_custom
-from webhook.paper import files, workloads
+from webhook.paper import classes, files, workloads
+from webhook.paper.complaints import diagnostic, label
 from webhook.paper.entrant import Entrant, Malformed, Skipped, Surroundings
 from webhook.paper.files import Object
 from webhook.paper.pods import read_pod_groups, read_pods
 from webhook.view import View
 
-_CONTEXT_KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
 _CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace"})
-_PROBLEM: Final = re.compile(
-    r"(?:pod set (?P<set>\S+): )?(?P<path>(?:annotation |label )?[\w.\[\]/-]+): (?P<rest>.*)", re.DOTALL
-)
 
 
 @dataclass(slots=True)
@@ -74,7 +70,10 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     pods = by_kind.pop("Pod", [])
     world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
-    context, settings = _context(world, by_kind), engine_settings(config)
+    ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
+    context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
+    world.diagnostics += problems
+    settings = engine_settings(config)
     around = Surroundings(
         context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None
     )
@@ -82,7 +81,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     world.diagnostics += problems
     _read_gangs(world, gangs, kinds, around, groups)
     world.skipped += [
-        Skipped(_label(obj), "is not a kind that Tutti decides about") for found in by_kind.values() for obj in found
+        Skipped(label(obj), "is not a kind that Tutti decides about") for found in by_kind.values() for obj in found
     ]
     return world
 
@@ -106,7 +105,7 @@ def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object
             continue
         if key in found:
             text = "is written twice, not the same; the first one counts"
-            problems.append(Diagnostic(f"{_label(obj)}#/metadata/name", name, text, "remove one of them"))
+            problems.append(Diagnostic(f"{label(obj)}#/metadata/name", name, text, "remove one of them"))
             continue
         found[key] = obj
     return list(found.values())
@@ -114,12 +113,6 @@ def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object
 
 def _group(obj: Mapping[str, Any]) -> str:
     return str(obj.get("apiVersion") or "").rpartition("/")[0]
-
-
-def _label(obj: Mapping[str, Any]) -> str:
-    metadata = obj["metadata"]
-    namespace = metadata.get("namespace")
-    return f"{obj['kind']} {namespace}/{metadata.get('name')}" if namespace else f"{obj['kind']} {metadata.get('name')}"
 
 
 def _in_namespace(obj: Object) -> Object:
@@ -151,24 +144,6 @@ def _read_namespaces(world: World, written: Iterable[Object], others: Iterable[O
         view.namespaces[name] = {"kubernetes.io/metadata.name": name, **labels}
 
 
-def _context(world: World, by_kind: dict[str, list[Object]]) -> ReadContext:
-    found = {kind: by_kind.pop(kind, []) for kind in _CONTEXT_KINDS}
-    runtimes = [*found["TrainingRuntime"], *found["ClusterTrainingRuntime"]]
-    try:
-        return context_from(
-            priority_classes=found["PriorityClass"],
-            workload_priority_classes=dict(world.view.policy.priority_classes),
-            limit_ranges=found["LimitRange"],
-            runtime_classes=found["RuntimeClass"],
-            training_runtimes=runtimes,
-        )
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
-        text = f"cannot be read: {error}"
-        fix = "compare them with what the API server would accept"
-        world.diagnostics.append(Diagnostic("PriorityClass, LimitRange, RuntimeClass", "", text, fix))
-        return ReadContext(workload_priority_classes=dict(world.view.policy.priority_classes))
-
-
 def _read_usage(world: World, objects: Iterable[Object]) -> None:
     """Read what Kueue's admission fair sharing has written on LocalQueues."""
     for obj in objects:
@@ -177,7 +152,7 @@ def _read_usage(world: World, objects: Iterable[Object]) -> None:
             try:
                 used = quantity.parse(amount) / quantity.MILLI
             except quantity.QuantityError as error:
-                where = f"{_label(obj)}#/{'/'.join(path)}/{name}"
+                where = f"{label(obj)}#/{'/'.join(path)}/{name}"
                 message, _, fix = str(error).rpartition("; ")
                 world.diagnostics.append(Diagnostic(where, str(amount)[:60], message, fix))
                 continue
@@ -197,22 +172,20 @@ def _read_gangs(
         uid = obj["metadata"]["uid"]
         if uid in world.entrants or uid in world.view.jobs:
             text = "another object has this uid"
-            world.diagnostics.append(
-                Diagnostic(f"{_label(obj)}#/metadata/uid", uid, text, "give each its own, or none")
-            )
+            world.diagnostics.append(Diagnostic(f"{label(obj)}#/metadata/uid", uid, text, "give each its own, or none"))
             continue
         try:
             if obj["kind"] == workloads.KIND.kind:
                 _put(world, obj, workloads.read(obj, around))
             elif (owner := (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])) in told:
-                world.skipped.append(Skipped(_label(obj), f"is decided about as {told[owner]}"))
+                world.skipped.append(Skipped(label(obj), f"is decided about as {told[owner]}"))
             else:
                 record = _record(world, kinds[f"{obj['kind']}.{_group(obj)}"], obj, kinds, around.context)
                 if record is not None:
                     world.view.put_job(record)
                     jobs.append(record)
         except UnreadableJob as error:
-            world.diagnostics.append(_diagnostic(obj, str(error)))
+            world.diagnostics.append(diagnostic(obj, str(error)))
         except Malformed as error:
             world.diagnostics.append(error.diagnostic)
     world.view.namespaces.update(_labelled(world.view, jobs))
@@ -225,13 +198,13 @@ def _owners(found: Iterable[Object]) -> dict[tuple[str, str, str], str]:
     for obj in found:
         owner = gating.owner_of(obj)
         if owner is not None:
-            owners[(owner.kind.partition(".")[0], obj["metadata"]["namespace"], owner.name)] = _label(obj)
+            owners[(owner.kind.partition(".")[0], obj["metadata"]["namespace"], owner.name)] = label(obj)
     return owners
 
 
 def _put(world: World, obj: Object, read: Entrant | str) -> None:
     if isinstance(read, str):
-        world.skipped.append(Skipped(_label(obj), read))
+        world.skipped.append(Skipped(label(obj), read))
     else:
         world.entrants[read.gang.uid] = read
 
@@ -256,10 +229,10 @@ def _record(
     elif record.held and record.admission is None:
         why = "is held by its owner"
     if why is not None:
-        world.skipped.append(Skipped(_label(obj), why))
+        world.skipped.append(Skipped(label(obj), why))
         return None
     if record.gang is None:
-        raise Malformed(_diagnostic(obj, record.problem or "the object cannot be read as a gang"))
+        raise Malformed(diagnostic(obj, record.problem or "the object cannot be read as a gang"))
     return record
 
 
@@ -286,23 +259,3 @@ def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
         if reservation is not None:
             reservation = replace(reservation, since_seconds=reservation.since_seconds or now)
         world.entrants[job.uid] = Entrant(gang, reservation, job.reclaimed, withheld, leaves=job.finished is not None)
-
-
-def _diagnostic(obj: Mapping[str, Any], problem: str) -> Diagnostic:
-    """Return what a job reader said as path, value, message and fix."""
-    message, _, fix = problem.rpartition("; ")
-    path, value = _label(obj), ""
-    found = _PROBLEM.fullmatch(message)
-    if found is not None:
-        inside = found["path"] if found["set"] is None else f"pod set {found['set']}: {found['path']}"
-        path, message = f"{path}#{inside}", found["rest"]
-        value, colon, rest = message.partition(": ")
-        value, message = (_plain(value), rest) if colon else ("", message)
-    return Diagnostic(path, value, message or problem, fix)
-
-
-def _plain(value: str) -> str:
-    """Return what a message shows of a value as other diagnostics show it: text without quotes."""
-    if value == "None":
-        return "absent"
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
