@@ -23,7 +23,7 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_sets import UnreadableJob
 from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import with_custom
-from webhook.paper import classes, files, workloads
+from webhook.paper import classes, files, status_rules, workloads
 from webhook.paper.complaints import diagnostic, label
 from webhook.paper.entrant import Entrant, Malformed, Skipped, Surroundings
 from webhook.paper.files import Object
@@ -176,7 +176,10 @@ def _read_gangs(
             continue
         try:
             if obj["kind"] == workloads.KIND.kind:
-                _put(world, obj, workloads.read(obj, around))
+                wrong = status_rules.problems_of(obj)
+                world.diagnostics += wrong
+                if not wrong:
+                    _put(world, obj, workloads.read(obj, around))
             elif (owner := (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])) in told:
                 world.skipped.append(Skipped(label(obj), f"is decided about as {told[owner]}"))
             else:
