@@ -59,6 +59,14 @@ class PriceError(ValueError):
         self.fix = fix
 
 
+def named(pod_spec: Mapping[str, Any], field: str) -> str:
+    """Return the name that a field of a pod spec states, or the empty string. Raises PriceError for what is no text."""
+    name = pod_spec.get(field) or ""
+    if not isinstance(name, str):
+        raise PriceError(f"spec.{field}", name, "is not a name", "write text")
+    return name
+
+
 def price(
     pod_spec: Mapping[str, Any], overhead: Mapping[str, Any] | None = None, *, default_priority_class: str = ""
 ) -> PodPrice:
@@ -88,7 +96,7 @@ def price(
         limits=limits,
         has_deadline=isinstance(deadline, int) and deadline >= 0,
         best_effort=best_effort,
-        priority_class=pod_spec.get("priorityClassName") or default_priority_class,
+        priority_class=named(pod_spec, "priorityClassName") or default_priority_class,
         cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
         unstated=_unstated([*containers, *(demand for demand, _ in inits)], pod_level),
     )

@@ -18,7 +18,7 @@ from webhook.jobs.annotations import original_count
 from webhook.jobs.context import ReadContext
 from webhook.jobs.gating import managed_by_other, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_requests import PriceError, price, with_limit_range_defaults
+from webhook.jobs.pod_requests import PriceError, named, price, with_limit_range_defaults
 from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 
@@ -175,7 +175,7 @@ def pod_set_of(
 def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:
     if namespace in context.limit_ranges:
         spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
-    overhead = context.runtime_overheads.get(spec.get("runtimeClassName") or "")
+    overhead = context.runtime_overheads.get(named(spec, "runtimeClassName"))
     return price(spec, overhead, default_priority_class=context.default_priority_class)
 
 
@@ -376,10 +376,10 @@ def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
         return ()
     return tuple(
         Toleration(
-            key=item.get("key") or "",
-            operator=item.get("operator") or "Equal",
-            value=item.get("value") or "",
-            effect=item.get("effect") or "",
+            key=_text(item.get("key")),
+            operator=_text(item.get("operator")) or "Equal",
+            value=_text(item.get("value")),
+            effect=_text(item.get("effect")),
             seconds=item["tolerationSeconds"] if type(item.get("tolerationSeconds")) is int else None,
         )
         for item in tolerations
@@ -401,8 +401,8 @@ _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuring
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
     return tuple(
-        Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, item.get("values") or ())))
-        for item in term.get("matchExpressions") or ()
+        Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, _list(item.get("values")))))
+        for item in _list(term.get("matchExpressions"))
         if isinstance(item, dict)
     )
 
@@ -410,6 +410,10 @@ def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
 def _suspend_gap(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
     gap = None if kind.suspend is None else paths.find_gap(obj, kind.suspend)
     return None if gap is None else paths.pointer(*gap)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:

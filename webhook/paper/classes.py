@@ -36,6 +36,8 @@ def _is_sound(obj: Object, problems: list[Diagnostic]) -> bool:
     wrong: list[Diagnostic] = []
     place = Place(obj, "", wrong)
     if obj["kind"] == "PriorityClass":
+        if not place["value"].present:
+            place["value"].error("is missing", "write a whole number")
         place["value"].integer()
         place["globalDefault"].boolean(default=False)
     elif obj["kind"] == "LimitRange":

@@ -90,7 +90,7 @@ def _check_class(reference: object) -> None:
     if not isinstance(reference, dict):
         return
     group, kind = reference.get("group"), reference.get("kind")
-    if group not in _CLASSES:
+    if not isinstance(group, str) or group not in _CLASSES:
         raise UnreadableJob(f"spec.priorityClassRef.group: {group!r:.60}: is unknown; write {' or '.join(_CLASSES)}")
     if kind != _CLASSES[group]:
         raise UnreadableJob(f"spec.priorityClassRef.kind: {kind!r:.60}: is not of {group}; write {_CLASSES[group]}")
