@@ -94,7 +94,7 @@ def demo(
 
 @app.command("try")
 def try_files(  # noqa: PLR0917
-    files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories of them, or - for standard input.")],
+    files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
     one_cycle: Annotated[bool, typer.Option("--one-cycle", help="Decide once, not until nothing changes.")] = False,
     one_head_per_queue: Annotated[

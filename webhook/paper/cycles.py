@@ -119,11 +119,20 @@ class Run:
         for uid in going:
             reservation = self._held.pop(uid)
             self.engine.release(uid)
-            self.world.view.fences.drop_reservation(reservation.namespace, uid)
+            self._drop(reservation)
             self.engine.wake_namespace(reservation.namespace)
         for uid in going:
             if not self.world.entrants[uid].leaves:
                 self._queue(self.world.entrants[uid])
+
+    def _drop(self, reservation: Reservation) -> None:
+        """Free what a gang and its pods took of the ResourceQuotas; pods that wait behind their gates stay."""
+        fences, namespace = self.world.view.fences, reservation.namespace
+        fences.drop_reservation(namespace, reservation.uid)
+        unmarked = set(self.world.followers.get(reservation.uid, ()))
+        for pod in list(fences.pods(namespace)):
+            if (pod.gang == reservation.uid or pod.uid in unmarked) and not pod.gated:
+                fences.drop_pod(namespace, pod.uid)
 
     def _queue(self, entrant: Entrant) -> None:
         if entrant.withheld is None:

@@ -5,6 +5,7 @@ it: behind our gate, unless it has a node or runs already.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import jsonpatch
@@ -19,6 +20,7 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.record import JobRecord
+from webhook.paper.belonging import Belonging
 from webhook.paper.complaints import diagnostic
 from webhook.paper.files import Object
 from webhook.view import PodGroupRecord, View
@@ -28,7 +30,7 @@ _AGES: Final = {path.split("/")[2]: age for age, path in enumerate(POD_GROUP_PAT
 
 
 def read_pods(
-    view: View, pods: Iterable[Object], kinds: Mapping[str, JobKind], context: ReadContext
+    view: View, pods: Iterable[Object], kinds: Mapping[str, JobKind], context: ReadContext, whose: Belonging
 ) -> tuple[list[JobRecord], list[Diagnostic]]:
     """Take pods into the fences; return the gangs that plain pods make, and what could not be read."""
     problems: list[Diagnostic] = []
@@ -45,6 +47,9 @@ def read_pods(
             text = f"is not a pod: {error}"
             problems.append(Diagnostic(f"Pod {namespace}/{name}", "", text, "correct the field named"))
             continue
+        mine = whose.workload_of(obj)
+        if mine is not None and pod.gang is None:
+            pod = replace(pod, gang=mine[0], pod_set=mine[1])
         view.fences.put_pod(pod)
         if pod.group:
             groups[namespace, pod.group] = None
@@ -60,9 +65,8 @@ def read_pods(
 
 
 def _as_created(obj: Object, kinds: Mapping[str, JobKind], context: ReadContext) -> Any:
-    """Return a pod with a uid, with the priority that admission gives it, and held if it is a gang's by itself."""
-    metadata = {"uid": f"{obj['metadata']['namespace']}/{obj['metadata']['name']} Pod", **obj["metadata"]}
-    pod: Any = {**obj, "metadata": metadata}
+    """Return a pod with the priority that admission gives it, and held if it is a gang's by itself."""
+    pod: Any = obj
     spec = paths.find_mapping(pod, ("spec",))
     value = context.priority_classes.get(str(spec.get("priorityClassName") or context.default_priority_class))
     if value is not None and spec and "priority" not in spec:
@@ -72,7 +76,7 @@ def _as_created(obj: Object, kinds: Mapping[str, JobKind], context: ReadContext)
         return pod
     if paths.find(obj, ("status", "phase")) not in (None, "Pending"):
         return pod
-    return jsonpatch.apply_patch(pod, gate_pod(pod, pod_groups.gang_uid(metadata["namespace"], group)))
+    return jsonpatch.apply_patch(pod, gate_pod(pod, pod_groups.gang_uid(obj["metadata"]["namespace"], group)))
 
 
 def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:

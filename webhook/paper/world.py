@@ -24,6 +24,7 @@ from webhook.jobs.pod_sets import UnreadableJob
 from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import with_custom
 from webhook.paper import classes, files, status_rules, workloads
+from webhook.paper.belonging import belonging
 from webhook.paper.complaints import diagnostic, label
 from webhook.paper.entrant import Entrant, Malformed, Skipped, Surroundings
 from webhook.paper.files import Object
@@ -43,6 +44,8 @@ class World:
     skipped: list[Skipped] = field(default_factory=list)
     consumed: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     """LocalQueue (namespace, name) to what its status says that it consumed, in whole units."""
+    followers: dict[str, list[str]] = field(default_factory=dict)
+    """Uids of pods by those of the objects above them, for jobs that run without our label on their pods."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -77,7 +80,12 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     around = Surroundings(
         context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None
     )
-    groups, problems = read_pods(world.view, pods, kinds, around.context)
+    whose = belonging([*gangs, *(obj for found in by_kind.values() for obj in found)])
+    pods = [_identified(pod) for pod in pods]
+    for pod in pods:
+        for uid in whose.owners(pod):
+            world.followers.setdefault(uid, []).append(pod["metadata"]["uid"])
+    groups, problems = read_pods(world.view, pods, kinds, around.context, whose)
     world.diagnostics += problems
     _read_gangs(world, gangs, kinds, around, groups)
     world.skipped += [
