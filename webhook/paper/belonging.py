@@ -80,8 +80,8 @@ def belonging(objects: Iterable[Object]) -> Belonging:
 
 def _pod_set(pod: Object, workload: Object) -> str:
     """Return the pod set that the pod's labels name, by Kueue's label or by what operators write; else the first."""
-    listed = paths.find(workload, ("spec", "podSets"))
-    names = [str(item.get("name") or "main") for item in listed if isinstance(item, dict)] if listed else []
+    listed = paths.find_each(workload, ("spec", "podSets", paths.EACH))
+    names = [str(item.get("name") or "main") for item in listed if isinstance(item, dict)]
     labels = paths.find_mapping(pod, ("metadata", "labels"))
     stated = [labels.get(_POD_SET), *labels.values()]
     return next((name for name in stated if name in names), names[0] if names else "")
