@@ -7,10 +7,9 @@ An absent maximum means unlimited and an absent minimum 0: as documented, and un
 limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
 A job labelled as not preemptible is held to the minimums too: all such jobs together use at most ``min`` of each
-resource that a node lists there, so that they never borrow, and they are never stopped for others. In a leaf that lists
-none they use what the mins beside it leave of the min above; upstream lets them have those too, which nobody could take
-back. It does not look at the maximums for them and leaves the excess to its scheduler; here no job starts above one.
-The tree's label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
+resource that a node lists there, so that they never borrow, and they are never stopped for others. Upstream does not
+look at the maximums for them and leaves the excess to its scheduler; here no job starts above a maximum. The tree's
+label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
 
 Of a min, ``min - lendlimit`` is never lent: nothing at all of what the attribute leaves out, as upstream subtracts it.
 Jobs are not reserved by it there, and here only where it lists them.
@@ -254,7 +253,6 @@ def _tell_apart(root: _Node, most_preemptible: int | None) -> None:
         limits = node.limits
         guaranteed = {names.GUARANTEED + name: amount for name, amount in limits.minimum.items()}
         limits.minimum, limits.maximum = {**limits.minimum, **guaranteed}, {**limits.maximum, **guaranteed}
-        limits.lendable = {**limits.lendable, **{name: 0 for name in guaranteed if name not in names.COUNTED}}
     if most_preemptible is not None:
         root.limits.maximum = {**root.limits.maximum, names.PREEMPTIBLE_JOBS: most_preemptible}
 
