@@ -6,10 +6,11 @@ leaf that was given children or taken away is charged to the node above. Namespa
 An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's code, which takes any
 limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
-A job labelled as not preemptible is held to the minimums too: all such jobs together use at most ``min`` of each
-resource that a node lists there, so that they never borrow, and they are never stopped for others. Upstream does not
-look at the maximums for them and leaves the excess to its scheduler; here no job starts above a maximum. The tree's
-label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
+A job labelled as not preemptible is held to the minimums too: all such jobs together use at most ``min``, so that they
+never borrow, and they are never stopped for others. A leaf guarantees nothing of what it or a node above limits and
+its ``min`` leaves out (upstream does not look at that), but for the number of jobs, which counts where it is listed.
+Upstream does not look at the maximums for them and leaves the excess to its scheduler; here no job starts above a
+maximum. The tree's label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
 
 Of a min, ``min - lendlimit`` is never lent: nothing at all of what the attribute leaves out, as upstream subtracts it.
 Jobs are not reserved by it there, and here only where it lists them.
@@ -249,12 +250,20 @@ def _check_root(root: _Node) -> None:
 
 def _tell_apart(root: _Node, most_preemptible: int | None) -> None:
     """Limit what may not be preempted to the minimums, and the number of gangs that may."""
-    for node in root.walk():
-        limits = node.limits
-        guaranteed = {names.GUARANTEED + name: amount for name, amount in limits.minimum.items()}
-        limits.minimum, limits.maximum = {**limits.minimum, **guaranteed}, {**limits.maximum, **guaranteed}
+    _guarantee(root, frozenset())
     if most_preemptible is not None:
         root.limits.maximum = {**root.limits.maximum, names.PREEMPTIBLE_JOBS: most_preemptible}
+
+
+def _guarantee(node: _Node, bounded: frozenset[str]) -> None:
+    """Limit what may not be preempted at and below ``node``; ``bounded`` is of what nodes above have limits."""
+    limits = node.limits
+    bounded |= {*limits.minimum, *limits.maximum} - {names.MAX_JOBS}
+    for child in node.children:
+        _guarantee(child, bounded)
+    least = limits.minimum if node.children else {**dict.fromkeys(sorted(bounded), 0), **limits.minimum}
+    guaranteed = {names.GUARANTEED + name: amount for name, amount in least.items()}
+    limits.minimum, limits.maximum = {**limits.minimum, **guaranteed}, {**limits.maximum, **guaranteed}
 
 
 def _define(root: _Node, flavor: str, fragment: Fragment) -> None:

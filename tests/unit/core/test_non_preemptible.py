@@ -60,16 +60,22 @@ def test_one_that_asks_more_than_the_minimum_never_starts() -> None:
     assert cluster.engine.reason("a1").code is Code.EXCEEDS_MAX_QUOTA
 
 
-def test_a_resource_that_no_minimum_lists_is_not_checked() -> None:
+def test_a_resource_that_nobody_limits_is_not_checked() -> None:
     cluster = Cluster(tree(a={"min": {"cpu": 4}}))
     assert cluster.submit(fixed("a1", 4, also={"nvidia.com/gpu": 8})).cycle() == ["a1"]
 
 
-def test_a_leaf_without_a_minimum_meets_its_ancestors_only() -> None:
-    cluster = Cluster(tree(a={}, b={"min": {"cpu": 4}}))
-    cluster.submit(fixed("a1", 6), fixed("a2", 5))
-    assert cluster.cycle() == ["a1"]
-    assert "cohort root has 10, 6 used" in str(cluster.engine.reason("a2"))
+def test_a_leaf_guarantees_nothing_of_what_its_minimum_leaves_out() -> None:
+    cluster = Cluster(tree(a={}, b={"min": {"cpu": 4}, "max": {"cpu": 8, "memory": 2}}))
+    cluster.submit(fixed("a1", 1), loose("a2", 1), fixed("b1", 4, also={"memory": 1}), fixed("b2", 4))
+    assert cluster.cycle() == ["b2", "a2"]
+    assert "asks 1 guaranteed cpu; queue root/a has 0" in str(cluster.engine.reason("a1"))
+    assert "guaranteed memory" in str(cluster.engine.reason("b1"))
+
+
+def test_the_number_of_jobs_is_guaranteed_where_it_is_listed_only() -> None:
+    cluster = Cluster(tree(a={"min": {"cpu": 4}, "max": {"cpu": 4, "kube-queue/max-jobs": 2}}))
+    assert cluster.submit(fixed("a1", 1), fixed("a2", 1), fixed("a3", 1)).cycle() == ["a1", "a2"]
 
 
 def test_it_is_not_stopped_when_an_owner_takes_quota_back() -> None:
