@@ -18,6 +18,7 @@ from rich.table import Table
 
 from webhook.clock import SystemClock
 from webhook.core import amounts, ledger_text, names, quantity
+from webhook.core.ensemble import uid_of
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.ledger_text import LedgerCorrupt
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
@@ -343,15 +344,18 @@ def print_ledger(console: Console, stored: Document, now: float) -> None:
     )
     if ledger.entries:
         console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
+    called = _called(ledger)
     for claim in sorted(ledger.claims.values(), key=lambda claim: claim.planned.since_seconds):
         pods, queue = sum(claim.planned.counts.values()), claim.planned.queue
-        going = ", ".join(_named(uid, ledger) for uid in claim.awaits)
+        going = ", ".join(called[uid] for uid in claim.awaits if uid in called)
         console.print(f"kept for {claim.planned} ({pods} pods, queue {queue}), once gone: {going}", highlight=False)
 
 
-def _named(uid: str, ledger: Ledger) -> str:
-    """Return what people call a gang that the engine knows as ``uid``."""
-    return str(ledger.entries.get(uid, uid))
+def _called(ledger: Ledger) -> dict[str, str]:
+    """Return what people call each gang that holds something, by the uid under which the engine knows it."""
+    entries = ledger.entries.values()
+    shared = [uid_of((entry.namespace, entry.membership.ensemble)) for entry in entries if entry.membership is not None]
+    return {entry.uid: str(entry) for entry in entries} | {uid: uid for uid in shared}
 
 
 def _leader_line(leader: LeaderRecord | None) -> str:

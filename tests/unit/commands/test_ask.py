@@ -159,11 +159,11 @@ async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
     world.stops(world.admits(world.waits("train", cpu=2, pods=2)), "Preempted")
     lease = render(LeaderRecord("reconciler-0", 6.0, "then", "now", 1))
     ((uid, held),) = world.view.ledger.entries.items()
-    claim = Claim(replace(held, uid="later", name="later", stopping=None), (uid,))
+    claim = Claim(replace(held, uid="later", name="later", stopping=None), (uid, "has-ended"))
     ledger = world.view.ledger.amended(claims={"later": claim})
     stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: lease}}, "data": encode(ledger)}
     text = printed(print_ledger, stored, NOW + 60)
-    assert "kept for Job team-vision/later (2 pods, queue vision), once gone: Job team-vision/train" in text
+    assert "kept for Job team-vision/later (2 pods, queue vision), once gone: Job team-vision/train\n" in text
     assert "leader reconciler-0" in text
     assert "1 reservations" in text
     assert "Job team-vision/train" in text
