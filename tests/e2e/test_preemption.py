@@ -8,8 +8,8 @@ import yaml
 
 from tests.e2e.facts import annotation, partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
-from tests.e2e.objects import GPU, job, jobset, pod_template
-from tests.e2e.queues import give_cohort, reservations
+from tests.e2e.objects import GPU, job, jobset, pod_template, resource_quota
+from tests.e2e.queues import QUEUE, cluster_queue_of, give_cohort, give_queue, reservations
 from tests.e2e.test_whole_or_nothing import unfinished
 from tests.e2e.watching import Watch
 from webhook.core import names
@@ -118,3 +118,21 @@ def test_a_gang_within_its_own_quota_is_not_stopped_for_a_borrower(owner: Kubect
     stays(lambda: len(owner.pods(phase="Running")) == 4, 2, "the lender's gang runs on")
     assert list(reservations(admin)) == ["own"]
     assert annotation(owner, "jobset", "own", names.REQUEUE) == {}
+
+
+def test_a_resource_quota_that_a_less_urgent_gang_fills_keeps_no_urgent_one_out(owner: Kubectl, admin: Kubectl) -> None:
+    queue: dict[str, Any] = cluster_queue_of(f"{admin.namespace}-team", 4)
+    queue["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
+    give_queue(admin, 4)
+    admin.apply(queue)
+    admin.apply(resource_quota("hard", **{f"requests.{GPU}": "4", "pods": "4"}))
+    urgent = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": f"{admin.namespace}-urgent"}}
+    admin.apply(urgent | {"value": 7})
+    owner.apply(job("low", 4, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=low", "Running")) == 4, what="it fills the ResourceQuota")
+    high = job("high", 4, pod_template(), QUEUE)
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = f"{admin.namespace}-urgent"
+    owner.apply(high)
+    wait_until(lambda: len(owner.pods("job-name=high", "Running")) == 4, 60, what="the urgent one has its place")
+    assert owner.get("job", "low")["spec"]["suspend"] is True
+    admin.delete("workloadpriorityclass", f"{admin.namespace}-urgent")

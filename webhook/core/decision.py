@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.fair_sharing import targets_of
@@ -134,15 +134,24 @@ class Attempt:
             if assignment.mode is Mode.NO_FIT:
                 return Decision(counts, assignment)
             fence = self.decider.fences.shortfall(self.gang, counts)
-            if assignment.mode is Mode.FIT or fence is not None:
+            if assignment.mode is Mode.FIT:
                 return Decision(counts, assignment, fence)
             # What it asks none of is not borrowed, however much of it its queue has borrowed: Kueue leaves it out here.
             asked = {key: amount for key, amount in assignment.usage.items() if amount}
             victims, awaits = self._room(asked, assignment.needs_room)
+            if fence is not None and not self._clears_fences(counts, victims, awaits):
+                return Decision(counts, assignment, fence)
             if victims or awaits or not assignment.resume or self.snapshot is not None:
                 return Decision(counts, assignment, None, victims, awaits)
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
             resume, passed = {**(resume or {}), **assignment.resume}, assignment
+
+    def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
+        """Return whether ``counts`` pods pass all fences once those are gone whom the quota needs stopped."""
+        holdings = self.decider.holdings
+        going = [victim.holding for victim in victims] + [holdings.by_uid[uid] for uid in awaits]
+        jobs = {uid for each in going for uid in each.reservation.jobs}
+        return bool(jobs) and self.decider.fences.shortfall(self.gang, counts, jobs) is None
 
     def largest(self, most: Mapping[str, int], least: Mapping[str, int]) -> Decision | None:
         """Return the decision for the largest size below ``most`` that can start or preempt, or None.

@@ -16,7 +16,7 @@ A pod still there when twice its grace period is over counts here and no longer 
 and what Tutti gives out twice it cannot take back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -233,10 +233,11 @@ class Fences:
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.present.get(gang, 0)
 
-    def shortfall(self, gang: Gang, counts: Mapping[str, int]) -> Reason | None:
+    def shortfall(self, gang: Gang, counts: Mapping[str, int], gone: Collection[str] = ()) -> Reason | None:
         """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do.
 
-        They come on top of what it has reserved. Those of them that exist behind our gate are used already.
+        They come on top of what it has reserved. Those of them that exist behind our gate are used already. ``gone``
+        are uids of jobs that count as if they had been stopped.
         """
         space = self._namespaces.get(gang.namespace)
         if space is None or not space.fences or gang.loose_pods:
@@ -248,7 +249,7 @@ class Fences:
             missing = before.get(pod_set.name, 0) - space.live.get((gang.uid, pod_set.name), 0)
             new[pod_set.name] = max(0, missing + counts.get(pod_set.name, 0)) - max(0, missing)
         pods = [(pod_set.price, new[pod_set.name]) for pod_set in gang.pod_sets]
-        return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods)
+        return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods, gone=gone)
 
     def _refusal(self, gang: Gang, new: Mapping[str, int]) -> Reason | None:
         """Return why the API server would refuse ``new`` pods of ``gang`` however much is free, or None."""
@@ -298,18 +299,23 @@ class Fences:
     # -- bookkeeping ------------------------------------------------------------------------------------------------
 
     def _first_shortfall(
-        self, namespace: str, pods: list[tuple[PodPrice, int]], asked_of: PodPrice | None = None
+        self,
+        namespace: str,
+        pods: list[tuple[PodPrice, int]],
+        asked_of: PodPrice | None = None,
+        gone: Collection[str] = (),
     ) -> Reason | None:
         space = self._namespaces.get(namespace)
         if space is None:
             return None
         for name in sorted(space.fences):
             fence = space.fences[name]
+            left = _left_by(gone, space, fence) if gone else {}
             for key, asked in sorted(_demand(fence, pods).items()):
-                used, claimed = space.used[name].get(key, 0), space.claimed[name].get(key, 0)
-                if asked > 0 and used + claimed + asked > fence.hard[key]:
+                taken = space.used[name].get(key, 0) + space.claimed[name].get(key, 0) - left.get(key, 0)
+                if asked > 0 and taken + asked > fence.hard[key]:
                     shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
-                    return self._reason(space, fence, key, shown, used + claimed)
+                    return self._reason(space, fence, key, shown, taken)
         return None
 
     def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
@@ -387,6 +393,15 @@ def _claim(
         for s in reservation.pod_sets
     ]
     return _demand(fence, missing)
+
+
+def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, int]:
+    """Return what a fence gets back when jobs are stopped. Ended pods, and those behind our gate, stay stored."""
+    pods = (space.pods[uid] for job in gone for uid in space.members.get(job, ()))
+    uses = [fence.use_of(pod) for pod in pods if not pod.gated and not pod.terminal]
+    entries = [space.reservations[job] for job in gone if job in space.reservations]
+    claims = [_claim(fence, entry, space.live, space.reclaimed.get(entry.uid, {})) for entry in entries]
+    return amounts.total([*uses, *claims])
 
 
 def _accumulate(total: dict[str, int], change: Mapping[str, int], sign: int) -> None:

@@ -83,6 +83,11 @@ class Reservation:
         return self.evictable and self.preemptible
 
     @property
+    def jobs(self) -> frozenset[str]:
+        """Uids of the jobs whose pods it is for: of those of an ensemble, or of its own."""
+        return frozenset(pod_set.job or self.uid for pod_set in self.pod_sets)
+
+    @property
     def counts(self) -> dict[str, int]:
         """Reserved pods of each set."""
         return {pod_set.name: pod_set.count for pod_set in self.pod_sets}

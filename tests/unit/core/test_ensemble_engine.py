@@ -269,6 +269,14 @@ def test_the_room_is_kept_too_for_a_job_that_is_enough_by_itself_and_whose_job_i
     assert world.gone("low").start() == ["a"]
 
 
+def test_the_pods_of_an_ensemble_that_is_stopped_leave_the_fence() -> None:
+    world = running()
+    world.fences.put_fence(Fence("team", "hard", {"pods": 4000}))
+    world.submit(gang("urgent", "q", pods=4, priority=9))
+    assert [p.uid for p in world.plan().preempted] == ["a", "b"]
+    assert world.stop("a", "b").gone("a", "b").start() == ["urgent"]
+
+
 def in_one_cohort(*more: Gang) -> Shared:
     """Two queues of 2 cpu in a cohort, of which ``q`` borrows what ``owners`` take back in the same cycle."""
     reclaims = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
