@@ -6,19 +6,20 @@ Three ways to be registered:
   fences gave) or something owed to a hungry gang (it is not any more).
 - at one *gate*: a key at the node that refused the line. Of all lines at a gate that ask no more than it has room for,
   only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
-  offered to as many lines as can use it, not to all that wait.
+  offered to as many lines as can use it, not to all that wait. Those of a queue which has another line to be decided
+  about first stand back until that is done.
 - at *marks*: a key at a cohort that would have to exceed its own quota; the line is woken when it no longer would,
   because the line's place among others may then be a better one.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from webhook.core.policy import FlavorResource
-from webhook.core.queueing import Line, LineKey
+from webhook.core.queueing import Lane, Line, LineKey
 from webhook.core.quota_tree import Node
 
 Spot = tuple[int, FlavorResource]
@@ -58,10 +59,22 @@ class Gate:
     key: FlavorResource
     needs: list[int] = field(default_factory=list)
     """Sorted."""
-    heaps: dict[int, list[tuple[GateOrder, int, Line]]] = field(default_factory=dict)
-    """Need to lines in order; entries whose ticket is not current are stale."""
+    heaps: dict[int, list[tuple[GateOrder, int, "_Row"]]] = field(default_factory=dict)
+    """Need to the first lines of rows in order; entries whose ticket is not the row's ``offered`` are stale."""
     woken: Line | None = None
     """The line that was woken last and is not decided about yet."""
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """Lines of one queue at one gate that need the same, and among which usage decay makes no difference."""
+
+    gate: Gate
+    amount: int
+    heap: list[tuple[tuple[int, float, str], int, Line]] = field(default_factory=list)
+    """By negated priority, time, uid: in the order of the queue; entries whose ticket is not current are stale."""
+    offered: int = 0
+    """Ticket of the line that stands at the gate for the row; 0 while the row stands back."""
 
 
 @dataclass(slots=True)
@@ -80,6 +93,10 @@ class Parking:
         self._stays: dict[Line, _Stay] = {}
         self._tickets = 0
         self.gates: dict[Spot, Gate] = {}
+        self._rows: dict[Lane, dict[tuple[object, ...], _Row]] = {}
+        """By queue, then gate, need and whatever usage decay goes by."""
+        self._back: dict[Lane, dict[_Row, None]] = {}
+        """Rows that stand back behind another line of their queue."""
         self._marks: dict[Spot, list[tuple[int, int, Line]]] = {}
 
     def park(
@@ -99,16 +116,43 @@ class Parking:
         for mark in stay.marks:
             heappush(self._marks.setdefault((mark.node.index, mark.key), []), (mark.amount, ticket, line))
         if gate is not None:
-            need, order = gate
-            spot = (need.node.index, need.key)
-            found = self.gates.get(spot)
-            if found is None or found.node is not need.node:
-                found = self.gates[spot] = Gate(need.node, need.key)
-            heap = found.heaps.get(need.amount)
-            if heap is None:
-                heap = found.heaps[need.amount] = []
-                insort(found.needs, need.amount)
-            heappush(heap, (order, ticket, line))
+            self._stand_at(line, *gate)
+
+    def _stand_at(self, line: Line, need: Need, order: GateOrder) -> None:
+        spot = (need.node.index, need.key)
+        gate = self.gates.get(spot)
+        if gate is None or gate.node is not need.node:
+            gate = self.gates[spot] = Gate(need.node, need.key)
+        queue, gang = line.lane.queue, line.sample
+        local = (gang.namespace, gang.queue) if queue is not None and queue.usage_based_ordering else None
+        rows = self._rows.setdefault(line.lane, {})
+        row = rows.get((spot, need.amount, local))
+        if row is None or row.gate is not gate:
+            row = rows[spot, need.amount, local] = _Row(gate, need.amount)
+        heappush(row.heap, (order[1:], self._tickets, line))
+        if row.heap[0][1] == self._tickets:
+            self._offer(row)
+
+    def _first_of(self, row: _Row) -> Line | None:
+        while row.heap and self._stale(row.heap[0]):
+            heappop(row.heap)
+        return row.heap[0][2] if row.heap else None
+
+    def _offer(self, row: _Row) -> None:
+        """Let the first line of a row stand at the gate for it."""
+        line, gate = self._first_of(row), row.gate
+        if line is None:
+            row.offered = 0
+            return
+        stay = self._stays[line]
+        if row.offered == stay.ticket:
+            return
+        assert stay.gate is not None
+        row.offered = stay.ticket
+        if row.amount not in gate.heaps:
+            gate.heaps[row.amount] = []
+            insort(gate.needs, row.amount)
+        heappush(gate.heaps[row.amount], (stay.gate[1], stay.ticket, row))
 
     def add_point(self, line: Line, point: Point) -> None:
         """Register a parked line at one more point."""
@@ -148,22 +192,62 @@ class Parking:
             del self._marks[spot]
         return found
 
-    def first(self, gate: Gate, room: int) -> Line | None:
-        """Return the first line at ``gate`` that needs no more than ``room``; it stays registered."""
+    def first(self, gate: Gate, room: int, stands_back: Callable[[Line], bool]) -> Line | None:
+        """Return the first line at ``gate`` that needs no more than ``room``; it stays registered.
+
+        Lines of a queue of which one ``stands_back`` do so until ``resume``.
+        """
         best: tuple[GateOrder, int, Line] | None = None
         for need in gate.needs[: bisect_right(gate.needs, room)]:
-            heap = gate.heaps[need]
-            while heap and self._stale(heap[0]):
-                heappop(heap)
-            if not heap:
+            found = self._first_at(gate.heaps[need], stands_back)
+            if not gate.heaps[need]:
                 del gate.heaps[need]
                 del gate.needs[bisect_left(gate.needs, need)]
-            elif best is None or heap[0] < best:
-                best = heap[0]
-        spot = (gate.node.index, gate.key)
-        if not gate.needs and self.gates.get(spot) is gate:
-            del self.gates[spot]
+            if found is not None and (best is None or found < best):
+                best = found
         return None if best is None else best[2]
+
+    def _first_at(
+        self, heap: list[tuple[GateOrder, int, _Row]], stands_back: Callable[[Line], bool]
+    ) -> tuple[GateOrder, int, Line] | None:
+        while heap:
+            order, ticket, row = heap[0]
+            line = self._first_of(row) if row.offered == ticket else None
+            if line is not None and self._stays[line].ticket == ticket:
+                if not stands_back(line):
+                    return order, ticket, line
+                row.offered = 0
+                self._back.setdefault(line.lane, {})[row] = None
+            heappop(heap)
+            if line is not None and row.offered == ticket:
+                self._offer(row)
+        return None
+
+    def resume(self, lane: Lane) -> Iterator[Gate]:
+        """Have no lines of a queue stand back any more, and yield the gates where some did."""
+        for row in self._back.pop(lane, ()):
+            self._offer(row)
+            yield row.gate
+
+    def standing_back(self) -> Iterator[Gate]:
+        """Yield the gates where lines stand back."""
+        return (row.gate for rows in self._back.values() for row in rows)
+
+    def ahead_of(self, first: Line, room_at: Callable[[Node, FlavorResource], int]) -> Line | None:
+        """Return the first line of a queue that goes before ``first`` and has room at its gate."""
+        best, place, rows = None, first.order_key, self._rows.get(first.lane, {})
+        for name, row in list(rows.items()):
+            line = self._first_of(row)
+            if line is None:
+                del rows[name]
+            elif line.order_key < place and row.amount <= room_at(row.gate.node, row.gate.key):
+                best, place = line, line.order_key
+        return best
+
+    def close(self, lane: Lane) -> None:
+        """Forget a queue, of which no line is parked any more."""
+        self._rows.pop(lane, None)
+        self._back.pop(lane, None)
 
     def copy(self, lines: Mapping[Line, Line]) -> "Parking":
         """Return an independent index of the copied ``lines``, in which no gate has woken anybody."""

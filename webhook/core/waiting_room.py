@@ -98,6 +98,7 @@ class WaitingRoom:
         for line in lane.lines.values():
             self._parking.forget(line)
             self.pass_on(line)
+        self._parking.close(lane)
         self.wake(head_of(lane))
 
     def _move(self, uid: str, ticket: Ticket) -> None:
@@ -193,6 +194,7 @@ class WaitingRoom:
         line.level = 0 if gate is None else gate[1][0]
         self._parking.park(line, points, gate, marks)
         self.pass_on(line)
+        self._move_on(line.lane)
 
     def wake(self, point: Point) -> None:
         """Wake the lines that any change at ``point`` could help."""
@@ -208,6 +210,7 @@ class WaitingRoom:
         head = lane.head() if lane.backfills else None
         if head is not None and head.parked:
             self.wake_line(head)
+        self._move_on(lane)
 
     def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
         """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
@@ -235,20 +238,34 @@ class WaitingRoom:
             before.level = 0
             if line.lane.first() is not before:
                 self.pass_on(before)
-        self._wake_ahead(line)
+        self._wake_ahead(line.lane)
 
-    def _wake_ahead(self, line: Line) -> None:
-        """Wake the lines that go before ``line`` in its lane and may have room by now: it must not overtake them while
-        they wait for their turn at a gate.
+    def _wake_ahead(self, lane: Lane) -> None:
+        """Wake the first line that goes before the one a lane offers and may have room by now: it must not be overtaken
+        while it waits for its turn at a gate.
         """
-        if len(line.lane.lines) == 1:
-            return
-        key = line.order_key
-        for other in line.lane.lines.values():
-            if other.parked and other.order_key < key:
-                need = self._parking.need_of(other)
-                if need is not None and need.amount <= self.room_at(need.node, need.key):
-                    self.wake_line(other, other.level)
+        first = lane.first()
+        ahead = None if first is None else self._parking.ahead_of(first, self.room_at)
+        if ahead is not None:
+            self.wake_line(ahead, ahead.level)
+
+    def _move_on(self, lane: Lane) -> None:
+        """Let those have a try who stood back behind the line that the lane offered until now."""
+        for gate in self._parking.resume(lane):
+            # Who has the turn there may come after them.
+            if gate.woken is not None:
+                self.pass_on(gate.woken)
+            self._touched[gate] = None
+        self._wake_ahead(lane)
+
+    def _stands_back(self, line: Line) -> bool:
+        """Return whether the lane of a parked line has another one to be decided about first."""
+        first = line.lane.first()
+        if first is None or first.order_key > line.order_key:
+            return False
+        first.level = 0
+        self.awake[line.lane] = None
+        return True
 
     def pass_on(self, line: Line) -> None:
         """Let the next line at the gate that woke ``line`` have a try: this one has had its turn, or has to stand back
@@ -265,7 +282,7 @@ class WaitingRoom:
             gate, _ = self._touched.popitem()
             if gate.woken is not None:
                 continue
-            line = self._parking.first(gate, self.room_at(gate.node, gate.key))
+            line = self._parking.first(gate, self.room_at(gate.node, gate.key), self._stands_back)
             if line is None:
                 continue
             gate.woken, self._woken_by[line] = line, gate
@@ -304,7 +321,8 @@ class WaitingRoom:
         return twin
 
     def _open_spots(self) -> list[Spot]:
-        return [(gate.node.index, gate.key) for gate in (*self._touched, *self._woken_by.values())]
+        gates = (*self._touched, *self._woken_by.values(), *self._parking.standing_back())
+        return [(gate.node.index, gate.key) for gate in gates]
 
     def in_order(self, lane: Lane) -> Iterator[Gang]:
         """Yield the gangs of a lane in queue order."""
@@ -348,6 +366,8 @@ class WaitingRoom:
             self.awake[line.lane] = None
         if led:
             self.head_changed(line.lane)
+        elif was_head:
+            self._move_on(line.lane)
 
     def _aside(self, gang: Gang) -> Reason | None:
         """Return why the policy keeps the gang out of its queue, blocking nobody."""

@@ -1,11 +1,16 @@
 """Backfill: small gangs use the gaps before a large head, and never delay it."""
 
+from collections import Counter
 from typing import Any
+
+import pytest
 
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, cohort, gang, group, queue
+from webhook.core.decision import Decider, Decision
 from webhook.core.engine import EngineSettings
 from webhook.core.fences import Fence
+from webhook.core.gang import Gang
 from webhook.core.policy import Cohort, Preemption, PreemptionPolicy, Strategy
 from webhook.core.reasons import Code
 
@@ -341,3 +346,43 @@ def test_a_head_that_another_leader_reads_last_keeps_its_turn_and_shares_it_with
     after = world.engine.bookings()
     assert {name: after[name] for name in before} == before
     assert after["d"].turn > before["c"].turn > before["b"].turn
+
+
+def crowd(number: int) -> World:
+    """8 cpu of a cohort in use, 7 of them until second 1000; two heads that want more than the eighth, and behind each
+    ``number`` gangs of one, each of which asks something else.
+    """
+    blocked = [queue(name, 0, cohort="all", strategy=BACKFILL) for name in ("a", "b")]
+    world = World(cohort("all", cpu=8), queue("others", 0, cohort="all"), *blocked)
+    world.submit(gang("long", "others", 7, max_run_seconds=1000), gang("short", "others", 1, max_run_seconds=1000))
+    world.cycle()
+    world.submit(gang("head-b", "b", 6, created=1.0, max_run_seconds=10))
+    world.submit(gang("head-a", "a", 5, created=2.0, max_run_seconds=10))
+    for each in range(number):
+        world.submit(gang(f"a{each:02}", "a", 1, created=3.0 + each, max_run_seconds=50 + each))
+        world.submit(gang(f"b{each:02}", "b", 1, created=3.5 + each, max_run_seconds=50 + each))
+    assert world.cycle() == []
+    return world
+
+
+def test_those_behind_several_blocked_heads_go_in_their_order_whichever_head_is_decided_about_first() -> None:
+    world = crowd(2)
+    assert world.end("short").cycle() == ["a00"]
+    assert world.end("a00").cycle() == ["b00"]
+    assert world.end("b00").cycle() == ["a01"]
+    assert world.end("a01").cycle() == ["b01"]
+
+
+def test_what_is_freed_is_offered_to_as_many_as_can_use_it_and_not_to_all_behind_a_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, asked = crowd(40), Counter[str]()
+    decide = Decider.decide
+
+    def count(self: Decider, gang: Gang, *more: Any) -> Decision:
+        asked[gang.uid] += 1
+        return decide(self, gang, *more)
+
+    monkeypatch.setattr(Decider, "decide", count)
+    assert world.end("short").cycle() == ["a00"]
+    assert asked.total() < 10
