@@ -152,25 +152,40 @@ class Timetable:
         for booking, _ in self._booked.values():
             turns.update((booking.at_seconds, booking.at_seconds - lasts, booking.end_seconds))
         known = sorted(turn for turn in turns if self.now <= turn < inf)
+        beside = self._in_the_way(head)
         for turn, following in pairwise([*known, inf]):
             if turn > latest:
                 return None
-            at, amounts = turn, _least_start(head, self._views_over(turn, turn + lasts))
+            ahead = [view for at, view in beside if turn < at < turn + lasts]
+            if ahead and head.smallest is not None:
+                continue
+            at, amounts = turn, _least_start(head, (self._at(turn), *ahead))
             if amounts is None:
-                at, amounts = self._between(head, turn, following, lasts)
+                ahead = [view for at, view in beside if turn < at <= turn + lasts]
+                at, amounts = self._between(head, turn, following, ahead)
             if amounts is not None:
                 assert head.lane.node is not None
                 return Booking(head.head.uid, head.key, head.lane.node, amounts, at, at + lasts)
         return None
 
-    def _between(self, head: Line, turn: float, following: float, lasts: float) -> tuple[float, AmountsByFlavor | None]:
+    def _in_the_way(self, head: Line) -> list[tuple[float, Usage]]:
+        """Return when who is booked comes, and what is taken then: those only beside whom the head does not fit, where
+        there is no choice in what it takes.
+        """
+        node, least = head.lane.node, head.smallest
+        assert node is not None
+        views = ((booking.at_seconds, view) for booking, view in self._booked.values())
+        return [(at, view) for at, view in views if least is None or not view.fits(node, least)]
+
+    def _between(
+        self, head: Line, turn: float, following: float, ahead: Sequence[Usage]
+    ) -> tuple[float, AmountsByFlavor | None]:
         """Return when the head first fits after one turn and before the next, and what it takes then; else None.
 
-        Nobody comes in between and the same come before it ends, so the later the more fits: ever larger steps first,
-        then half of the last one again and again.
+        ``ahead`` is what is taken when others come before it would end. Nobody comes in between and the same come
+        before it ends, so the later the more fits: ever larger steps first, then half of the last one again and again.
         """
         first, beyond = bisect_right(self._ends, turn), bisect_left(self._ends, following)
-        ahead = list(self._coming(turn, turn + lasts, inclusive=True))
         if first == beyond or (ahead and _least_start(head, ahead) is None):
             return turn, None
 
@@ -195,11 +210,8 @@ class Timetable:
     def _views_over(self, at: float, end: float) -> Iterator[Usage]:
         """Yield what is taken at those moments of a time at which most is: its start, and when others come."""
         yield self._at(at)
-        yield from self._coming(at, end)
-
-    def _coming(self, after: float, before: float, *, inclusive: bool = False) -> Iterator[Usage]:
         for booking, view in self._booked.values():
-            if after < booking.at_seconds < before or (inclusive and booking.at_seconds == before):
+            if at < booking.at_seconds < end:
                 yield view
 
     def _at(self, at: float) -> Usage:
