@@ -53,6 +53,10 @@ class _Plan:
     """None: nothing is booked."""
 
 
+_Basis = tuple[object, ...]
+"""What a plan is made from, but for the time."""
+
+
 @dataclass(slots=True)
 class Backfill:
     """The heads of all Backfill queues, and what is booked for each."""
@@ -69,10 +73,9 @@ class Backfill:
     """By uid, what an earlier leader had booked, of gangs that were no heads so far."""
     put_off: dict[str, frozenset[str]] = field(default_factory=dict)
     """By uid of who would start or grow: the heads that it may put off, where it does."""
-    _given_back: dict[object, int] = field(default_factory=dict)
-    """By tree or queue: what ``Holdings.given_back`` was then."""
-    _plans: dict[object, _Plan] = field(default_factory=dict)
-    _planned_at: tuple[int, int, float] | None = None
+    _settled: dict[object, tuple[_Basis, _Plan, int]] = field(default_factory=dict)
+    """By tree or queue, as last settled, with what ``Holdings.given_back_in`` said then."""
+    _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
 
     def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[Lane]:
@@ -81,32 +84,48 @@ class Backfill:
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
+        if not self.room.backfilling:
+            return []
         if anew:
-            self._planned_at = self._settled_at = None
-        if not self.room.backfilling or self._settled_at == self._moment(now):
+            self._plans = {}
+        elif self._settled_at == self._moment(now):
             return []
         self._recall(fences)
-        before, known, moved = self.booked, self.turns, []
+        moved: list[Lane] = []
         bookings: dict[str, Booking] = {}
         turns: dict[str, int] = {}
+        settled = {}
         for lanes in self._scopes():
-            plan = self._plan(lanes, fences, now)
-            bookings.update(plan.bookings)
-            turns.update(plan.turns)
-            moved += [
-                line.lane
-                for line in plan.lines
-                if line.head.uid in known and before.get(line.head.uid) != plan.bookings.get(line.head.uid)
-            ]
-            self._given_back[_scope(lanes, self.across_queues)] = self.holdings.given_back
-        self.booked, self.turns = bookings, turns
+            found = settled[_scope(lanes, self.across_queues)] = self._settle(lanes, fences, now, moved)
+            bookings.update(found[1].bookings)
+            turns.update(found[1].turns)
+        self.booked, self.turns, self._settled = bookings, turns, settled
         self._settled_at = self._moment(now)
         self.put_off = {}
         return moved
 
+    def _settle(
+        self, lanes: Sequence[Lane], fences: Fences, now: float, moved: list[Lane]
+    ) -> tuple[_Basis, _Plan, int]:
+        """Return the plan of these queues, and add those to ``moved`` of which the head has another booking.
+
+        It stays as it was while nothing has changed that it is made from, and nobody is late.
+        """
+        known, lines = self._settled.get(_scope(lanes, self.across_queues)), _heads_of(lanes, fences)
+        basis = self._basis(lanes, lines)
+        bookings = () if known is None else known[1].bookings.values()
+        if known is not None and known[0] == basis and all(now <= booking.at_seconds for booking in bookings):
+            return known
+        plan = self._plan(lanes, lines, now)
+        for line in plan.lines:
+            uid = line.head.uid
+            if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
+                moved.append(line.lane)
+        return basis, plan, self._given_back_in(lanes)
+
     def keeps_room_for(self, head: Line, fences: Fences, now: float) -> bool:
         """Return whether room is booked for the head of a queue, which other queues respect."""
-        plan = self._plan(self._lanes_beside(head.lane), fences, now)
+        plan = self._plan_beside(head.lane, fences, now)
         return self.across_queues and head.head.uid in plan.bookings
 
     def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Reason | None:
@@ -114,7 +133,7 @@ class Backfill:
         node, lanes = line.lane.node, self._lanes_beside(line.lane)
         if node is None or not lanes:
             return None
-        plan = self._plan(lanes, fences, now)
+        plan = self._plan(lanes, _heads_of(lanes, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else _ends_at(line.head.max_run_seconds, now)
         start = Start(node, decision.assignment.usage, end, [victim.holding for victim in decision.victims])
@@ -131,7 +150,7 @@ class Backfill:
 
     def room_beside(self, line: Line, fences: Fences, now: float) -> dict[FlavorResource, int]:
         """Return what the head of ``line`` could take now, for as long as it may run, beside all that is booked."""
-        node, plan = line.lane.node, self._plan(self._lanes_beside(line.lane), fences, now)
+        node, plan = line.lane.node, self._plan_beside(line.lane, fences, now)
         if node is None or plan.table is None:
             return {}
         own = self._step_out(plan.table, line)
@@ -146,7 +165,7 @@ class Backfill:
         lanes = () if lane is None else self._lanes_beside(lane)
         if node is None or lane is None or not lanes:
             return True
-        plan = self._plan(lanes, fences, now)
+        plan = self._plan(lanes, _heads_of(lanes, fences), now)
         start = Start(node, extra, inf if holding.end_seconds is None else holding.end_seconds)
         own = lane.head() if lane.backfills else None
         if own is not None and own.request.keys & extra.keys():
@@ -184,17 +203,32 @@ class Backfill:
             return self.room.backfilling.get(lane.node.root, ())
         return [lane] if lane.backfills else ()
 
-    def _plan(self, lanes: Sequence[Lane], fences: Fences, now: float) -> _Plan:
-        """Return the plan of these queues as of now; what is settled stays as it is."""
-        if self._planned_at != self._moment(now):
-            self._planned_at, self._plans = self._moment(now), {}
-        scope = _scope(lanes, self.across_queues) if lanes else None
-        if scope not in self._plans:
-            self._plans[scope] = self._made(lanes, scope, fences, now)
-        return self._plans[scope]
+    def _plan_beside(self, lane: Lane, fences: Fences, now: float) -> _Plan:
+        lanes = self._lanes_beside(lane)
+        return self._plan(lanes, _heads_of(lanes, fences), now)
 
-    def _made(self, lanes: Sequence[Lane], scope: object, fences: Fences, now: float) -> _Plan:
-        lines = [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
+    def _plan(self, lanes: Sequence[Lane], lines: Sequence[Line], now: float) -> _Plan:
+        """Return the plan of these queues as of now; what is settled stays as it is."""
+        if not lanes:
+            return _Plan(now, (), {}, {})
+        scope, basis = _scope(lanes, self.across_queues), self._basis(lanes, lines)
+        known = self._plans.get(scope)
+        if known is not None and known[1].now == now and known[0] == basis:
+            return known[1]
+        plan = self._made(lanes, lines, scope, now)
+        self._plans[scope] = (basis, plan)
+        return plan
+
+    def _basis(self, lanes: Sequence[Lane], lines: Sequence[Line]) -> _Basis:
+        """Return what a plan of these queues is made from: who holds what, and who waits for quota."""
+        assert lanes[0].node is not None
+        return (self.holdings.version_of(lanes[0].node.root), *((line, line.head) for line in lines))
+
+    def _given_back_in(self, lanes: Sequence[Lane]) -> int:
+        assert lanes[0].node is not None
+        return self.holdings.given_back_in(lanes[0].node.root)
+
+    def _made(self, lanes: Sequence[Lane], lines: Sequence[Line], scope: object, now: float) -> _Plan:
         to_come = (each.turn for each in self.recalled.values())
         numbers = count(1 + max((*self.turns.values(), *to_come), default=0))
         new = sorted((line for line in lines if line.head.uid not in self.turns), key=lambda line: line.order[0])
@@ -202,9 +236,11 @@ class Backfill:
         turns.update((line.head.uid, next(numbers)) for line in new)
         plan = _Plan(now, lines, turns, {})
         known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
-        ours = [each for each in self.booked.values() if any(each.node is lane.node for lane in lanes)]
+        nodes = {lane.node for lane in lanes}
+        ours = [each for each in self.booked.values() if each.node in nodes]
         left = any(each.uid not in turns and not self._is_used(each) for each in ours)
-        given_back = left or self._given_back.get(scope) != self.holdings.given_back
+        settled = self._settled.get(scope)
+        given_back = left or settled is None or settled[2] != self._given_back_in(lanes)
         anew = list(turns) if given_back else [line.head.uid for line in new]
         if known or anew:
             assert lanes[0].node is not None
@@ -349,6 +385,11 @@ class Backfill:
 def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
     """Return what tells one plan from the others: a tree, or a queue."""
     return lanes[0].node.root if across_queues and lanes[0].node is not None else lanes[0].name
+
+
+def _heads_of(lanes: Sequence[Lane], fences: Fences) -> list[Line]:
+    """Return the heads of queues that wait for quota and nothing else."""
+    return [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
 
 
 def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:

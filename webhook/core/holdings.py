@@ -80,8 +80,10 @@ class Holdings:
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
-        self.given_back = 0
-        """Grows with every change by which somebody might start earlier."""
+        self._rebased = 0
+        """The version since which all trees are as they are now, but for what is in the next two."""
+        self._changed: dict[Node, int] = {}
+        self._gave_back: dict[Node, int] = {}
         self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
         self._largest_version = 0
 
@@ -103,6 +105,22 @@ class Holdings:
         """Return what a node lets through now beyond its private quota."""
         return self.usage.headroom(node, key)
 
+    def version_of(self, root: Node) -> int:
+        """Return the version with which anything changed in one tree the last time."""
+        return self._changed.get(root, self._rebased)
+
+    def given_back_in(self, root: Node) -> int:
+        """Return the version with which somebody of one tree might have come to start earlier the last time."""
+        return self._gave_back.get(root, self._rebased)
+
+    def _count(self, node: Node | None, *, gives_back: bool = False) -> None:
+        """Note a change in the tree of ``node``."""
+        self.version += 1
+        if node is not None:
+            self._changed[node.root] = self.version
+            if gives_back:
+                self._gave_back[node.root] = self.version
+
     def copy(self) -> "Holdings":
         """Return an independent copy."""
         twin = Holdings(self.tree)
@@ -120,10 +138,10 @@ class Holdings:
         self.usage, self._outlook, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
+        self._rebased, self._changed, self._gave_back = self.version, {}, {}
         self._heirs = {}
         for queue in self._by_queue:
             self._inherit(queue)
-        self.given_back += 1
         for holding in self.by_uid.values():
             node = self.node_of(holding)
             if node is not None:
@@ -133,7 +151,6 @@ class Holdings:
     def put(self, holding: Holding) -> None:
         """Add or replace one holding; one whose reservation is being stopped leaves the outlook."""
         self.drop(holding.uid)
-        self.version += 1
         self.by_uid[holding.uid] = holding
         if holding.reservation.queue is not None:
             if holding.reservation.queue not in self._by_queue:
@@ -145,6 +162,7 @@ class Holdings:
         gang = holding.gang
         if gang is not None and gang.quorum is not None and holding.reservation.counts != gang.counts:
             self.elastic[holding.uid] = holding
+        self._count(self.node_of(holding))
         self._charge(holding, 1)
         ends, end = self._ends_beside(holding), holding.end_seconds
         if ends is not None and end is not None:
@@ -156,8 +174,7 @@ class Holdings:
         """Forget one holding and return it; None when there is none."""
         holding = self.by_uid.get(uid)
         if holding is not None:
-            self.version += 1
-            self.given_back += 1
+            self._count(self.node_of(holding), gives_back=True)
             self._charge(holding, -1)
             ends, end = self._ends_beside(holding), holding.end_seconds
             if ends is not None and end is not None:
@@ -183,8 +200,7 @@ class Holdings:
         if node is not None:
             outlook.remove(node, holding.amounts)
         self.stopping[uid] = None
-        self.version += 1
-        self.given_back += 1
+        self._count(node, gives_back=True)
 
     def unstop(self, uid: str) -> None:
         """Put one holding back into the outlook: it is not being stopped after all."""
@@ -195,7 +211,7 @@ class Holdings:
         """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
         self.withdraw_promise(to)
         if amounts:
-            self.version += 1
+            self._count(node)
             self._separate().add(node, amounts)
             self.promises[to] = (node, amounts)
 
@@ -204,8 +220,7 @@ class Holdings:
         promised = self.promises.pop(to, None)
         if promised is None:
             return False
-        self.version += 1
-        self.given_back += 1
+        self._count(promised[0], gives_back=True)
         self._separate().remove(*promised)
         self._refresh()
         return True
