@@ -284,13 +284,14 @@ class Fences:
 
     def never_fits(self, gang: Gang) -> Reason | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
-        if gang.loose_pods:
+        fences = () if gang.loose_pods else self.fences(gang.namespace)
+        if not fences:
             return None
         least = gang.least_counts
         refusal = self._refusal(gang, least)
         if refusal is not None:
             return refusal
-        for fence in self.fences(gang.namespace):
+        for fence in fences:
             for key, asked in _demand(fence, [(s.price, least[s.name]) for s in gang.pod_sets]).items():
                 if asked > fence.hard[key]:
                     return Reason(Code.FENCED, node=fence.label, resource=key, asked=asked, limit=fence.hard[key])

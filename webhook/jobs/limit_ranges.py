@@ -9,7 +9,7 @@ what containers state. That extended resources need limits equal to requests is 
 job's own object for that, and Kueue's objects need not state limits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from webhook.core import amounts, quantity
@@ -27,6 +27,9 @@ class _Bounds(NamedTuple):
     ratio: Amounts
 
 
+_UNBOUNDED: Final = _Bounds({}, {}, {})
+
+
 def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> str | None:
     """Return which rule pods of ``pod_spec`` break, or None.
 
@@ -38,7 +41,10 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
     for field in _FIELDS:
         for container in spec.get(field) or ():
             resources = container.get("resources") or {}
-            asked, limits = (amounts.parse(resources.get(side) or {}) for side in ("requests", "limits"))
+            requested, limited = resources.get("requests"), resources.get("limits")
+            if bounds is _UNBOUNDED and (requested == limited or not requested or not limited):
+                continue
+            asked, limits = amounts.parse(requested or {}), amounts.parse(limited or {})
             found = _above(asked, limits) or _outside(asked, limits, bounds)
             if found is not None:
                 return f"container {container.get('name')}: {found}"
@@ -70,7 +76,9 @@ def _beyond(spec: Mapping[str, Any], requests: Amounts, limits: Amounts) -> str 
     return None
 
 
-def _bounds(limit_ranges: Iterable[Mapping[str, Any]], kind: str) -> _Bounds:
+def _bounds(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> _Bounds:
+    if not limit_ranges:
+        return _UNBOUNDED
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     ratio: dict[str, int] = {}

@@ -247,12 +247,13 @@ def _named_classes(
     label = paths.find_mapping(obj, ("metadata", "labels")).get(names.PRIORITY_CLASS_LABEL)
     if not label and names.DEFAULT_PRIORITY_CLASS in context.workload_priority_classes and queue_label(obj, kind):
         label = names.DEFAULT_PRIORITY_CLASS
-    named = [(label, context.workload_priority_classes, "WorkloadPriorityClass")]
-    named += [(paths.find(obj, path), context.priority_classes, "PriorityClass") for path in kind.priority_classes]
-    named += [(site.spec.get("priorityClassName"), context.priority_classes, "PriorityClass") for site in sites]
-    for name, values, family in named:
-        if isinstance(name, str) and name:
-            yield values.get(name, BUILT_IN_PRIORITIES.get(name)), f"{family} {name!r}"
+    known, classes = context.workload_priority_classes, context.priority_classes
+    if label and isinstance(label, str):
+        yield known.get(label, BUILT_IN_PRIORITIES.get(label)), f"WorkloadPriorityClass {label!r}"
+    fields = (paths.find(obj, path) for path in kind.priority_classes)
+    for name in (*fields, *(site.spec.get("priorityClassName") for site in sites)):
+        if name and isinstance(name, str):
+            yield classes.get(name, BUILT_IN_PRIORITIES.get(name)), f"PriorityClass {name!r}"
 
 
 def _quorum(
