@@ -41,6 +41,7 @@ CONTAINER_FIELDS: Final = frozenset(
 )
 # fmt: on
 _RESOURCE_FIELDS: Final = frozenset({"limits", "requests"})
+_COMPUTE: Final = frozenset({"cpu", "memory"})
 _TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
 _NOTHING: Final[Mapping[str, int]] = {}
 
@@ -107,12 +108,12 @@ def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> 
     whole = _requirements(pod_level, "spec.resources") if pod_level else (_NOTHING, _NOTHING)
     if any(_is_pod_level(name) for side in whole for name in side):
         return frozenset()
-    return frozenset(
-        f"{kind}.{name}"
-        for side, kind in enumerate(("requests", "limits"))
-        for name in ("cpu", "memory")
-        if any(name not in demand[side] for demand in containers)
-    )
+    unstated = set()
+    for demand in containers:
+        for side, kind in zip(demand, ("requests", "limits"), strict=True):
+            for name in _COMPUTE - side.keys():
+                unstated.add(f"{kind}.{name}")
+    return frozenset(unstated)
 
 
 def with_limit_range_defaults(
@@ -279,7 +280,8 @@ def _is_pages(name: str) -> bool:
 
 
 def _has_compute(demand: Demand) -> bool:
-    return any(side.get("cpu") or side.get("memory") for side in demand)
+    requests, limits = demand
+    return bool(requests.get("cpu") or requests.get("memory") or limits.get("cpu") or limits.get("memory"))
 
 
 def _crosses_namespaces(affinity: object) -> bool:
@@ -300,6 +302,8 @@ def _crosses_namespaces(affinity: object) -> bool:
 
 
 def _refuse_unknown(node: Mapping[str, Any], known: frozenset[str], path: str) -> None:
+    if known.issuperset(node):
+        return
     for field in node.keys() - known:
         value = node[field]
         if value and (_tells(field) or _bears_resources(value)):

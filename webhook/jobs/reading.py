@@ -140,7 +140,7 @@ def _gang(
         labels=labels,
         evictable=kind.evictable,
         loose_pods=kind.loose_pods,
-        preemptible=not any(labels.get(name) == "false" for name in names.PREEMPTIBLE_LABELS),
+        preemptible="false" not in [labels.get(name) for name in names.PREEMPTIBLE_LABELS],
     )
 
 
