@@ -51,6 +51,17 @@ class _Plan:
     bookings: dict[str, Booking]
     table: Timetable | None = None
     """None: nothing is booked."""
+    rights: frozenset[tuple[object, ...]] = frozenset()
+    """Queue, priority and what is asked of each head that is booked: by that it goes who has a right before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a gang that could start has to wait for a head."""
+
+    reason: Reason
+    beside: str | None = None
+    """Uid of a head beside whose booking it has no room, whoever else moves: the gang has to wait until there is."""
 
 
 _Basis = tuple[object, ...]
@@ -78,36 +89,37 @@ class Backfill:
     _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
 
-    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[Lane]:
-        """Book for those that are heads now, and let those that were move up; return the queues of which the head has
-        another booking than before.
+    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
+        """Book for those that are heads now, and let those that were move up; return at which points those wait that
+        are to be decided about again: a head has another booking than before, or there may be more room beside it.
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
-        if not self.room.backfilling:
+        if not self.room.backfilling and not self.booked:
             return []
         if anew:
             self._plans = {}
         elif self._settled_at == self._moment(now):
             return []
         self._recall(fences)
-        moved: list[Lane] = []
+        points: list[str] = []
         bookings: dict[str, Booking] = {}
         turns: dict[str, int] = {}
         settled = {}
         for lanes in self._scopes():
-            found = settled[_scope(lanes, self.across_queues)] = self._settle(lanes, fences, now, moved)
+            found = settled[_scope(lanes, self.across_queues)] = self._settle(lanes, fences, now, points)
             bookings.update(found[1].bookings)
             turns.update(found[1].turns)
+        points += [beside(uid) for uid in self.booked if uid not in bookings]
         self.booked, self.turns, self._settled = bookings, turns, settled
         self._settled_at = self._moment(now)
         self.put_off = {}
-        return moved
+        return points
 
     def _settle(
-        self, lanes: Sequence[Lane], fences: Fences, now: float, moved: list[Lane]
+        self, lanes: Sequence[Lane], fences: Fences, now: float, points: list[str]
     ) -> tuple[_Basis, _Plan, int]:
-        """Return the plan of these queues, and add those to ``moved`` of which the head has another booking.
+        """Return the plan of these queues, and add the ``points`` at which it wakes somebody.
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
         """
@@ -120,7 +132,10 @@ class Backfill:
         for line in plan.lines:
             uid = line.head.uid
             if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
-                moved.append(line.lane)
+                points.append(head_of(line.lane))
+        points += map(beside, self.booked if known is None else _with_more_room(known[1], plan))
+        if known is not None and not plan.rights <= known[1].rights:
+            points.append(rights_in(plan.lines[0].lane))
         return basis, plan, self._given_back_in(lanes)
 
     def keeps_room_for(self, head: Line, fences: Fences, now: float) -> bool:
@@ -128,7 +143,7 @@ class Backfill:
         plan = self._plan_beside(head.lane, fences, now)
         return self.across_queues and head.head.uid in plan.bookings
 
-    def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Reason | None:
+    def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Refusal | None:
         """Return why the head of ``line``, which could start as decided, has to wait for another head; None if not."""
         node, lanes = line.lane.node, self._lanes_beside(line.lane)
         if node is None or not lanes:
@@ -141,12 +156,13 @@ class Backfill:
         if head is not None and head is not line and head.order_key <= line.order_key:
             why = self._may_not_pass(plan, line, start, head, fences)
             if why is not None:
-                return why
-        delayed = self._delayed(plan, start, line.head.uid, line)
+                return Refusal(why)
+        delayed, whoever_moves = self._delayed(plan, start, line.head.uid, line)
         if delayed is None:
             return None
-        at_seconds = plan.bookings[delayed.head.uid].at_seconds
-        return _behind(delayed, f"would delay {{}}, head of queue {delayed.lane.name}", _in(at_seconds - now))
+        uid, what = delayed.head.uid, f"would delay {{}}, head of queue {delayed.lane.name}"
+        reason = _behind(delayed, what, _in(plan.bookings[uid].at_seconds - now))
+        return Refusal(reason, uid if whoever_moves and line not in plan.lines else None)
 
     def room_beside(self, line: Line, fences: Fences, now: float) -> dict[FlavorResource, int]:
         """Return what the head of ``line`` could take now, for as long as it may run, beside all that is booked."""
@@ -174,7 +190,7 @@ class Backfill:
                 return False
             if own not in plan.lines and start.end_seconds > booking.at_seconds and not table.beside(booking, start):
                 return False
-        return self._delayed(plan, start, holding.uid, None) is None
+        return self._delayed(plan, start, holding.uid, None)[0] is None
 
     def written(self) -> dict[str, Booked]:
         """Return what was settled last as the ledger is to have it, by uid of the heads."""
@@ -249,6 +265,10 @@ class Backfill:
             book(table, self._heads(table, plan, known), known, anew=anew, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
+            booked = [(line, plan.bookings[line.head.uid]) for line in lines if line.head.uid in plan.bookings]
+            plan.rights = frozenset(
+                (line.lane, line.sample.priority, *sorted(booking.amounts)) for line, booking in booked
+            )
         return plan
 
     def _recall(self, fences: Fences) -> None:
@@ -322,12 +342,12 @@ class Backfill:
             return plan.bookings.get(head.head.uid), table
         return table.earliest(head), table
 
-    def _delayed(self, plan: _Plan, start: Start, uid: str, line: Line | None) -> Line | None:
+    def _delayed(self, plan: _Plan, start: Start, uid: str, line: Line | None) -> tuple[Line | None, bool]:
         """Return a head that would be put off by ``start``, made by the head of ``line`` or by one that grows, without
-        a right to that.
+        a right to that; and whether that is so whichever other head moved.
         """
         if plan.table is None:
-            return None
+            return None, False
         by_uid = {each.head.uid: each for each in plan.lines if each is not line and each.head.uid in plan.bookings}
         refused = None
         if not start.gone:
@@ -335,10 +355,10 @@ class Backfill:
             refused = plan.table.refuses(start)
             self._step_in(plan.table, line, own)
             if refused is None:
-                return None
+                return None, False
         weaker = frozenset(other for other, each in by_uid.items() if self._intervenes(plan, start, line, each))
         if refused is not None and not weaker:
-            return by_uid[refused.uid]
+            return by_uid[refused.uid], True
         after = Timetable(self.holdings, start.node.root, plan.now, start)
         self._step_out(after, line)
         known = {other: plan.bookings[other] for other in by_uid}
@@ -346,9 +366,9 @@ class Backfill:
         for other in (other for other in by_uid if other not in weaker):
             then = after.booking(other)
             if then is None or then.at_seconds > known[other].at_seconds:
-                return by_uid[other]
+                return by_uid[other], False
         self.put_off[uid] = weaker
-        return None
+        return None, False
 
     def _intervenes(self, plan: _Plan, start: Start, line: Line | None, head: Line) -> bool:
         """Return whether the head of ``line``, or one that grows, may put off the head of another queue."""
@@ -380,6 +400,29 @@ class Backfill:
         """Return whether what its queue keeps for its head is put aside for the head of ``line``."""
         lifted = self.holdings.lifted
         return lifted is not None and lifted[0] == head_of(line.lane)
+
+
+def beside(uid: str) -> str:
+    """Return the name under which those wait that have no room beside what is booked for a head."""
+    return f"beside {uid}"
+
+
+def rights_in(lane: Lane) -> str:
+    """Return the name under which those wait, in the tree of a queue, that have no right before any head booked."""
+    return f"rights before heads of tree {'' if lane.node is None else lane.node.root.index}"
+
+
+def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
+    """Return the heads beside which there may be room now: their bookings moved, or keep less out."""
+    return [
+        uid
+        for uid, booking in before.bookings.items()
+        if after.bookings.get(uid) != booking or _has_more_room(uid, before.table, after.table)
+    ]
+
+
+def _has_more_room(uid: str, before: Timetable | None, after: Timetable | None) -> bool:
+    return before is None or after is None or after.has_more_room_beside(uid, before)
 
 
 def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:

@@ -129,6 +129,11 @@ class Timetable:
                 return booking
         return None
 
+    def has_more_room_beside(self, uid: str, before: "Timetable") -> bool:
+        """Return whether less is taken anywhere at the start of a booking than another timetable with it says."""
+        (_, now), (_, then) = self._booked[uid], before._booked[uid]
+        return any(now.less_than(then, node) for node in self.root.below())
+
     def beside(self, booking: Booking, start: Start) -> bool:
         """Return whether somebody who starts now leaves room for a booking that is not entered, when it begins."""
         view = self._at(booking.at_seconds)

@@ -7,6 +7,7 @@ looked at whenever anything it asks for is freed anywhere in its tree.
 
 from collections.abc import Mapping
 
+from webhook.core.backfill import beside, rights_in
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Mode
 from webhook.core.parking import GateOrder, Need, Point
@@ -43,6 +44,12 @@ def park(state: State, line: Line, decision: Decision) -> None:
         state.hunger.watch(decision.owed)
     elif decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
+        if node is not None and decision.beside is not None and _stops_nobody(line):
+            # What its own side of the tree uses decides whether it has a right before a head.
+            side = [each.index for each in node.path() if each.parent is not None]
+            points = [beside(decision.beside), rights_in(line.lane)]
+            state.room.park(line, [*points, *((index, key) for index in side for key in keys)])
+            return
         # Another head goes, or it becomes the head of its own queue.
         lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
         points += [head_of(lane) for lane in lanes]
@@ -69,6 +76,13 @@ def park(state: State, line: Line, decision: Decision) -> None:
     gang = line.head
     order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
     state.room.park(line, points, (need, order), marks)
+
+
+def _stops_nobody(line: Line) -> bool:
+    """Return whether all that a line may do is start, as it is, where there is room."""
+    rules = None if line.lane.queue is None else line.lane.queue.preemption
+    stops = rules is not None and not (rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER)
+    return not line.shifting and not stops
 
 
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:

@@ -3,7 +3,8 @@
 Three ways to be registered:
 
 - at *points*: woken by any change there. A point is a key at a node of the tree (its usage fell), a namespace (its
-  fences gave) or something owed to a hungry gang (it is not any more).
+  fences gave), something about the heads of Backfill queues by name (``head_of``, ``beside``, ``rights_in``) or
+  something owed to a hungry gang (it is not any more).
 - at one *gate*: a key at the node that refused the line. Of all lines at a gate that ask no more than it has room for,
   only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
   offered to as many lines as can use it, not to all that wait. Those of a queue which has another line to be decided
@@ -37,8 +38,8 @@ class Owed(NamedTuple):
 
 
 Point = Spot | str | Owed
-"""A key at a node whose usage would have to fall, a namespace whose fences would have to give, or a hunger that would
-have to end."""
+"""A key at a node whose usage would have to fall, a namespace whose fences would have to give, a head that would have
+to move, or a hunger that would have to end."""
 GateOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's agenda orders."""
 

@@ -240,6 +240,11 @@ class Usage:
         """Return everything ``node`` uses."""
         return dict(self._taken[node.index])
 
+    def less_than(self, other: "Usage", node: Node) -> bool:
+        """Return whether ``node`` uses less of anything here than there."""
+        mine, theirs = self._taken[node.index], other._taken[node.index]
+        return mine != theirs and any(mine.get(key, 0) < amount for key, amount in theirs.items())
+
     def add(self, queue: Node, amounts: AmountsByFlavor) -> None:
         """Charge ``amounts`` to ``queue``; what exceeds private quota bubbles up."""
         for key, change in amounts.items():

@@ -186,7 +186,8 @@ class State:
         if decision.fits or decision.preempts:
             why = self.backfill.refusal(line, decision, self.fences, self.now)
             if why is not None:
-                decision = self._beside_heads(line) or replace(decision, fence=why, victims=(), awaits=())
+                refused = replace(decision, fence=why.reason, victims=(), awaits=(), beside=why.beside)
+                decision = self._beside_heads(line) or refused
         decision = self.hunger.judge(line, decision, self.fences)
         holdings.put_back()
         return decision
@@ -201,15 +202,15 @@ class State:
         return None if refused else decision
 
     def settle_bookings(self, *, anew: bool = False) -> bool:
-        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved;
-        return whether one has.
+        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved, or
+        beside which there may be more room; return whether there are such heads.
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
-        moved = self.backfill.settle(self.fences, self.now, anew=anew)
-        for lane in moved:
-            self.room.wake(head_of(lane))
-        return bool(moved)
+        points = self.backfill.settle(self.fences, self.now, anew=anew)
+        for point in points:
+            self.room.wake(point)
+        return bool(points)
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without

@@ -376,13 +376,68 @@ def test_those_behind_several_blocked_heads_go_in_their_order_whichever_head_is_
 def test_what_is_freed_is_offered_to_as_many_as_can_use_it_and_not_to_all_behind_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, asked = crowd(40), Counter[str]()
-    decide = Decider.decide
+    world, asked = crowd(40), decisions(monkeypatch)
+    assert world.end("short").cycle() == ["a00"]
+    assert asked.total() < 10
+
+
+def decisions(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """From now on, how often each gang is decided about."""
+    decide, asked = Decider.decide, Counter[str]()
 
     def count(self: Decider, gang: Gang, *more: Any) -> Decision:
         asked[gang.uid] += 1
         return decide(self, gang, *more)
 
     monkeypatch.setattr(Decider, "decide", count)
-    assert world.end("short").cycle() == ["a00"]
-    assert asked.total() < 10
+    return asked
+
+
+def kept_out(number: int) -> World:
+    """A head that takes all but one of 10 cpu from second 1000 on, until when 6 are used; the one until second 2000.
+    There is room for ``number`` others now and not then.
+    """
+    queues = [queue("a", 0, cohort="all", strategy=BACKFILL), queue("b", 0, cohort="all"), queue("c", 0, cohort="all")]
+    world = World(cohort("all", cpu=10), *queues)
+    world.submit(gang("long", "c", 6, max_run_seconds=1000), gang("late", "c", 1, max_run_seconds=2000))
+    world.submit(gang("short", "c", 1, max_run_seconds=20)).cycle()
+    world.submit(gang("head", "a", 9, created=1.0, max_run_seconds=10))
+    for each in range(number):
+        world.submit(gang(f"b{each:02}", "b", 1, created=2.0 + each, max_run_seconds=5000 + each))
+    assert world.cycle() == []
+    return world
+
+
+def test_those_without_room_beside_a_booking_are_not_asked_again_when_one_ends_that_had_gone_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, asked = kept_out(40), decisions(monkeypatch)
+    assert world.end("short").cycle() == []
+    assert set(asked) == {"head"}
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_those_without_room_beside_a_booking_start_when_there_is_more_room_then(copied: bool) -> None:
+    world = kept_out(3)
+    if copied:
+        world.engine = world.engine.copy()
+    assert world.end("late").cycle() == ["b00"]
+    assert world.engine.reason("b01").code is Code.BEHIND_HEAD
+
+
+def test_those_without_room_beside_a_booking_start_when_its_queue_does_not_backfill_any_more() -> None:
+    world = kept_out(3)
+    world.set_policy(cohort("all", cpu=10), *(queue(name, 0, cohort="all") for name in "abc"))
+    assert world.cycle() == ["b00", "b01"]
+
+
+def test_those_without_room_beside_a_booking_start_when_they_may_put_off_another_head_that_takes_it() -> None:
+    queues = [queue(name, 0, cohort="all", strategy=BACKFILL) for name in ("a", "c")]
+    world = World(cohort("all", cpu=10), queue("b", 0, cohort="all"), queue("d", 0, cohort="all"), *queues)
+    world.submit(gang("long", "d", 6, max_run_seconds=1000)).cycle()
+    world.submit(gang("head-a", "a", 5, created=1.0, max_run_seconds=10))
+    world.submit(gang("head-c", "c", 5, created=2.0, max_run_seconds=10))
+    world.submit(gang("small", "b", 1, created=3.0, max_run_seconds=5000))
+    assert world.cycle() == []
+    world.engine.withdraw("head-c")
+    assert world.submit(gang("weak", "c", 5, priority=-1, created=4.0, max_run_seconds=10)).cycle() == ["small"]
