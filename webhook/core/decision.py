@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.fair_sharing import targets_of
 from webhook.core.fences import Fences
-from webhook.core.flavors import Assignment, Judge, Mode, Request, Verdict, assign
+from webhook.core.flavors import Assignment, Judge, Mode, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holdings
 from webhook.core.parking import Owed
@@ -19,6 +19,7 @@ from webhook.core.policy import FlavorResource, PreemptionPolicy, Queue
 from webhook.core.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code, Reason
+from webhook.core.request import Request
 from webhook.core.settings import EngineSettings
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})

@@ -17,7 +17,6 @@ from webhook.core.cycle import Cycle, drain
 from webhook.core.decay import LocalName
 from webhook.core.explain import never, why_waiting
 from webhook.core.fences import Fences
-from webhook.core.flavors import compile_request
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding
 from webhook.core.ledger import Booked, Claim, Reservation
@@ -25,6 +24,7 @@ from webhook.core.one_head import one_head_cycle
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource, Policy
 from webhook.core.reasons import Reason
+from webhook.core.request import compile_request
 from webhook.core.settings import EngineSettings
 from webhook.core.state import State
 

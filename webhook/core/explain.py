@@ -1,7 +1,7 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
 from webhook.core.decision import Attempt, Decision
-from webhook.core.flavors import Block, Judge, Mode, Request, Verdict, assign
+from webhook.core.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Claim
@@ -9,6 +9,7 @@ from webhook.core.policy import FlavorResource, Queue
 from webhook.core.queueing import Lane, Line
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code, Holder, Reason
+from webhook.core.request import Request
 from webhook.core.state import State
 
 HOLDERS_SHOWN = 3

@@ -10,12 +10,12 @@ from dataclasses import replace
 from itertools import product
 
 from webhook.core.fences import Fences
-from webhook.core.flavors import Choice, compile_request
 from webhook.core.gang import PodSet
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.core.names import COUNTED
 from webhook.core.policy import FlavorResource, Policy
+from webhook.core.request import Choice, compile_request
 from webhook.core.settings import EngineSettings
 
 Allowed = Callable[[Holding, Mapping[FlavorResource, int]], bool]

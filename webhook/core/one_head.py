@@ -14,7 +14,7 @@ from webhook.core.agenda import tournament, tree_of
 from webhook.core.cycle import admit, grow_all, stop_all
 from webhook.core.decision import STOPS_NOBODY, Attempt, Decision
 from webhook.core.explain import awaiting, explain
-from webhook.core.flavors import Assignment, Choice, Mode, Option, Request
+from webhook.core.flavors import Assignment, Mode
 from webhook.core.ledger import reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted
@@ -23,6 +23,7 @@ from webhook.core.preemption import Candidate, give_back, take
 from webhook.core.queueing import Lane, Line, Scan
 from webhook.core.quota_tree import AmountsByFlavor, Usage
 from webhook.core.reasons import Code, Reason
+from webhook.core.request import Choice, Option, Request
 from webhook.core.state import State
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
-from webhook.core.flavors import Request
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.policy import FlavorResource, Queue, Strategy
 from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Reason
+from webhook.core.request import Request
 
 LineKey = tuple[object, ...]
 OrderKey = tuple[float, int, float, str]

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from webhook.core.flavors import Judge, Mode, Verdict, assign, compile_request
+from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.gang import Gang
 from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
 from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
 from webhook.core.queueing import Lane, Line, head_of, line_key
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.core.reasons import Code, Reason
+from webhook.core.request import compile_request
 from webhook.core.settings import EngineSettings
 
 

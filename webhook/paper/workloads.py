@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from webhook.controllers.gangs import behind_gates
 from webhook.core import names, quantity
-from webhook.core.flavors import Request, compile_request
 from webhook.core.gang import Gang, PodSet
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.core.reasons import Code, Reason
+from webhook.core.request import Request, compile_request
 from webhook.jobs import paths
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.engine import EngineSettings
-from webhook.core.flavors import Choice, Judge, Mode, Option, Request, Verdict, Want, assign, charge_of
+from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.gang import PodPrice, PodSet, Requirement, Toleration
 from webhook.core.misfits import misfit
 from webhook.core.policy import (
@@ -19,6 +19,7 @@ from webhook.core.policy import (
     Taint,
 )
 from webhook.core.reasons import Code
+from webhook.core.request import Choice, Option, Request, Want, charge_of
 from webhook.core.settings import Transformation
 
 STOP, NEXT = SearchPolicy.MAY_STOP_SEARCH, SearchPolicy.TRY_NEXT_FLAVOR
