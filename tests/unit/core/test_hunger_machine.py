@@ -160,7 +160,8 @@ class HungerMachine(RuleBasedStateMachine):
             before, earlier = twin.copy(), _copied(self.world.fences, running)
             plan = twin.cycle(self.world.now, fences, 1, most=1)
             if not plan:
-                return decided
+                admitted, grown, stopped = decided
+                return [admitted, grown, sorted(stopped)]
             for taker in plan.admitted:
                 if taker.uid not in before._state.claims:
                     needy = self._keeps_waiting(before, taker.queue, _usage(taker), earlier, taker.uid)
