@@ -84,6 +84,14 @@ MUTANTS: Final = (
         ASSESS_TESTS,
     ),
     Mutant(
+        2,
+        "the room that others were stopped for is kept when another leads",
+        RECONCILER,
+        "        self.engine.restore_claims(self._keeper.ledger.claims)\n",
+        "",
+        RULES_TESTS,
+    ),
+    Mutant(
         3,
         "an effect carries a resourceVersion",
         PATCHES,
