@@ -46,15 +46,16 @@ def await_others(state: State, uid: str) -> list[str]:
     """
     holdings, claim, gang = state.holdings, state.claims[uid], state.room.tickets[uid].gang
     node, amounts = holdings.promises[uid]
+    others = [each for each in sorted(holdings.stopping) if _shares(holdings, each, node, amounts)]
+    gone = {job for each in others for job in holdings.by_uid[each].reservation.jobs}
     holdings.lift(uid)
-    suffices = holdings.outlook.fits(node, amounts) and state.fences.shortfall(gang, claim.planned.counts) is None
+    suffices = holdings.outlook.fits(node, amounts)
     holdings.put_back()
-    others = [each for each in sorted(holdings.stopping) if suffices and _shares(holdings, each, node, amounts)]
-    if others:
+    if others and suffices and state.fences.shortfall(gang, claim.planned.counts, gone) is None:
         state.claims[uid] = replace(claim, awaits=tuple(others))
-    else:
-        lapse(state, uid)
-    return others
+        return others
+    lapse(state, uid)
+    return []
 
 
 def _shares(holdings: Holdings, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:

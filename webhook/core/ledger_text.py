@@ -149,38 +149,27 @@ def entry_digest(uid: str, text: str) -> int:
 class Decoder:
     """Decodes successive versions of one ledger: entries whose text did not change are the same objects as before."""
 
-    _known: dict[str, tuple[str, int, Reservation]] = field(default_factory=dict)
-    """Uid to text, its part of the checksum, and what it says."""
-    _claims: tuple[str, Mapping[str, Claim]] = ("", {})
-    """Text of the claims, and what it says."""
-    _bookings: tuple[str, Mapping[str, Booked]] = ("", {})
-    """The same of the bookings."""
+    _known: dict[str, tuple[str, int, Any]] = field(default_factory=dict)
+    """Key to text, its part of the checksum, and what it says."""
 
     def decode(self, data: Mapping[str, str]) -> Ledger:
         """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
         epoch, seq, digest = _decode_meta(data)
-        known: dict[str, tuple[str, int, Reservation]] = {}
-        for uid, text in data.items():
-            if uid == CLAIMS:
-                if text != self._claims[0]:
-                    self._claims = (text, decode_claims(text))
-                digest ^= entry_digest(uid, text)
-            elif uid == BOOKINGS:
-                if text != self._bookings[0]:
-                    self._bookings = (text, decode_bookings(text))
-                digest ^= entry_digest(uid, text)
-            elif uid != META:
-                before = self._known.get(uid)
-                if before is None or before[0] != text:
-                    before = (text, entry_digest(uid, text), decode_entry(uid, text))
-                known[uid] = before
-                digest ^= before[1]
+        known: dict[str, tuple[str, int, Any]] = {}
+        for key, text in data.items():
+            if key == META:
+                continue
+            before = self._known.get(key)
+            if before is None or before[0] != text:
+                before = (text, entry_digest(key, text), _decode_key(key, text))
+            known[key] = before
+            digest ^= before[1]
         if digest:
             raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
         self._known = known
-        claims = self._claims[1] if CLAIMS in data else {}
-        bookings = self._bookings[1] if BOOKINGS in data else {}
-        return Ledger(epoch, seq, {uid: entry[2] for uid, entry in known.items()}, claims, bookings)
+        said = {key: each[2] for key, each in known.items()}
+        claims, bookings = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {})
+        return Ledger(epoch, seq, said, claims, bookings)
 
 
 def decode(data: Mapping[str, str]) -> Ledger:
@@ -200,39 +189,27 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
     return epoch, seq, digest
 
 
-def decode_entry(uid: str, text: str) -> Reservation:
-    """Return the reservation written as ``text``. Raises LedgerCorrupt naming ``uid``."""
+def _decode_key(key: str, text: str) -> Any:
+    """Return what one key says: the claims, the bookings, or a reservation. Raises LedgerCorrupt naming it."""
     try:
-        return _decode_reservation(uid, json.loads(text))
+        record = json.loads(text)
+        if key == CLAIMS:
+            return {uid: _decode_claim(uid, each) for uid, each in record.items()}
+        if key == BOOKINGS:
+            return {uid: _decode_booked(each) for uid, each in record.items()}
+        return _decode_reservation(key, record)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerCorrupt(f"{uid}: {error!r}") from error
+        raise LedgerCorrupt(f"{key}: {error!r}") from error
 
 
-def decode_claims(text: str) -> dict[str, Claim]:
-    """Return the claims written as ``text``. Raises LedgerCorrupt."""
-    try:
-        return {
-            uid: Claim(_decode_reservation(uid, record["planned"]), tuple(map(str, record["awaits"])))
-            for uid, record in json.loads(text).items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerCorrupt(f"{CLAIMS}: {error!r}") from error
+def _decode_claim(uid: str, record: Mapping[str, Any]) -> Claim:
+    return Claim(_decode_reservation(uid, record["planned"]), tuple(map(str, record["awaits"])))
 
 
-def decode_bookings(text: str) -> dict[str, Booked]:
-    """Return the bookings written as ``text``. Raises LedgerCorrupt."""
-    try:
-        return {
-            uid: Booked(
-                str(record["queue"]),
-                int(record["turn"]),
-                None if record["at"] is None else float(record["at"]),
-                {FlavorResource(str(f), str(r)): int(amount) for f, r, amount in record["amounts"]},
-            )
-            for uid, record in json.loads(text).items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerCorrupt(f"{BOOKINGS}: {error!r}") from error
+def _decode_booked(record: Mapping[str, Any]) -> Booked:
+    at_seconds = None if record["at"] is None else float(record["at"])
+    amounts = {FlavorResource(str(flavor), str(name)): int(amount) for flavor, name, amount in record["amounts"]}
+    return Booked(str(record["queue"]), int(record["turn"]), at_seconds, amounts)
 
 
 def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:

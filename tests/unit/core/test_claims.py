@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, gang, policy, queue
 from webhook.core.fences import Fence
@@ -90,8 +92,14 @@ def test_a_claim_lapses_when_its_local_queue_is_stopped() -> None:
     assert world.end("v").cycle() == []
 
 
-def test_a_claim_awaits_those_who_are_stopped_for_another_that_has_taken_its_room() -> None:
-    world, _ = crowded(low("v"), gang("w", "q", 2, priority=1), high("a", 4, priority=1), high("b", 2), cpu=6)
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_claim_awaits_those_who_are_stopped_for_another_that_has_taken_its_room(fenced: bool) -> None:
+    """A ResourceQuota that is full with those who are awaited does not end it."""
+    world, _ = crowded(low("v"), gang("w", "q", 2, priority=1), cpu=6)
+    if fenced:
+        world.fences.put_fence(Fence("team", "hard", {"requests.cpu": 6 * MILLI}))
+    for each in (high("a", 4, priority=1), high("b", 2)):
+        world.submit(each).cycle()
     assert {name: claim.awaits for name, claim in world.engine.claims().items()} == {"a": ("v",), "b": ("w", "v")}
     assert world.submit(gang("late", "q", 2, priority=1, created=9.0)).end("v").cycle() == ["b"]
     assert world.engine.claims()["a"].awaits == ("w",)
