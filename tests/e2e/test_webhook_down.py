@@ -11,7 +11,7 @@ import yaml
 
 from tests.e2e.conftest import Team, member
 from tests.e2e.controlplane.install import ROOT, Installation
-from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.load import Load
 from tests.e2e.objects import deployment, job, jobset, pod, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reserved, set_gpus
@@ -131,8 +131,12 @@ def policies_only(breakable: Installation, team: Team) -> Iterator[Team]:
         probe = job("probe", 1, pod_template(), QUEUE)
         wait_until(
             lambda: json.loads(admin.create(probe, "--dry-run=server", "-o", "json"))["spec"].get("suspend"),
-            what="the policies are in force",
+            what="the policies that mark are in force",
         )
+        # Those that refuse come into force apart from these.
+        admin.create(probe)
+        wait_until(lambda: _is_refused_by_policy(team.owner, "probe"), what="the policies that refuse are in force")
+        admin.delete("job", "probe")
         yield team
     finally:
         for registration in kept:
@@ -142,6 +146,15 @@ def policies_only(breakable: Installation, team: Team) -> Iterator[Team]:
             }
             admin("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(document))
         admin("delete", "--wait=false", "-f", "-", stdin=rendered)
+
+
+def _is_refused_by_policy(owner: Kubectl, name: str) -> bool:
+    """Return whether a policy keeps the owner of a job from starting it."""
+    try:
+        owner("patch", "job", name, "--type=merge", "--dry-run=server", f"--patch={json.dumps(START)}")
+    except KubectlError as error:
+        return "ValidatingAdmissionPolicy" in error.stderr
+    return False
 
 
 def test_with_the_policies_alone_a_gang_still_waits_and_starts_whole(policies_only: Team) -> None:
