@@ -4,8 +4,8 @@ import json
 from typing import Any, Final
 
 from tests.e2e.controlplane.install import NAMESPACE
-from tests.e2e.kubectl import Kubectl, KubectlError
-from tests.e2e.objects import GPU
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.objects import GPU, job, pod_template
 from webhook.core import ledger_text, names
 from webhook.core.ledger import Ledger, Reservation
 
@@ -22,6 +22,7 @@ def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
     admin.apply(flavor)
     admin.apply(cluster_queue_of(cluster_queue, gpus))
     admin.apply(local | {"spec": {"clusterQueue": cluster_queue}})
+    _is_known(admin, name)
     return cluster_queue
 
 
@@ -34,6 +35,13 @@ def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
         admin.apply(queue)
         local = {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}}
         admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{name}"}})
+        _is_known(admin, name)
+
+
+def _is_known(admin: Kubectl, name: str) -> None:
+    """Wait until the webhook knows a queue: it hears of policy by watches, each a moment after the object is stored."""
+    probe = job("probe", 1, pod_template(gpus=0), name)
+    wait_until(lambda: admin.create(probe, "--dry-run=server") and not admin.warnings, what=f"queue {name} is known")
 
 
 def cluster_queue_of(name: str, gpus: int | str) -> dict[str, Any]:
