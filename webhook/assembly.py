@@ -334,11 +334,6 @@ def _unsynced(view: View) -> list[str]:
     return [f"{name} has not been read yet" for name in sorted(view.unsynced)]
 
 
-def _untrusted(view: View) -> list[str]:
-    # Only the reconciler's: a webhook without a ledger still answers, and lets no gang pod pass that it does not know.
-    return [] if view.ledger_trusted else ["the ledger is missing or corrupt"]
-
-
 def _expiry(certificate: ServingCertificate, clock: Clock) -> list[str]:
     left = certificate.certificate_expiry() - clock.now()
     return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []

@@ -176,8 +176,8 @@ def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> Engi
     )
 
 
-def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
-    """Return the configuration of ``path`` (all defaults for None), with ``overrides`` on top.
+def load(path: Path | None) -> Config:
+    """Return the configuration of ``path`` (all defaults for None).
 
     Raises PolicyError with one diagnostic per wrong key: its path, value and what is expected.
     """
@@ -185,10 +185,10 @@ def load(path: Path | None, overrides: dict[str, Any] | None = None) -> Config:
         text = "" if path is None else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError((Diagnostic(str(path), "", in_words(error), "give a readable YAML file"),)) from error
-    return parse(text, str(path), overrides)
+    return parse(text, str(path))
 
 
-def parse(text: str, where: str, overrides: dict[str, Any] | None = None) -> Config:
+def parse(text: str, where: str) -> Config:
     """Return the configuration that is written as YAML ``text``; ``where`` names it in errors. Raises PolicyError."""
     try:
         document: Any = yaml.safe_load(text) or {}
@@ -197,7 +197,7 @@ def parse(text: str, where: str, overrides: dict[str, Any] | None = None) -> Con
     if not isinstance(document, dict):
         raise PolicyError((Diagnostic(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:
-        return Config.model_validate(document | (overrides or {}))
+        return Config.model_validate(document)
     except ValidationError as error:
         raise PolicyError(tuple(_diagnostic(where, problem) for problem in error.errors())) from error
 

@@ -5,7 +5,6 @@ A denial is a value (``core.reasons.Reason``), not an exception; a broken invari
 TuttiError
 ├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status
 ├── PolicyError         a policy or configuration that does not compile; carries diagnostics
-├── NotReadyError       caches or ledger are not there yet
 └── ApiError            the API server said no, or nothing
     ├── NotFound        404
     ├── Conflict        409: the object moved on, or exists already
@@ -51,14 +50,8 @@ class PolicyError(TuttiError):
         self.diagnostics = diagnostics
 
 
-class NotReadyError(TuttiError):
-    """The process does not know enough yet to answer."""
-
-
 class ApiError(TuttiError):
     """The API server refused a request or did not answer it."""
-
-    retryable = False
 
     def __init__(self, status: int, reason: str, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
@@ -92,5 +85,3 @@ class Invalid(ApiError):
 
 class Unavailable(ApiError):
     """The API server is overloaded, starting or unreachable."""
-
-    retryable = True

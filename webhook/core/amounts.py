@@ -27,14 +27,6 @@ def add(left: Amounts, right: Amounts) -> dict[str, int]:
     return total
 
 
-def subtract(left: Amounts, right: Amounts) -> dict[str, int]:
-    """Return ``left - right``; results may be negative."""
-    total = dict(left)
-    for name, amount in right.items():
-        total[name] = total.get(name, 0) - amount
-    return total
-
-
 def scale(amounts: Amounts, factor: int) -> dict[str, int]:
     """Return each amount times ``factor``."""
     return {name: amount * factor for name, amount in amounts.items()}

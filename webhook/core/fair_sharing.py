@@ -30,7 +30,6 @@ Share = tuple[int, Fraction]
 """(1 when infinite, value): compares as shares do; two infinite ones by their unweighted value."""
 
 NO_SHARE: Share = (0, Fraction(0))
-FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
 
 

@@ -262,13 +262,6 @@ class Fences:
                     return Reason(Code.FENCED, text, node=fence.label, resource=key, help=tip)
         return None
 
-    def growth_shortfall(self, reservation: Reservation, pod_set: str, extra: int) -> Reason | None:
-        """Return why a reservation cannot grow by ``extra`` pods of one set, or None when it can."""
-        reserved = reservation.pod_set(pod_set)
-        if reserved is None:
-            return Reason(Code.MISCONFIGURED, f"pod set {pod_set!r} is not part of the reservation")
-        return self._first_shortfall(reservation.namespace, [(reserved.price, extra)])
-
     def pod_shortfall(
         self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
     ) -> Reason | None:

@@ -173,11 +173,6 @@ class Parking:
             if not lines:
                 del self._at[point]
 
-    def need_of(self, line: Line) -> Need | None:
-        """Return what a line waits for at its gate, if it waits at one."""
-        stay = self._stays.get(line)
-        return None if stay is None or stay.gate is None else stay.gate[0]
-
     def helped_by(self, point: Point) -> list[Line]:
         """Return the lines registered at ``point``."""
         return list(self._at.get(point, ()))

@@ -17,11 +17,6 @@ KINDS: Final[Mapping[str, JobKind]] = _by_key(ENTRIES)
 """The shipped kinds by key, ``Kind.group``."""
 
 
-def by_resource(group: str, plural: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
-    """Return the kind served as ``plural`` in ``group``, as an admission request names it."""
-    return next((kind for kind in kinds.values() if kind.plural == plural and kind.group == group), None)
-
-
 def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
     """Return the kind a person means: its key, or without regard to case its kind, plural or short name, each
     optionally with ``.group``. A name that several kinds share means the first registered.
@@ -35,11 +30,6 @@ def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
     return None
 
 
-def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> JobKind:
-    """Return the job kind that an operator's ``config`` describes. Raises PolicyError with diagnostics."""
-    return custom_kinds.load_custom(config, kinds)
-
-
-def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKind] = KINDS) -> Mapping[str, JobKind]:
-    """Return ``kinds`` with an operator's own added or replaced. Raises PolicyError with all diagnostics."""
-    return MappingProxyType(custom_kinds.with_custom(configs, kinds))
+def with_custom(configs: Iterable[Mapping[str, Any]]) -> Mapping[str, JobKind]:
+    """Return the shipped kinds with an operator's own added or replaced. Raises PolicyError with all diagnostics."""
+    return MappingProxyType(custom_kinds.with_custom(configs, KINDS))

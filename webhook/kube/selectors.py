@@ -1,10 +1,9 @@
-"""Label and field selectors in the text form of list and watch queries, as ``kubectl -l`` writes them.
+"""Label selectors in the text form of list and watch queries, as ``kubectl -l`` writes them.
 
 Matching itself is ``core.policy.LabelSelector``; here is only its text: ``app=web,tier in (a,b),!canary``.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.gang import Requirement
@@ -17,33 +16,6 @@ _EXISTENCE: Final = re.compile(r"(?P<negation>!?)\s*" + _KEY)
 _SEPARATOR: Final = re.compile(r",(?![^(]*\))")
 _SET_OPERATORS: Final = {"in": "In", "notin": "NotIn"}
 _COMPARISON_OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
-
-
-def label_query(selector: LabelSelector) -> str:
-    """Return ``selector`` as the value of ``labelSelector=``; an empty selector gives an empty text."""
-    equalities = [f"{key}={value}" for key, value in selector.match_labels.items()]
-    return ",".join(equalities + [_requirement_text(requirement) for requirement in selector.match_expressions])
-
-
-def _requirement_text(requirement: Requirement) -> str:
-    match requirement.operator:
-        case "Exists":
-            return requirement.key
-        case "DoesNotExist":
-            return f"!{requirement.key}"
-        case "Gt" | "Lt" as operator:
-            return f"{requirement.key}{'>' if operator == 'Gt' else '<'}{requirement.values[0]}"
-        case operator:
-            return f"{requirement.key} {operator.lower()} ({','.join(requirement.values)})"
-
-
-def field_query(fields: Mapping[str, str]) -> str:
-    """Return the value of ``fieldSelector=`` that selects objects whose ``fields`` have these values."""
-    return ",".join(f"{path}={_escape(value)}" for path, value in fields.items())
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def parse_labels(text: str) -> LabelSelector:

@@ -4,7 +4,6 @@ Time stands still. What a cycle stops is gone before the next one and waits agai
 would put it; what a cycle admits runs and does not end.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,7 +11,7 @@ from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.ledger_text import encode_entry
-from webhook.core.plan import Plan, Preempted
+from webhook.core.plan import Plan
 from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.reasons import Code, Reason
 from webhook.core.settings import EngineSettings
@@ -166,11 +165,6 @@ class Run:
         """Return ``namespace/name`` of a gang."""
         gang = self.world.entrants[uid].gang
         return f"{gang.namespace}/{gang.name}"
-
-    def queues(self, preempted: Preempted) -> Mapping[str, str | None]:
-        """Return the queues of a preempted gang and of its preemptor."""
-        held = self._held.get(preempted.uid)
-        return {"gang": None if held is None else held.queue, "by": self.engine.queue_of(preempted.by)}
 
 
 def _closed_spared(policy: Policy) -> Policy:

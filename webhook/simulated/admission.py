@@ -11,7 +11,7 @@ CEL is not evaluated: a match condition is a Python predicate over the ``request
 import asyncio
 import base64
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -300,15 +300,3 @@ def _verified(answer: bytes, uid: str, mutating: bool) -> Json:
     if response.get("patchType") not in (None, "", "JSONPatch"):
         raise ValueError(f'webhook returned invalid response.patchType of "{response["patchType"]}"')
     return response
-
-
-def from_configurations(
-    configurations: Iterable[Mapping[str, Any]], review: Reviewer, conditions: Mapping[str, Condition] | None = None
-) -> list[Registration]:
-    """Return the webhooks of all webhook configurations among ``configurations``; other objects are passed over."""
-    return [
-        hook
-        for configuration in configurations
-        if configuration.get("kind") in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-        for hook in registrations(configuration, review, conditions)
-    ]

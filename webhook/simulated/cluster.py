@@ -1,6 +1,6 @@
 """A whole simulated cluster: server, router, controllers, nodes. The composition root of this package."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -91,25 +91,18 @@ class SimulatedCluster:
         namespace = item["metadata"].get("namespace", "default") if resource.namespaced else ""
         return await self.server.create(resource, namespace, orjson.loads(orjson.dumps(item)), Call(user))
 
-    async def add_node(
-        self, name: str, *, labels: Mapping[str, str] | None = None, taints: Iterable[Json] = (), **allocatable: str
-    ) -> Stored:
+    async def add_node(self, name: str, **allocatable: str) -> Stored:
         """Add a node; ``allocatable`` keys are resource names with ``_`` for ``-`` where needed, plus ``gpu``."""
         room = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
         gpus = room.pop("gpu", None)
         if gpus is not None:
             room["nvidia.com/gpu"] = gpus
-        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
         ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
         status = {"capacity": room, "allocatable": room, "conditions": ready}
-        node = {
-            "kind": "Node",
-            "apiVersion": "v1",
-            "metadata": metadata,
-            "spec": {"taints": list(taints)},
-            "status": status,
-        }
-        return await self.create(node)
+        return await self.create(
+            {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": status}
+        )
 
 
 def _child(rng: Random) -> Random:

@@ -145,10 +145,6 @@ class Store:
             and any(o["uid"] == uid and o.get("controller") for o in stored.object["metadata"]["ownerReferences"])
         ]
 
-    def storages(self) -> list[Storage]:
-        """Return the kinds that have or had objects."""
-        return list(self._shelves)
-
     # -- writing ----------------------------------------------------------------------------------------------------
 
     def put(self, storage: Storage, item: Json) -> Stored:

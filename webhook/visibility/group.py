@@ -17,7 +17,6 @@ class Resource:
     singular: str
     kind: str
     short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
 
 
 WORKLOADS: Final = Resource("workloads", "workload", "Workload", ("wl", "kwl"))

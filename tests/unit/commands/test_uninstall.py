@@ -15,8 +15,9 @@ from tests.unit.simulated.clients import JOBS, Client, job
 from webhook.config import Config
 from webhook.core import names
 from webhook.errors import Conflict, NotFound
+from webhook.jobs.custom_kinds import load_custom
 from webhook.jobs.marking import marked as held_by_us
-from webhook.jobs.registry import KINDS, load_custom
+from webhook.jobs.registry import KINDS
 from webhook.kube.election import LeaderRecord, render
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.resources import Resource
@@ -140,7 +141,7 @@ async def test_objects_of_an_operators_own_kind_are_given_back_too(stored: bool)
         "metadata": {"name": "sweep", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
         "spec": {"size": 2, "template": template},
     }
-    await client.post(sweeps, dict(held_by_us(load_custom(SWEEP), written)))
+    await client.post(sweeps, dict(held_by_us(load_custom(SWEEP, KINDS), written)))
     assert (await client.get(f"{sweeps}/sweep"))["spec"]["suspend"] is True
     await remove(client, config=config)
     assert (await client.get(f"{sweeps}/sweep"))["spec"] == written["spec"] | {"suspend": False}

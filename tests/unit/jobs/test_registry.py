@@ -7,8 +7,9 @@ from webhook.core import names
 from webhook.core.quantity import MILLI
 from webhook.errors import PolicyError
 from webhook.jobs import patches
+from webhook.jobs.custom_kinds import load_custom
 from webhook.jobs.reading import read
-from webhook.jobs.registry import KINDS, by_name, by_resource, load_custom, with_custom
+from webhook.jobs.registry import KINDS, by_name, with_custom
 
 SWEEP = {
     "group": "example.com",
@@ -42,7 +43,6 @@ def sweep():
 def test_each_shipped_kind_is_found_by_key_resource_and_names():
     for key, kind in KINDS.items():
         assert kind.key == key
-        assert by_resource(kind.group, kind.plural) is kind
         assert by_name(key) is kind
         assert by_name(f"{kind.plural}.{kind.group}") is kind
     assert by_name("job") is KINDS["Job.batch"]
@@ -50,7 +50,7 @@ def test_each_shipped_kind_is_found_by_key_resource_and_names():
     assert by_name("jobset").key == "JobSet.jobset.x-k8s.io"
     assert by_name("pytorchjob").key == "PyTorchJob.kubeflow.org"
     assert by_name("deployment") is None
-    assert by_resource("apps", "jobs") is None
+    assert len({(kind.group, kind.plural) for kind in KINDS.values()}) == len(KINDS)
 
 
 def test_child_kinds_are_known_kinds():
@@ -65,7 +65,7 @@ def test_the_mpi_operator_is_known_by_itself_and_as_a_part_of_kubeflow(namespace
 
 
 def test_a_custom_kind_is_gated_read_and_started_like_a_shipped_one():
-    kind = load_custom(SWEEP)
+    kind = load_custom(SWEEP, KINDS)
     kinds = with_custom([SWEEP])
     assert by_name("sw", kinds) == kind
     held = apply(sweep(), patches.mark(kind, sweep()))
@@ -86,13 +86,13 @@ def test_a_shipped_kind_can_be_corrected():
 
 def test_a_kind_held_by_gates_is_never_stopped():
     held = {key: value for key, value in SWEEP.items() if key != "suspend"} | {"schedulingGated": True}
-    assert not load_custom(held).evictable
-    assert load_custom(SWEEP).evictable
+    assert not load_custom(held, KINDS).evictable
+    assert load_custom(SWEEP, KINDS).evictable
 
 
 def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_corrected_for_a_shipped_one():
     added = [{"requests": {"memory": "64Mi", "cpu": 2}, "podSets": "Searcher", "beside": "head"}]
-    pod_sets = read(load_custom({**SWEEP, "addedContainers": added}), sweep(), CONTEXT).gang.pod_sets
+    pod_sets = read(load_custom({**SWEEP, "addedContainers": added}, KINDS), sweep(), CONTEXT).gang.pod_sets
     assert [s.price.requests.get("memory", 0) for s in pod_sets] == [0, 64 * 2**20 * MILLI]
     assert [s.price.requests["cpu"] for s in pod_sets] == [1 * MILLI, 2 * MILLI]
     kinds = with_custom([{"extends": "PyTorchJob.kubeflow.org", "addedContainers": []}])
@@ -122,7 +122,7 @@ def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_correc
 )
 def test_a_wrong_entry_is_refused_with_its_place(change, place):
     with pytest.raises(PolicyError) as refusal:
-        load_custom({**SWEEP, **change})
+        load_custom({**SWEEP, **change}, KINDS)
     assert [d for d in refusal.value.diagnostics if d.path == f"kinds.{place}" and d.fix], refusal.value
 
 

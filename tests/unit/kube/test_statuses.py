@@ -36,7 +36,6 @@ def test_each_status_has_its_class(code: int, expected: type[errors.ApiError]) -
     error = refusal(code, status("AlreadyExists", "it is there"), is_write=True)
     assert type(error) is expected
     assert (error.status, error.reason, error.message) == (code, "AlreadyExists", "it is there")
-    assert error.retryable is (expected is errors.Unavailable)
 
 
 def test_a_server_that_is_still_starting_is_unavailable_and_did_nothing() -> None:
