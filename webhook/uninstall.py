@@ -18,11 +18,13 @@ from rich.console import Console
 from webhook.config import Config, load, parse
 from webhook.core import names
 from webhook.errors import Conflict, Invalid, NotFound
+from webhook.feeds import CONTEXT_PATHS
 from webhook.jobs import annotations, paths
+from webhook.jobs.context import ReadContext, context_from
 from webhook.jobs.gating import is_child
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import GATE, strip
-from webhook.jobs.registry import KINDS, with_custom
+from webhook.jobs.registry import with_custom
 from webhook.jobs.rest_paths import collection_path, object_path
 from webhook.kube import election
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
@@ -38,6 +40,7 @@ _REGISTRATIONS: Final = tuple(
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 )
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_RUNTIMES: Final = ("trainingruntimes", "clustertrainingruntimes")
 _NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
 
 
@@ -89,9 +92,11 @@ class Removal:
             if not self._dry_run:
                 raise
             self._console.print(f"would refuse: {error.message}", highlight=False, markup=False)
+        context = await self._context()
         for kind in self._kinds.values():
             for served in kind.every_version:
-                await self._kind(served)
+                async for obj in self._list(collection_path(served)):
+                    await self._job(served, obj, context)
         await self._pods()
         await self._namespaces()
         verb = "would be written" if self._dry_run else "written"
@@ -131,16 +136,17 @@ class Removal:
 
     # -- giving back --------------------------------------------------------------------------------------------------
 
-    async def _kind(self, kind: JobKind) -> None:
-        async for obj in self._list(collection_path(kind)):
-            await self._job(kind, obj)
+    async def _context(self) -> ReadContext:
+        """Return what tells where in a job its pods are: a TrainJob leaves that to its runtime."""
+        found = [obj for name in _RUNTIMES async for obj in self._list(CONTEXT_PATHS[name])]
+        return context_from(training_runtimes=found)
 
-    async def _job(self, kind: JobKind, listed: Object) -> None:
+    async def _job(self, kind: JobKind, listed: Object, context: ReadContext) -> None:
         metadata = listed["metadata"]
         path = object_path(kind, metadata.get("namespace", ""), metadata["name"])
         obj: Object | None = listed
         for _ in range(ATTEMPTS):
-            patch = () if obj is None else restoring_patch(kind, obj, self._kinds)
+            patch = () if obj is None else restoring_patch(kind, obj, self._kinds, context)
             if obj is None or not patch or await self._patched(path, patch, JSON_PATCH, _what(kind, obj, patch)):
                 return
             obj = await self._get(path)
@@ -204,13 +210,15 @@ class Removal:
         return found
 
 
-def restoring_patch(kind: JobKind, obj: Object, kinds: Mapping[str, JobKind] = KINDS) -> Sequence[Mapping[str, Any]]:
+def restoring_patch(
+    kind: JobKind, obj: Object, kinds: Mapping[str, JobKind], context: ReadContext
+) -> Sequence[Mapping[str, Any]]:
     """Return the patch that makes ``obj`` what its owner wrote; empty when it is that already.
 
     It applies to the very version that was read: what others write meanwhile is looked at again.
     """
     suspend = False if _held_by_us(kind, obj, kinds) else None
-    patch = strip(kind, obj, suspend=suspend)
+    patch = strip(kind, obj, context, suspend=suspend)
     version = obj["metadata"].get("resourceVersion")
     return [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, *patch] if patch else []
 

@@ -78,15 +78,13 @@ def _set(parent: Mapping[str, Any], key: str, pointer: str, value: object) -> ed
     return {"op": "replace" if key in parent else "add", "path": pointer, "value": value}
 
 
-def strip(
-    kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None, context: ReadContext = NO_CONTEXT
-) -> Patch:
+def strip(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, suspend: bool | None) -> Patch:
     """Return the patch that takes everything of ours off ``obj``: annotations, labels, gates, what a start injected.
 
     Pod templates are touched only while the API server accepts that; the labels that stay on a running Job do nothing
     without Tutti. ``suspend`` sets the suspend field as well (False lets a waiting job go); None leaves it.
     """
-    return editing.diff(obj, stripped(kind, obj, suspend=suspend, context=context))
+    return editing.diff(obj, stripped(kind, obj, context, suspend=suspend))
 
 
 def marked(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> Mapping[str, Any]:
@@ -107,9 +105,7 @@ def marked(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONT
     return changed if isinstance(changed, dict) else obj
 
 
-def stripped(
-    kind: JobKind, obj: Mapping[str, Any], *, suspend: bool | None = None, context: ReadContext = NO_CONTEXT
-) -> Mapping[str, Any]:
+def stripped(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, suspend: bool | None) -> Mapping[str, Any]:
     """Return ``obj`` as ``strip`` makes it."""
     changed: Any = obj
     suspended = kind.suspend is None or paths.find(obj, kind.suspend) is True

@@ -11,10 +11,12 @@ import pytest
 import yaml
 from rich.console import Console
 
+from tests.unit.jobs.objects_of_kinds import special
 from tests.unit.simulated.clients import JOBS, Client, job
 from webhook.config import Config
 from webhook.core import names
 from webhook.errors import Conflict, NotFound
+from webhook.jobs.context import NO_CONTEXT, context_from
 from webhook.jobs.custom_kinds import load_custom
 from webhook.jobs.marking import marked as held_by_us
 from webhook.jobs.registry import KINDS
@@ -147,6 +149,25 @@ async def test_objects_of_an_operators_own_kind_are_given_back_too(stored: bool)
     assert (await client.get(f"{sweeps}/sweep"))["spec"] == written["spec"] | {"suspend": False}
 
 
+async def test_a_train_job_loses_what_was_added_to_the_pods_of_its_runtime() -> None:
+    made, client = await cluster()
+    group, runtimes = "trainer.kubeflow.org", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+    for plural, kind, namespaced in (
+        ("trainjobs", "TrainJob", True),
+        ("clustertrainingruntimes", "ClusterTrainingRuntime", False),
+    ):
+        made.server.registry.add(Resource(group, "v1alpha1", plural, kind, namespaced, custom=True))
+    runtime, train_job = special("runtime"), special("trainjob")
+    train_job["metadata"] = {"name": "fine-tune", "namespace": "team-a"}
+    await client.post(runtimes, runtime)
+    held = held_by_us(KINDS["TrainJob.trainer.kubeflow.org"], train_job, context_from(training_runtimes=[runtime]))
+    place = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team-a/trainjobs"
+    stored = await client.post(place, dict(held))
+    assert names.GANG_LABEL in str(stored["spec"])
+    await remove(client)
+    assert (await client.get(f"{place}/fine-tune"))["spec"] == train_job["spec"] | {"suspend": False}
+
+
 async def test_without_a_stored_configuration_the_defaults_hold() -> None:
     _, client = await cluster()
     assert await stored_config(client.api) == Config()
@@ -232,7 +253,7 @@ async def test_it_refuses_while_the_webhook_is_registered() -> None:
 async def test_a_job_that_changes_meanwhile_is_looked_at_again() -> None:
     _, client = await cluster()
     stored = await client.post(JOBS, marked(job("waiting")))
-    patch = restoring_patch(JOB, stored)
+    patch = restoring_patch(JOB, stored, KINDS, NO_CONTEXT)
     await client.merge(f"{JOBS}/waiting", {"metadata": {"labels": {"theirs": "1"}}})
     with pytest.raises(Conflict):
         await client.json_patch(f"{JOBS}/waiting", patch)

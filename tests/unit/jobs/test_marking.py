@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
 from webhook.core import names
 from webhook.jobs import patches, paths
+from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.marking import gate_pod, marked
 from webhook.jobs.registry import KINDS
 
@@ -132,7 +133,7 @@ def test_strip_after_mark_leaves_the_job_as_its_owner_wrote_it(obj):
     kind = KINDS["Job.batch"] if obj["kind"] == "Job" else KINDS["PyTorchJob.kubeflow.org"]
     held = marked(kind, obj)
     suspended = paths.find(obj, kind.suspend) is True
-    restored = jsonpatch.apply_patch(held, patches.strip(kind, held, suspend=suspended))
+    restored = jsonpatch.apply_patch(held, patches.strip(kind, held, NO_CONTEXT, suspend=suspended))
     assert (paths.find(restored, kind.suspend) is True) is suspended
     assert owners_part(without_suspend(restored, kind.suspend)) == owners_part(without_suspend(obj, kind.suspend))
     assert "tutti.dev" not in json.dumps(restored)

@@ -13,7 +13,7 @@ from tests.unit.jobs.test_reading import ODD, places
 from webhook.core import names
 from webhook.core.quantity import MILLI
 from webhook.jobs import patches
-from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.context import NO_CONTEXT, ReadContext, context_from
 from webhook.jobs.gating import gated_by
 from webhook.jobs.reading import read
 from webhook.jobs.train_job import MANAGER
@@ -167,7 +167,7 @@ def test_an_app_wrapper_is_its_declared_pod_sets():
     held = apply(load("appwrapper"), patches.mark(kind_of(load("appwrapper")), load("appwrapper")))
     infos = held["spec"]["components"][0]["podSetInfos"]
     assert infos == [{"labels": {names.GANG_LABEL: "pending", names.POD_SET_LABEL: "wrapped-0"}}]
-    clean = apply(held, patches.strip(kind_of(held), held, suspend=False))
+    clean = apply(held, patches.strip(kind_of(held), held, NO_CONTEXT, suspend=False))
     del clean["spec"]["suspend"]
     assert clean["spec"] == load("appwrapper")["spec"]
     assert "leads to no pod template" in refused(
@@ -337,7 +337,7 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     restored = apply(stopped, patches.restore(record_of(stopped, RUNTIMES)))
     assert "nodeSelector" not in str(restored["spec"])
     assert record_of(restored, RUNTIMES).gang.pod_sets == record.gang.pod_sets
-    clean = apply(restored, patches.strip(kind, restored, context=RUNTIMES))
+    clean = apply(restored, patches.strip(kind, restored, RUNTIMES, suspend=None))
     assert clean["spec"] == obj["spec"]
 
 
@@ -447,7 +447,7 @@ def test_reading_and_marking_other_kinds_never_raise(name, data):
     record = read(kind, obj, RUNTIMES)
     assert (record.gang is None) == (record.problem is not None)
     patches.mark(kind, obj)
-    patches.strip(kind, obj)
+    patches.strip(kind, obj, NO_CONTEXT, suspend=None)
 
 
 @given(st.data())

@@ -9,6 +9,7 @@ from webhook.core import names
 from webhook.core.gang import Toleration
 from webhook.dialects.merge import compile_policy
 from webhook.jobs import annotations, patches
+from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.record import Requeue
 
 SPOT = flavor("spot", {"pool/kind": "spot", "disk": "ssd"}, Toleration(key="spot", operator="Exists"))
@@ -144,7 +145,10 @@ def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
     assert record.gang.pods == 2
     stopped = stopped_in_cluster(apply(running, patches.stop(record, REQUEUE)))
     assert record_of(stopped).gang.pods == 6
-    for given_back in (patches.restore(record_of(stopped)), patches.strip(kind_of(stopped), stopped)):
+    for given_back in (
+        patches.restore(record_of(stopped)),
+        patches.strip(kind_of(stopped), stopped, NO_CONTEXT, suspend=None),
+    ):
         spec = apply(stopped, given_back)["spec"]
         assert (spec["parallelism"], spec["completions"]) == (6, 6)
     lowered_again = start(stopped, counts={"main": 3})
@@ -231,14 +235,14 @@ def test_strip_of_a_stopped_job_takes_back_flavors_and_annotations():
     obj = load("job")
     running = start(apply(obj, patches.mark(kind_of(obj), obj)))
     stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE, hold=True)))
-    clean = apply(stopped, patches.strip(kind_of(obj), stopped, suspend=False))
+    clean = apply(stopped, patches.strip(kind_of(obj), stopped, NO_CONTEXT, suspend=False))
     assert clean["spec"] == obj["spec"]
     assert "annotations" not in clean["metadata"]
 
 
 def test_strip_of_a_running_job_touches_no_frozen_template():
     running = start(held("job"))
-    patch = patches.strip(kind_of(running), running)
+    patch = patches.strip(kind_of(running), running, NO_CONTEXT, suspend=None)
     assert patch
     assert all(operation["path"].startswith("/metadata/annotations") for operation in patch)
 
