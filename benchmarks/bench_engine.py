@@ -16,9 +16,10 @@ import platform
 import resource
 import time
 
-from webhook.core.engine import Engine, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang, PodPrice, PodSet
+from webhook.core.plan import Plan
 from webhook.core.policy import (
     Cohort,
     Flavor,

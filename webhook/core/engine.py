@@ -21,14 +21,12 @@ from webhook.core.gang import Gang
 from webhook.core.holdings import Holding
 from webhook.core.ledger import Booked, Claim, Reservation
 from webhook.core.one_head import one_head_cycle
-from webhook.core.plan import Plan, Preempted
+from webhook.core.plan import Plan
 from webhook.core.policy import FlavorResource, Policy
 from webhook.core.reasons import Reason
 from webhook.core.request import compile_request
 from webhook.core.settings import EngineSettings
 from webhook.core.state import State
-
-__all__ = ["Engine", "EngineSettings", "Plan", "Preempted"]
 
 
 class Engine:

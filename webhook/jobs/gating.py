@@ -14,7 +14,8 @@ from webhook.core import names
 from webhook.jobs import paths
 from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets, stated_labels
+from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob
+from webhook.jobs.pod_sets import find_pod_sets, stated_labels
 from webhook.jobs.record import Owner
 from webhook.jobs.registry import KINDS
 

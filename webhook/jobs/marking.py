@@ -14,7 +14,7 @@ from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.editing import Patch
 from webhook.jobs.gating import readable_sites
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_sets import Place, PodSetSite
+from webhook.jobs.pod_set_sites import Place, PodSetSite
 from webhook.jobs.record import Admission
 
 GATE = {"name": names.SCHEDULING_GATE}

@@ -19,12 +19,9 @@ from webhook.core.policy import Flavor
 from webhook.jobs import annotations, paths
 from webhook.jobs.editing import Operation, Patch
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.marking import mark, strip
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 from webhook.jobs.registry import KINDS
 from webhook.jobs.template_patches import schedule, stamp, wanted_of
-
-__all__ = ["adopt", "grow", "mark", "restore", "start", "stop", "strip", "void"]
 
 
 def start(

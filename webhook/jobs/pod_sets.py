@@ -6,10 +6,8 @@ from typing import Any
 
 from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import AddedContainer, JobKind
-from webhook.jobs.pod_set_sites import Place, PodSetSite, UnreadableJob, from_source
+from webhook.jobs.pod_set_sites import PodSetSite, from_source
 from webhook.jobs.readers import READERS, STATED_LABELS
-
-__all__ = ["Place", "PodSetSite", "UnreadableJob", "find_pod_sets", "stated_labels"]
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:

@@ -19,7 +19,8 @@ from webhook.jobs.context import ReadContext
 from webhook.jobs.gating import managed_by_other, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_requests import PriceError, named, price, with_limit_range_defaults
-from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
+from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob
+from webhook.jobs.pod_sets import find_pod_sets
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 
 _EMPTY: Final[dict[str, Any]] = {}

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from webhook.jobs import paths
 from webhook.jobs.kinds import JobKind, Signal, Tally, TemplateChange
-from webhook.jobs.pod_sets import PodSetSite
+from webhook.jobs.pod_set_sites import PodSetSite
 
 
 def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:

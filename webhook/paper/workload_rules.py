@@ -11,7 +11,7 @@ from typing import Any, Final
 from webhook.core import quantity
 from webhook.core.quantity import MILLI
 from webhook.jobs import paths
-from webhook.jobs.pod_sets import UnreadableJob
+from webhook.jobs.pod_set_sites import UnreadableJob
 
 _POD_SETS_MAX: Final = 18
 _GATES_MAX: Final = 8

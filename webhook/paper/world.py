@@ -20,7 +20,7 @@ from webhook.dialects import merge, resource_quota
 from webhook.jobs import gating, paths, reading
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_sets import UnreadableJob
+from webhook.jobs.pod_set_sites import UnreadableJob
 from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import with_custom
 from webhook.paper import classes, files, status_rules, workloads

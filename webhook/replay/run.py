@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang, PodPrice, PodSet
+from webhook.core.plan import Plan
 from webhook.core.policy import Policy
 from webhook.core.quantity import MILLI
+from webhook.core.settings import EngineSettings
 from webhook.replay.job_log import Job, window_of
 
 KIND: Final = "Job.batch"

@@ -13,7 +13,7 @@ from webhook.jobs.compute_class import Finding, check
 from webhook.jobs.compute_class_policy import ComputeClassPolicy, Mode
 from webhook.jobs.gating import pod_group_of, readable_sites
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_sets import PodSetSite
+from webhook.jobs.pod_set_sites import PodSetSite
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
 from webhook.server.job_facts import JobRules

@@ -12,10 +12,11 @@ from random import Random
 from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fence, Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
+from webhook.core.plan import Plan
 from webhook.core.policy import (
     Fungibility,
     LocalQueue,
@@ -27,7 +28,7 @@ from webhook.core.policy import (
     Strategy,
 )
 from webhook.core.quantity import MILLI
-from webhook.core.settings import UsageDecay
+from webhook.core.settings import EngineSettings, UsageDecay
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 RULES = {

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.engine import EngineSettings, Plan
 from webhook.core.fences import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
+from webhook.core.plan import Plan
 from webhook.core.policy import (
     Cohort,
     Fungibility,
@@ -21,6 +21,7 @@ from webhook.core.policy import (
 )
 from webhook.core.quantity import MILLI
 from webhook.core.quota_tree import Usage
+from webhook.core.settings import EngineSettings
 
 NEVER = PreemptionPolicy.NEVER
 # Sampled rather than drawn as integers: small numbers only would leave most worlds empty.

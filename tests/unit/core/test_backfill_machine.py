@@ -16,8 +16,8 @@ from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.earliest_start import Booking
-from webhook.core.engine import Plan
 from webhook.core.gang import Gang
+from webhook.core.plan import Plan
 from webhook.core.policy import Cohort, FlavorResource, Queue, Strategy
 from webhook.core.quantity import MILLI
 from webhook.core.queueing import Line

@@ -14,14 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
-from webhook.core.engine import EngineSettings, Plan
 from webhook.core.fences import Fence
 from webhook.core.gang import Gang
 from webhook.core.ledger import Claim, Reservation
+from webhook.core.plan import Plan
 from webhook.core.policy import Cohort, Preemption, PreemptionPolicy, Queue, Strategy
 from webhook.core.quantity import MILLI
 from webhook.core.queueing import head_of
 from webhook.core.quota_tree import Usage
+from webhook.core.settings import EngineSettings
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 STRATEGIES = (Strategy.BEST_EFFORT_FIFO, Strategy.BACKFILL)

@@ -3,10 +3,9 @@
 import pytest
 
 from tests.unit.core.worlds import World, gang, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.gang import Gang
 from webhook.core.policy import LocalQueue, Strategy
-from webhook.core.settings import UsageDecay
+from webhook.core.settings import EngineSettings, UsageDecay
 
 RULE = UsageDecay(half_life_seconds=100, sampling_interval_seconds=10)
 

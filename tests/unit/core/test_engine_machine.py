@@ -16,15 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import policy
 from webhook.core import ledger_text
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fence, Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
+from webhook.core.plan import Plan
 from webhook.core.pods import PodRecord
 from webhook.core.policy import Policy, PreemptionPolicy, Queue, Strategy
 from webhook.core.quantity import MILLI
 from webhook.core.queueing import head_of
 from webhook.core.quota_tree import Node, QuotaTree, Usage
+from webhook.core.settings import EngineSettings
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 NAMESPACES = {"team": {"kubernetes.io/metadata.name": "team"}}

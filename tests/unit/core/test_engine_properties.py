@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import Run, assert_sound, gangs, limits
 from tests.unit.core.worlds import LABELS, World, cohort, gang, queue
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Claim, Reservation
+from webhook.core.plan import Plan
 from webhook.core.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.queueing import Line
+from webhook.core.settings import EngineSettings
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 BOTH = pytest.mark.parametrize("rules", [EngineSettings(), FAIR], ids=["classical", "fair"])

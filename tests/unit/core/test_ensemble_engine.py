@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
 from webhook.core import ledger_text
-from webhook.core.engine import Engine, EngineSettings
+from webhook.core.engine import Engine
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.fences import Fence
 from webhook.core.gang import Gang
@@ -17,6 +17,7 @@ from webhook.core.ledger import Ledger, Reservation
 from webhook.core.names import MAX_JOBS
 from webhook.core.policy import Preemption, PreemptionPolicy, Queue, StopPolicy
 from webhook.core.reasons import Code
+from webhook.core.settings import EngineSettings
 
 LOWER = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.policy import Preemption, PreemptionPolicy, Queue
+from webhook.core.settings import EngineSettings
 
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 FAIR = EngineSettings(fair_sharing=(FINAL, INITIAL))

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.gang import PodPrice, PodSet, Requirement, Toleration
 from webhook.core.misfits import misfit
@@ -20,7 +19,7 @@ from webhook.core.policy import (
 )
 from webhook.core.reasons import Code
 from webhook.core.request import Choice, Option, Request, Want, charge_of
-from webhook.core.settings import Transformation
+from webhook.core.settings import EngineSettings, Transformation
 
 STOP, NEXT = SearchPolicy.MAY_STOP_SEARCH, SearchPolicy.TRY_NEXT_FLAVOR
 SPOT = Flavor("spot", {"zone": "a", "type": "spot"}, (Taint("spot", "yes"),))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.core.histories import RULES, History, history
-from webhook.core.engine import Plan
+from webhook.core.plan import Plan
 
 ROOT = Path(__file__).parents[3]
 SEEDS = {"classical": range(40), "fair": range(8), "decay": range(20), "one head": range(20)}

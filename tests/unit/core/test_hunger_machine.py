@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.engine import Engine, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fence, Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
+from webhook.core.plan import Plan
 from webhook.core.policy import Cohort, FlavorResource, Preemption, PreemptionPolicy, Queue, StopPolicy
 from webhook.core.quantity import MILLI
 from webhook.core.quota_tree import Node, Usage

@@ -1,8 +1,8 @@
 """Kueue's cycle: one head of each queue, all nominated against one state, decided about one after the other."""
 
 from tests.unit.core.worlds import World, gang, group, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.policy import Fungibility, Preemption, PreemptionPolicy, SearchPolicy, Strategy
+from webhook.core.settings import EngineSettings
 
 ONE = EngineSettings(one_head_per_queue=True)
 FAIR = EngineSettings(one_head_per_queue=True, fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))

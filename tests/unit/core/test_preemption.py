@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.gang import PodPrice, PodSet
 from webhook.core.policy import Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.reasons import Code
+from webhook.core.settings import EngineSettings
 
 LOWER = PreemptionPolicy.LOWER_PRIORITY
 NEWER = PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from tests.unit.core.worlds import World, gang, queue
-from webhook.core.engine import EngineSettings
 from webhook.core.policy import LabelSelector, Preemption, PreemptionPolicy, Strategy
 from webhook.core.reasons import Code, Reason
+from webhook.core.settings import EngineSettings
 
 TEAM = LabelSelector({"kubernetes.io/metadata.name": "team"})
 ODD = Reason(Code.MISCONFIGURED, "its pods could not be created")

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.engine import Engine, EngineSettings, Plan
+from webhook.core.engine import Engine
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang, PodPrice, PodSet
+from webhook.core.plan import Plan
 from webhook.core.policy import (
     Cohort,
     Flavor,
@@ -17,6 +18,7 @@ from webhook.core.policy import (
     ResourceGroup,
 )
 from webhook.core.quantity import MILLI
+from webhook.core.settings import EngineSettings
 
 LABELS = {"team": {"kubernetes.io/metadata.name": "team"}}
 """Of all namespaces."""

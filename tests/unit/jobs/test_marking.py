@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
 from webhook.core import names
-from webhook.jobs import patches, paths
+from webhook.jobs import marking, paths
 from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.marking import gate_pod, marked
 from webhook.jobs.registry import KINDS
@@ -61,7 +61,7 @@ def pytorchjobs(draw):
 def test_mark_holds_each_kind_and_labels_every_pod_template(name):
     obj = load(name)
     kind = kind_of(obj)
-    held = apply(obj, patches.mark(kind, obj))
+    held = apply(obj, marking.mark(kind, obj))
     record = record_of(held)
     assert record.suspended
     assert record.marked
@@ -75,13 +75,13 @@ def test_mark_holds_each_kind_and_labels_every_pod_template(name):
 def test_marking_what_is_marked_changes_nothing(name):
     obj = load(name)
     kind = kind_of(obj)
-    assert patches.mark(kind, apply(obj, patches.mark(kind, obj))) == []
+    assert marking.mark(kind, apply(obj, marking.mark(kind, obj))) == []
 
 
 def test_mark_makes_missing_parents_and_nothing_more():
     obj = load("pytorchjob")
     pending = {names.GANG_LABEL: "pending"}
-    assert patches.mark(kind_of(obj), obj) == [
+    assert marking.mark(kind_of(obj), obj) == [
         {
             "op": "add",
             "path": "/spec/pytorchReplicaSpecs/Worker/template/metadata",
@@ -103,7 +103,7 @@ def test_mark_overwrites_a_forged_gang_label_and_drops_forged_annotations():
         "labels": {names.GANG_LABEL: "another-uid"},
         "annotations": {names.LEDGER_VERSION: "9.9"},
     }
-    held = apply(obj, patches.mark(kind_of(obj), obj))
+    held = apply(obj, marking.mark(kind_of(obj), obj))
     assert held["metadata"]["annotations"] == {"keep": "me"}
     assert held["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING
     assert names.LEDGER_VERSION not in held["spec"]["template"]["metadata"]["annotations"]
@@ -112,7 +112,7 @@ def test_mark_overwrites_a_forged_gang_label_and_drops_forged_annotations():
 def test_mark_escapes_json_pointers():
     obj = load("job")
     obj["metadata"]["annotations"] = {names.ADMISSION: "forged"}
-    paths_written = [operation["path"] for operation in patches.mark(kind_of(obj), obj)]
+    paths_written = [operation["path"] for operation in marking.mark(kind_of(obj), obj)]
     assert "/metadata/annotations/tutti.dev~1admission" in paths_written
 
 
@@ -120,11 +120,11 @@ def test_mark_escapes_json_pointers():
 def test_mark_is_idempotent_and_its_patch_does_what_it_says(obj):
     kind = KINDS["Job.batch"] if obj["kind"] == "Job" else KINDS["PyTorchJob.kubeflow.org"]
     before = copy.deepcopy(obj)
-    patch = patches.mark(kind, obj)
+    patch = marking.mark(kind, obj)
     assert obj == before
     held = jsonpatch.apply_patch(obj, patch)
     assert held == marked(kind, obj)
-    assert patches.mark(kind, held) == []
+    assert marking.mark(kind, held) == []
     assert paths.find(held, kind.suspend) is True
 
 
@@ -133,7 +133,7 @@ def test_strip_after_mark_leaves_the_job_as_its_owner_wrote_it(obj):
     kind = KINDS["Job.batch"] if obj["kind"] == "Job" else KINDS["PyTorchJob.kubeflow.org"]
     held = marked(kind, obj)
     suspended = paths.find(obj, kind.suspend) is True
-    restored = jsonpatch.apply_patch(held, patches.strip(kind, held, NO_CONTEXT, suspend=suspended))
+    restored = jsonpatch.apply_patch(held, marking.strip(kind, held, NO_CONTEXT, suspend=suspended))
     assert (paths.find(restored, kind.suspend) is True) is suspended
     assert owners_part(without_suspend(restored, kind.suspend)) == owners_part(without_suspend(obj, kind.suspend))
     assert "tutti.dev" not in json.dumps(restored)
@@ -162,7 +162,7 @@ def test_mark_never_raises_and_always_applies(odd):
     wholes = (odd, {"spec": odd}, {"metadata": odd, "spec": {"template": odd}}, {"spec": {"template": template}})
     for obj in wholes:
         if isinstance(obj, dict):
-            patch = patches.mark(KINDS["Job.batch"], obj)
+            patch = marking.mark(KINDS["Job.batch"], obj)
             jsonpatch.apply_patch(json.loads(json.dumps(obj)), patch)
 
 

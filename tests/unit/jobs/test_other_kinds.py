@@ -12,7 +12,7 @@ from tests.unit.jobs.test_patches import FLAVORS, REQUEUE
 from tests.unit.jobs.test_reading import ODD, places
 from webhook.core import names
 from webhook.core.quantity import MILLI
-from webhook.jobs import patches
+from webhook.jobs import marking, patches
 from webhook.jobs.context import NO_CONTEXT, ReadContext, context_from
 from webhook.jobs.gating import gated_by
 from webhook.jobs.reading import read
@@ -164,10 +164,10 @@ def test_an_app_wrapper_is_its_declared_pod_sets():
     record = record_of(load("appwrapper"))
     assert counts(record) == {"wrapped-0": 3, "wrapped-1": 1}
     assert record.gang.pod_sets[0].node_selector == {"disk": "ssd"}
-    held = apply(load("appwrapper"), patches.mark(kind_of(load("appwrapper")), load("appwrapper")))
+    held = apply(load("appwrapper"), marking.mark(kind_of(load("appwrapper")), load("appwrapper")))
     infos = held["spec"]["components"][0]["podSetInfos"]
     assert infos == [{"labels": {names.GANG_LABEL: "pending", names.POD_SET_LABEL: "wrapped-0"}}]
-    clean = apply(held, patches.strip(kind_of(held), held, NO_CONTEXT, suspend=False))
+    clean = apply(held, marking.strip(kind_of(held), held, NO_CONTEXT, suspend=False))
     del clean["spec"]["suspend"]
     assert clean["spec"] == load("appwrapper")["spec"]
     assert "leads to no pod template" in refused(
@@ -183,7 +183,7 @@ def test_a_workflow_asks_what_its_annotation_says_and_its_pods_are_loose():
     assert record.gang.least_counts == {"main": 1}, "it is charged as a whole, whatever it starts with"
     assert record.templates == ()
     assert not kind_of(obj).evictable
-    held = apply(obj, patches.mark(kind_of(obj), obj))
+    held = apply(obj, marking.mark(kind_of(obj), obj))
     running = apply(held, patches.start(record_of(held), reservation_of(record_of(held)), (1, 1), FLAVORS))
     assert running["spec"]["suspend"] is False
     assert running["spec"]["templates"] == obj["spec"]["templates"]
@@ -312,7 +312,7 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     obj = special("trainjob")
     kind = kind_of(obj)
     obj["spec"]["suspend"] = True
-    waiting = apply(obj, patches.mark(kind, obj, RUNTIMES)) if marked else obj
+    waiting = apply(obj, marking.mark(kind, obj, RUNTIMES)) if marked else obj
     assert record_of(waiting, RUNTIMES).marked is marked
     record = record_of(waiting, RUNTIMES)
     flavors = {s.name: {"nvidia.com/gpu": "spot"} for s in record.gang.pod_sets}
@@ -337,7 +337,7 @@ def test_a_train_job_starts_in_two_patches_and_restores_in_one(marked):
     restored = apply(stopped, patches.restore(record_of(stopped, RUNTIMES)))
     assert "nodeSelector" not in str(restored["spec"])
     assert record_of(restored, RUNTIMES).gang.pod_sets == record.gang.pod_sets
-    clean = apply(restored, patches.strip(kind, restored, RUNTIMES, suspend=None))
+    clean = apply(restored, marking.strip(kind, restored, RUNTIMES, suspend=None))
     assert clean["spec"] == obj["spec"]
 
 
@@ -385,8 +385,8 @@ def test_a_train_job_prepared_for_an_earlier_reservation_is_prepared_again():
 def test_a_volcano_job_is_held_by_gates_on_its_templates():
     obj = special("volcanojob")
     kind = kind_of(obj)
-    held = apply(obj, patches.mark(kind, obj))
-    assert patches.mark(kind, held) == []
+    held = apply(obj, marking.mark(kind, obj))
+    assert marking.mark(kind, held) == []
     gate = {"name": names.SCHEDULING_GATE}
     assert held["spec"]["tasks"][0]["template"]["spec"]["schedulingGates"] == [gate]
     assert held["spec"]["tasks"][1]["template"]["spec"]["schedulingGates"] == [{"name": "someone/else"}, gate]
@@ -446,8 +446,8 @@ def test_reading_and_marking_other_kinds_never_raise(name, data):
         node[path[-1]] = data.draw(ODD)
     record = read(kind, obj, RUNTIMES)
     assert (record.gang is None) == (record.problem is not None)
-    patches.mark(kind, obj)
-    patches.strip(kind, obj, NO_CONTEXT, suspend=None)
+    marking.mark(kind, obj)
+    marking.strip(kind, obj, NO_CONTEXT, suspend=None)
 
 
 @given(st.data())

@@ -8,7 +8,7 @@ from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load
 from webhook.core import names
 from webhook.core.gang import Toleration
 from webhook.dialects.merge import compile_policy
-from webhook.jobs import annotations, patches
+from webhook.jobs import annotations, marking, patches
 from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.record import Requeue
 
@@ -20,7 +20,7 @@ REQUEUE = Requeue("Preempted", place_seconds=77.5, attempts=2, not_before_second
 
 def held(name):
     obj = load(name)
-    return apply(obj, patches.mark(kind_of(obj), obj))
+    return apply(obj, marking.mark(kind_of(obj), obj))
 
 
 def stopped_in_cluster(obj):
@@ -115,7 +115,7 @@ def test_partial_admission_lowers_parallelism_and_restore_raises_it_again():
     obj = load("job")
     obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "2"}
     obj["spec"] |= {"parallelism": 9, "completions": 6}
-    waiting = apply(obj, patches.mark(kind_of(obj), obj))
+    waiting = apply(obj, marking.mark(kind_of(obj), obj))
     assert record_of(waiting).gang.pod_sets[0].min_count == 2
     running = start(waiting, counts={"main": 2})
     assert running["spec"]["parallelism"] == 2
@@ -138,7 +138,7 @@ def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
     obj = load("job")
     obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "2", names.COMPLETIONS_FOLLOW: "true"}
     obj["spec"] |= {"parallelism": 6, "completions": 6, "completionMode": "Indexed"}
-    waiting = apply(obj, patches.mark(kind_of(obj), obj))
+    waiting = apply(obj, marking.mark(kind_of(obj), obj))
     running = start(waiting, counts={"main": 2})
     assert (running["spec"]["parallelism"], running["spec"]["completions"]) == (2, 2)
     record = record_of(running)
@@ -147,7 +147,7 @@ def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
     assert record_of(stopped).gang.pods == 6
     for given_back in (
         patches.restore(record_of(stopped)),
-        patches.strip(kind_of(stopped), stopped, NO_CONTEXT, suspend=None),
+        marking.strip(kind_of(stopped), stopped, NO_CONTEXT, suspend=None),
     ):
         spec = apply(stopped, given_back)["spec"]
         assert (spec["parallelism"], spec["completions"]) == (6, 6)
@@ -158,7 +158,7 @@ def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
 def test_a_gang_that_starts_with_its_quorum_keeps_its_parallelism_and_notes_its_growth():
     obj = load("job")
     obj["spec"] |= {"parallelism": 4, "completions": 4}
-    running = start(apply(obj, patches.mark(kind_of(obj), obj)), counts={"main": 3})
+    running = start(apply(obj, marking.mark(kind_of(obj), obj)), counts={"main": 3})
     assert running["spec"]["parallelism"] == 4
     record = record_of(running)
     assert (dict(record.admission.counts), dict(record.admission.original_counts)) == ({"main": 3}, {})
@@ -170,7 +170,7 @@ def test_a_gang_that_starts_with_its_quorum_keeps_its_parallelism_and_notes_its_
 def test_a_count_that_the_owner_changed_while_stopped_is_kept():
     obj = load("job")
     obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "1"}
-    running = start(apply(obj, patches.mark(kind_of(obj), obj)), counts={"main": 2})
+    running = start(apply(obj, marking.mark(kind_of(obj), obj)), counts={"main": 2})
     stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE)))
     stopped["spec"]["parallelism"] = 3
     assert record_of(stopped).gang.pods == 3
@@ -233,16 +233,16 @@ def test_adoption_writes_the_admission_and_nothing_else():
 
 def test_strip_of_a_stopped_job_takes_back_flavors_and_annotations():
     obj = load("job")
-    running = start(apply(obj, patches.mark(kind_of(obj), obj)))
+    running = start(apply(obj, marking.mark(kind_of(obj), obj)))
     stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE, hold=True)))
-    clean = apply(stopped, patches.strip(kind_of(obj), stopped, NO_CONTEXT, suspend=False))
+    clean = apply(stopped, marking.strip(kind_of(obj), stopped, NO_CONTEXT, suspend=False))
     assert clean["spec"] == obj["spec"]
     assert "annotations" not in clean["metadata"]
 
 
 def test_strip_of_a_running_job_touches_no_frozen_template():
     running = start(held("job"))
-    patch = patches.strip(kind_of(running), running, NO_CONTEXT, suspend=None)
+    patch = marking.strip(kind_of(running), running, NO_CONTEXT, suspend=None)
     assert patch
     assert all(operation["path"].startswith("/metadata/annotations") for operation in patch)
 

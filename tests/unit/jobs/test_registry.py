@@ -6,7 +6,7 @@ from tests.unit.jobs.objects_of_kinds import CONTEXT, apply
 from webhook.core import names
 from webhook.core.quantity import MILLI
 from webhook.errors import PolicyError
-from webhook.jobs import patches
+from webhook.jobs import marking
 from webhook.jobs.custom_kinds import load_custom
 from webhook.jobs.reading import read
 from webhook.jobs.registry import KINDS, by_name, with_custom
@@ -68,7 +68,7 @@ def test_a_custom_kind_is_gated_read_and_started_like_a_shipped_one():
     kind = load_custom(SWEEP, KINDS)
     kinds = with_custom([SWEEP])
     assert by_name("sw", kinds) == kind
-    held = apply(sweep(), patches.mark(kind, sweep()))
+    held = apply(sweep(), marking.mark(kind, sweep()))
     assert held["spec"]["run"] == {"paused": True}
     assert held["spec"]["workers"][0]["pod"]["metadata"]["labels"][names.POD_SET_LABEL] == "searcher"
     record = read(kind, held, CONTEXT)
