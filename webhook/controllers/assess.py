@@ -95,5 +95,4 @@ def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:
 
 def started(job: JobRecord, reservation: Reservation) -> bool:
     """Return whether the job carries the start that this very reservation authorised."""
-    admission = job.admission
-    return admission is not None and abs(admission.since_seconds - reservation.since_seconds) < 0.001
+    return job.admission is not None and job.admission.is_of(reservation)

@@ -109,7 +109,7 @@ def assess_pod_group(
 def started_by(pod: PodRecord, reservation: Reservation) -> bool:
     """Return whether a pod of a PodGroup was let go as part of what this very reservation authorised."""
     admission = None if pod.gated else annotations.decode_admission(pod.admission, reservation.uid)
-    return admission is not None and abs(admission.since_seconds - reservation.since_seconds) < 0.001
+    return admission is not None and admission.is_of(reservation)
 
 
 def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, flavors: Mapping[str, Flavor]) -> Effect | None:
@@ -146,8 +146,8 @@ def outlives(reservation: Reservation, view: View) -> bool:
 
 def ended(job: JobRecord) -> Requeue:
     """Return what to write on the pods of a group that wait while nothing of its reservation runs."""
-    place = job.created_seconds if job.gang is None else job.gang.created_seconds
-    return Requeue(ENDED, place, message="the pods it was admitted with are gone; those that wait queue anew")
+    message = "the pods it was admitted with are gone; those that wait queue anew"
+    return Requeue(ENDED, job.place_seconds, message=message)
 
 
 def voiding(job: JobRecord, view: View, epoch: int) -> Effect:

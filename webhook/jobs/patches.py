@@ -134,8 +134,7 @@ def _preconditions(record: JobRecord) -> Patch:
 
 def _prepared_for(undo: Admission, reservation: Reservation) -> bool:
     """Return whether the first half of a start was written for this very reservation."""
-    same_time = abs(undo.since_seconds - reservation.since_seconds) < 0.001
-    return same_time and undo.counts == reservation.counts
+    return undo.is_of(reservation) and undo.counts == reservation.counts
 
 
 def _scaffolds(record: JobRecord) -> Patch:

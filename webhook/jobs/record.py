@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.gang import Gang
-from webhook.core.ledger import Membership
+from webhook.core.ledger import Membership, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Admission:
     """How long it had run in earlier starts, which its run-time limit counts too."""
     membership: Membership | None = None
     """The ensemble that it was started with."""
+
+    def is_of(self, reservation: Reservation) -> bool:
+        """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""
+        return abs(self.since_seconds - reservation.since_seconds) < 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,11 @@ class JobRecord:
         """How long it ran in earlier starts."""
         noted = self.admission or self.requeue
         return 0.0 if noted is None else noted.ran_seconds
+
+    @property
+    def place_seconds(self) -> float:
+        """Unix time that orders it in its queue, by its own word."""
+        return self.created_seconds if self.gang is None else self.gang.created_seconds
 
     @property
     def key(self) -> str:
