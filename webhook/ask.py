@@ -30,7 +30,7 @@ from webhook.kube.api import Api
 from webhook.kube.election import LeaderRecord, parse
 from webhook.visibility.app import ROOT
 from webhook.visibility.conditions import is_true
-from webhook.visibility.tables import age_since, human_age
+from webhook.wire.times import age_since, human_age
 
 Document = Mapping[str, Any]
 _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

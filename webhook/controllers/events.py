@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import orjson
@@ -17,6 +16,7 @@ import structlog
 from webhook import metrics
 from webhook.errors import ApiError
 from webhook.kube.api import Api
+from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,6 @@ class EventRecorder:
 
     async def _write(self, event: _Event) -> None:
         self._serial += 1
-        stamp = datetime.fromtimestamp(event.at_seconds, UTC)
         regarding = event.regarding
         body = {
             "apiVersion": "events.k8s.io/v1",
@@ -105,7 +104,7 @@ class EventRecorder:
                 "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
                 "namespace": regarding.namespace,
             },
-            "eventTime": stamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "eventTime": micro_time_text(event.at_seconds),
             "reportingController": "tutti.dev/reconciler",
             "reportingInstance": self._identity[:128],
             "action": event.reason,

@@ -7,7 +7,6 @@ and only when something in it changed. A write that fails is made again with wha
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from webhook.errors import ApiError
 from webhook.jobs.record import JobRecord
 from webhook.kube.api import MERGE_PATCH, Api
 from webhook.view import PodGroupRecord, View
+from webhook.wire.times import time_text
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ class StatusWriter:
         if "conditions" not in status:
             return status
         kept = {condition.get("type"): condition for condition in before.get("conditions") or ()}
-        stamp = datetime.fromtimestamp(int(self.now()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = time_text(int(self.now()))
         timed = []
         for condition in status["conditions"]:
             known = kept.get(condition["type"], {})

@@ -12,8 +12,9 @@ transition, because writes of its predecessor may still be on their way.
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
+
+from webhook.wire.times import micro_time_text
 
 RENEW_DUE_AT: Final = 1 / 3
 """Share of the renew deadline after which to renew; two more attempts fit behind it."""
@@ -58,11 +59,6 @@ def render(record: LeaderRecord) -> str:
         "leaderTransitions": record.transitions,
     }
     return json.dumps(fields, separators=(",", ":"))
-
-
-def timestamp(unix_seconds: float) -> str:
-    """Return a Unix time as RFC 3339 in UTC with microseconds."""
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class Elector:
@@ -137,7 +133,7 @@ class Elector:
 
         ``least_transitions`` keeps the count from going back when the stored record was lost.
         """
-        time = timestamp(unix_now)
+        time = micro_time_text(unix_now)
         if self._held is not None and not self._deposed:
             self._pending = replace(self._held, renewed=time)
         else:
@@ -179,6 +175,6 @@ class Elector:
 
     def released(self, unix_now: float) -> str:
         """Return the record that hands the lease back, and stop leading: from here on ``may_acquire`` starts afresh."""
-        held = self._held or LeaderRecord("", self._lease_seconds, timestamp(unix_now), "", 0)
+        held = self._held or LeaderRecord("", self._lease_seconds, micro_time_text(unix_now), "", 0)
         self._held = self._pending = None
-        return render(replace(held, holder="", renewed=timestamp(unix_now)))
+        return render(replace(held, holder="", renewed=micro_time_text(unix_now)))

@@ -4,12 +4,12 @@ Taken as absent it would change decisions: a gang that holds quota would wait, a
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from webhook.core.policy import Diagnostic
 from webhook.dialects.place import Place
 from webhook.paper.complaints import label
+from webhook.wire.times import unix_seconds
 
 _STATUSES: Final = ("True", "False", "Unknown", True, False)
 """Of a condition; YAML without quotes makes booleans of them."""
@@ -70,6 +70,6 @@ def _check_time(place: Place) -> None:
     text = place.text()
     try:
         if text:
-            datetime.fromisoformat(text).timestamp()
+            unix_seconds(text)
     except (ValueError, OverflowError):
         place.error("is not a time", "write it as 2026-01-31T12:00:00Z")

@@ -5,12 +5,12 @@
 are collected, as the kinds' strategies say.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 
 from webhook.simulated.refusals import Json, delete_conflict
 from webhook.simulated.resources import Resource
 from webhook.simulated.store import Stored
+from webhook.wire.times import time_text
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -50,7 +50,7 @@ def marked(resource: Resource, item: Json, options: Json, now: float) -> Json | 
         return None
     since = metadata.get("deletionTimestamp")
     if since is None or grace < metadata.get("deletionGracePeriodSeconds", 0):
-        metadata["deletionTimestamp"] = datetime.fromtimestamp(now + grace, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata["deletionTimestamp"] = time_text(int(now + grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             metadata["generation"] += 1

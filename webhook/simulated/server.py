@@ -9,8 +9,6 @@ commit is atomic.
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import lru_cache
 from random import Random
 from typing import Final
 
@@ -25,6 +23,7 @@ from webhook.simulated.refusals import Json, already_exists, bad_request, confli
 from webhook.simulated.resources import Registry, Resource
 from webhook.simulated.store import DEFAULT_HISTORY, Store, Stored
 from webhook.simulated.watches import Selection, Watch
+from webhook.wire.times import time_text
 
 Change = Callable[[Stored], Json]
 """Makes the wanted object (a new dict) from the stored one; may raise Refused."""
@@ -76,7 +75,7 @@ class SimulatedServer:
 
     def timestamp(self) -> str:
         """Return now as the API writes times."""
-        return timestamp(int(self.clock.now()))
+        return time_text(int(self.clock.now()))
 
     # -- create -----------------------------------------------------------------------------------------------------
 
@@ -343,12 +342,6 @@ class SimulatedServer:
             "spec": {**stored.object["spec"], "nodeName": node},
         }
         return self.store.put(PODS, {**bound, "status": status})
-
-
-@lru_cache(maxsize=256)
-def timestamp(seconds: int) -> str:
-    """Return Unix time as the API writes times."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _drop_empty(resource: Resource, item: Json) -> None:

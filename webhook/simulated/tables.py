@@ -6,7 +6,6 @@ Columns of a custom resource come from its stored CustomResourceDefinition when 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from webhook.simulated.conditions import is_true
 from webhook.simulated.refusals import Json
 from webhook.simulated.resources import Resource
 from webhook.simulated.store import Store
+from webhook.wire.times import age_since, human_age, unix_seconds
 
 Cell = Callable[[Json, float], Any]
 """From an object and now to what stands in its column."""
@@ -117,31 +117,8 @@ def _at(item: Json, path: str) -> Any:
     return found
 
 
-def short_duration(seconds: float) -> str:
-    """Return a duration as kubectl prints ages: ``45s``, ``3m12s``, ``2h5m``, ``3d4h``, ``12d``."""
-    whole = max(0, int(seconds))
-    if whole < 120:
-        return f"{whole}s"
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if minutes < 10:
-        return f"{minutes}m{whole % 60}s" if whole % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    return f"{days}d"
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.strptime(timestamp[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
-
-
 def _age(timestamp: Any, now: float) -> str:
-    return short_duration(now - _seconds(timestamp)) if timestamp else "<unknown>"
+    return age_since(timestamp, now) if timestamp else "<unknown>"
 
 
 def _field(name: str, path: str, kind: str = "string", priority: int = 0, absent: Any = "<none>") -> Column:
@@ -196,8 +173,8 @@ def _job_duration(job: Json, now: float) -> str:
     status = job.get("status") or {}
     if not status.get("startTime"):
         return ""
-    end = _seconds(status["completionTime"]) if status.get("completionTime") else now
-    return short_duration(end - _seconds(status["startTime"]))
+    end = unix_seconds(status["completionTime"]) if status.get("completionTime") else now
+    return human_age(end - unix_seconds(status["startTime"]))
 
 
 def _last_condition(item: Json, now: float) -> str:

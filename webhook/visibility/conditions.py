@@ -6,7 +6,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from webhook.core import amounts
@@ -15,6 +14,7 @@ from webhook.core.reasons import Code, Reason
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import Admission, JobRecord
 from webhook.visibility.milestones import Milestones
+from webhook.wire.times import time_text
 
 Condition = dict[str, Any]
 MESSAGE_CHARACTERS_MAX: Final = 32_768
@@ -83,11 +83,6 @@ def conditions(facts: Facts) -> list[Condition]:
     return found
 
 
-def timestamp(seconds: float) -> str:
-    """Return Unix time as metav1.Time writes it."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def is_true(document: Mapping[str, Any], kind: str) -> bool:
     """Return whether the condition ``kind`` of a workload document is True."""
     return any(c["type"] == kind and c["status"] == "True" for c in document["status"]["conditions"])
@@ -108,7 +103,7 @@ def _condition(kind: str, status: bool, reason: str, message: str, since_seconds
         "status": "True" if status else "False",
         "reason": reason,
         "message": message[:MESSAGE_CHARACTERS_MAX],
-        "lastTransitionTime": timestamp(since_seconds),
+        "lastTransitionTime": time_text(int(since_seconds)),
     }
 
 

@@ -1,15 +1,14 @@
 """Tables for kubectl: the columns Kueue's and kube-queue's users know, more of them with ``-o wide``.
 
-Times become ages as kubectl writes them (k8s.io/apimachinery ``duration.HumanDuration``), because a table is made by
-the server.
+Times become ages as kubectl writes them, because a table is made by the server.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from webhook.visibility.group import QUEUES, WORKLOADS
+from webhook.wire.times import age_since
 
 Document = Mapping[str, Any]
 TABLE_VERSION: Final = "meta.k8s.io/v1"
@@ -61,36 +60,6 @@ def _included(document: Document, include: str) -> Document | None:
     if include == "Object":
         return document
     return {"kind": "PartialObjectMetadata", "apiVersion": TABLE_VERSION, "metadata": document["metadata"]}
-
-
-def human_age(seconds: float) -> str:
-    """Return a duration as kubectl writes ages: two units at most, the second one only while the first is small."""
-    whole = int(seconds)
-    if whole < -1:
-        return "<invalid>"
-    whole = max(whole, 0)
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
-    if whole < 120:
-        return f"{whole}s"
-    if minutes < 10:
-        return f"{minutes}m" + (f"{whole % 60}s" if whole % 60 else "")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")
-    if days < 730:
-        return f"{days}d"
-    years, rest = divmod(days, 365)
-    return f"{years}y" + (f"{rest}d" if days < 8 * 365 and rest else "")
-
-
-def age_since(moment: str, now: float) -> str:
-    """Return how long ago a metav1.Time was, as kubectl writes ages."""
-    return human_age(now - datetime.fromisoformat(moment).timestamp())
 
 
 # -- cells -----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from webhook.core.gang import PodSet
 from webhook.core.ledger import ReservedPodSet
 from webhook.core.reasons import Reason
 from webhook.jobs.kinds import JobKind
-from webhook.visibility.conditions import Facts, conditions, timestamp
+from webhook.visibility.conditions import Facts, conditions
 from webhook.visibility.group import API_VERSION, WORKLOADS
+from webhook.wire.times import time_text
 
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """By which Kueue's users find the workload of a job."""
@@ -62,7 +63,7 @@ def _metadata(facts: Facts) -> dict[str, Any]:
         "name": workload_name(facts.kind, name, uid),
         "namespace": namespace,
         "uid": uid,
-        "creationTimestamp": timestamp(facts.created_seconds),
+        "creationTimestamp": time_text(int(facts.created_seconds)),
         "labels": {**({} if gang is None else gang.labels), JOB_UID_LABEL: uid},
         "ownerReferences": [owner],
     }
@@ -115,7 +116,7 @@ def _status(facts: Facts) -> dict[str, Any]:
     if requeue is not None and requeue.attempts:
         status["requeueState"] = {"count": requeue.attempts}
         if requeue.not_before_seconds:
-            status["requeueState"]["requeueAt"] = timestamp(requeue.not_before_seconds)
+            status["requeueState"]["requeueAt"] = time_text(int(requeue.not_before_seconds))
     if facts.job is not None and facts.job.ran_seconds >= 1:
         status["accumulatedPastExecutionTimeSeconds"] = int(facts.job.ran_seconds)
     if facts.job is not None and facts.job.reclaimed:

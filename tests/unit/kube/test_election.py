@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from webhook.kube.election import Elector, parse, render, timestamp
+from webhook.kube.election import Elector, parse, render
+from webhook.wire.times import micro_time_text
 
 UNIX = 1_767_225_600.25
 
@@ -48,7 +49,7 @@ def test_a_record_of_client_go_itself_is_read() -> None:
 
 
 def test_times_are_utc_with_microseconds() -> None:
-    assert timestamp(0.000001) == "1970-01-01T00:00:00.000001Z"
+    assert micro_time_text(0.000001) == "1970-01-01T00:00:00.000001Z"
 
 
 def test_a_vacant_lease_is_taken_at_once() -> None:

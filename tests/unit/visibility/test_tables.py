@@ -4,7 +4,8 @@ import pytest
 
 from tests.unit.visibility.test_queues import seeds_tree
 from tests.unit.visibility.world import NOW, World
-from webhook.visibility.tables import COLUMNS, human_age, row, table
+from webhook.visibility.tables import COLUMNS, row, table
+from webhook.wire.times import human_age
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 

@@ -9,7 +9,6 @@ backoffLimitPerIndex.
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
@@ -20,6 +19,7 @@ from webhook.simulated.identity import JOB_CONTROLLER
 from webhook.simulated.refusals import Json, Refused
 from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import Event, Stored
+from webhook.wire.times import unix_seconds
 
 JOBS: Final = ("batch", "jobs")
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -172,7 +172,7 @@ class JobController(Controller):
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         deadline = spec.get("activeDeadlineSeconds")
         if deadline is not None and not suspended:
-            left = _seconds(status["startTime"]) + deadline - self.server.clock.now()
+            left = unix_seconds(status["startTime"]) + deadline - self.server.clock.now()
             if left <= 0:
                 return "DeadlineExceeded", "Job was active longer than specified deadline"
             self.enqueue_after(key, left)
@@ -327,7 +327,7 @@ class JobController(Controller):
         if ttl is None:
             return
         ended = next(c for c in stored.object["status"]["conditions"] if c["type"] in _TERMINAL)
-        left = _seconds(ended["lastTransitionTime"]) + ttl - self.server.clock.now()
+        left = unix_seconds(ended["lastTransitionTime"]) + ttl - self.server.clock.now()
         if left > 0:
             self.enqueue_after(key, left)
             return
@@ -357,7 +357,3 @@ def render_indexes(indexes: set[int]) -> str:
         parts.append(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)))
         at = end + 1
     return ",".join(parts)
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
