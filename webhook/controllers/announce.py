@@ -11,6 +11,7 @@ from webhook.controllers.events import EventRecorder, Regarding
 from webhook.core import amounts
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.reasons import Reason
+from webhook.core.stopping import HELD
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
@@ -58,7 +59,7 @@ class Announcer:
         """Tell that a gang is being stopped."""
         message = requeue.message if requeue is not None and requeue.message else why
         log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
-        self._note(reservation.uid, "Evicted", f"{why}: {message}", warning=why != "Held")
+        self._note(reservation.uid, "Evicted", f"{why}: {message}", warning=why != HELD)
 
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""

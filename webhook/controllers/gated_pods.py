@@ -10,21 +10,18 @@ waits longest goes first: a lift whose outcome nobody knows is then repeated bef
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from webhook.controllers.assess import Step, assess
 from webhook.controllers.effects import Effect, PodWrite
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.pods import PodRecord
 from webhook.core.policy import Flavor
+from webhook.core.stopping import ENDED
 from webhook.jobs import annotations, pod_patches
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP, terms
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
-
-ENDED: Final = "Ended"
-"""Why a gang of plain pods is stopped when all that it started is gone while others of its group wait."""
 
 
 def is_pod_group(gang: JobRecord | Reservation | None) -> bool:

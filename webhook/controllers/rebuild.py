@@ -12,6 +12,7 @@ from webhook.core import ensemble
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.policy import Policy
+from webhook.core.stopping import REBUILT
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import Admission, JobRecord
 from webhook.view import View
@@ -46,7 +47,7 @@ def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reser
         done = sum(_succeeded_pods(job, name, since) for job in view.jobs.values() if job.namespace == namespace)
         members = [ensemble.relieved(member, done) for member in found]
         whole = ensemble.stands(members)
-        entries |= {m.uid: m if whole else replace(m, stopping=m.stopping or "Rebuilt") for m in members}
+        entries |= {m.uid: m if whole else replace(m, stopping=m.stopping or REBUILT) for m in members}
     return entries
 
 
@@ -66,7 +67,7 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
         return None
     if job.suspended and present == 0 and not job.active:
         return None
-    stopping = "Rebuilt" if job.suspended and job.finished is None else None
+    stopping = REBUILT if job.suspended and job.finished is None else None
     found = from_annotation(job, job.gang, job.admission, epoch, stopping)
     return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
 

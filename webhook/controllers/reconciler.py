@@ -30,6 +30,7 @@ from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.plan import Plan
 from webhook.core.reasons import Code, Reason
+from webhook.core.stopping import ENDED, HELD, PREEMPTED
 from webhook.errors import ApiError, Conflict
 from webhook.feeds import Feeds
 from webhook.jobs import patches
@@ -308,7 +309,7 @@ class Reconciler:
                 if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
-                self._stops.one(reservation, requeues.HELD, batch)
+                self._stops.one(reservation, HELD, batch)
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
@@ -316,7 +317,7 @@ class Reconciler:
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
-                self._stops.gang(reservation, gated_pods.ENDED, batch, gated_pods.ended(job))
+                self._stops.gang(reservation, ENDED, batch, gated_pods.ended(job))
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None and gated_pods.is_pod_group(job):
                 pods = self._view.fences.pods_of(job.namespace, job.uid)
                 stopping = gated_pods.stopping(step, job, pods, self._stops.requeue(job, reservation))
@@ -424,7 +425,7 @@ class Reconciler:
             if reservation_or_none is None or preempted.uid in batch.drop:
                 continue
             place = job.gang.created_seconds if job is not None and job.gang is not None else now
-            requeue = Requeue("Preempted", place, 0, 0.0, preempted.message)
+            requeue = Requeue(PREEMPTED, place, 0, 0.0, preempted.message)
             self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
         for uid, why in plan.stopped:
             stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)

@@ -8,21 +8,10 @@ limits how often it is queued again; whoever lifts a hold, whatever it was for, 
 """
 
 from dataclasses import replace
-from typing import Final
 
 from webhook.core.ledger import Reservation
+from webhook.core.stopping import HOLDS, LIMIT_REACHED, NOT_ADMITTED, SIBLING_STOPPED
 from webhook.jobs.record import JobRecord, Requeue
-
-HELD: Final = "Held"
-"""Its owner suspended it."""
-LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"
-START_TIMEOUT: Final = "StartTimeout"
-ATTEMPTS_USED_UP: Final = "RequeuingLimitExceeded"
-"""It did not become whole in time once more than it is queued again."""
-SIBLING_STOPPED: Final = "SiblingStopped"
-"""Another job of its ensemble stopped or went away, and the rest cannot make the quorum."""
-HOLDS: Final = frozenset({HELD, LIMIT_REACHED, ATTEMPTS_USED_UP})
-"""Stops after which a gang waits for its owner, not in its queue."""
 
 
 def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
@@ -41,7 +30,7 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
 
     ``planned`` is what this process had in mind when it decided to stop it; without, another leader decided.
     """
-    why = "NotAdmitted" if reservation is None or reservation.stopping is None else reservation.stopping
+    why = NOT_ADMITTED if reservation is None or reservation.stopping is None else reservation.stopping
     noted = job.requeue if job.admission is None else None
     known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, job.place_seconds)
     ran = job.ran_seconds

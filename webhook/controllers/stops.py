@@ -19,6 +19,7 @@ from webhook.controllers.whole import WholeGangs
 from webhook.core import ensemble
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.ledger import Reservation
+from webhook.core.stopping import SIBLING_STOPPED, START_TIMEOUT
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
 
@@ -103,7 +104,7 @@ class Stops:
     def requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
         """Return what a stop writes on ``job``."""
         planned, now = self._requeues.get(job.uid), self._now()
-        timed_out = reservation is not None and reservation.stopping == requeues.START_TIMEOUT
+        timed_out = reservation is not None and reservation.stopping == START_TIMEOUT
         if planned is None and timed_out and job.admission is not None:
             planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
         requeue = requeues.requeue_of(job, reservation, planned, now)
@@ -191,4 +192,4 @@ class Stops:
         for other in others:
             job = self._view.jobs.get(other.uid)
             requeue = None if job is None else requeues.with_siblings(job, gone, why)
-            self.gang(other, requeues.SIBLING_STOPPED, batch, requeue)
+            self.gang(other, SIBLING_STOPPED, batch, requeue)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from webhook.config import Start
 from webhook.controllers.gated_pods import is_pod_group, started_by
-from webhook.controllers.requeues import ATTEMPTS_USED_UP, START_TIMEOUT
 from webhook.core.ledger import Reservation
+from webhook.core.stopping import ATTEMPTS_USED_UP, START_TIMEOUT
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View

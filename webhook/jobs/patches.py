@@ -16,6 +16,7 @@ from webhook.core import names
 from webhook.core.gang import Toleration
 from webhook.core.ledger import Reservation
 from webhook.core.policy import Flavor
+from webhook.core.stopping import PREPARING
 from webhook.jobs import annotations, paths
 from webhook.jobs.editing import Operation, Patch
 from webhook.jobs.kinds import JobKind
@@ -58,7 +59,7 @@ def start(
     admission = annotations.admission_of(reservation, record, version)
     admission = replace(admission, injected=injected, original_counts=originals)
     if kind.prepared_start:
-        waiting = record.requeue or Requeue("Preparing", record.created_seconds)
+        waiting = record.requeue or Requeue(PREPARING, record.created_seconds)
         text = annotations.encode_requeue(replace(waiting, undo=admission), record.uid)
         return [*_preconditions(record), *_annotate(record, {names.REQUEUE: text}, ()), *changes]
     marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.controllers.requeues import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.gang import Gang
 from webhook.core.policy import Policy, StopPolicy
+from webhook.core.stopping import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.jobs import paths
 from webhook.jobs.reading import seconds
 from webhook.paper.entrant import Surroundings

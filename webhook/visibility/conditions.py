@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core import amounts
+from webhook.core import amounts, stopping
 from webhook.core.ledger import Reservation
 from webhook.core.reasons import Code, Reason
 from webhook.jobs.kinds import JobKind
@@ -19,11 +19,11 @@ from webhook.wire.times import time_text
 Condition = dict[str, Any]
 MESSAGE_CHARACTERS_MAX: Final = 32_768
 _EVICTIONS: Final = {
-    "Preempted": "Preempted",
-    "StartTimeout": "PodsReadyTimeout",
-    "Held": "Deactivated",
-    "MaximumExecutionTimeExceeded": "DeactivatedDueToMaximumExecutionTimeExceeded",
-    "RequeuingLimitExceeded": "DeactivatedDueToRequeuingLimitExceeded",
+    stopping.PREEMPTED: "Preempted",
+    stopping.START_TIMEOUT: "PodsReadyTimeout",
+    stopping.HELD: "Deactivated",
+    stopping.LIMIT_REACHED: "DeactivatedDueToMaximumExecutionTimeExceeded",
+    stopping.ATTEMPTS_USED_UP: "DeactivatedDueToRequeuingLimitExceeded",
 }
 """What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
 
@@ -153,7 +153,7 @@ def _evicted(facts: Facts) -> Condition | None:
     if facts.stopping is not None:
         message = requeue.message if requeue is not None and requeue.message else f"is being stopped: {facts.stopping}"
         return _condition("Evicted", True, eviction_reason(facts.stopping), message, since or _waiting_since(facts))
-    if requeue is None or facts.admitted_seconds is not None or requeue.reason in ("Preparing", "NotAdmitted"):
+    if requeue is None or facts.admitted_seconds is not None or requeue.reason in stopping.NEVER_ADMITTED:
         return None
     message = requeue.message or f"was stopped: {requeue.reason}"
     return _condition("Evicted", True, eviction_reason(requeue.reason), message, since or _waiting_since(facts))

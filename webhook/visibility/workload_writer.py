@@ -15,6 +15,7 @@ from webhook.census import Census
 from webhook.core.engine import Engine
 from webhook.core.ledger import Reservation
 from webhook.core.reasons import Code, Reason
+from webhook.core.stopping import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.view import View
@@ -25,8 +26,8 @@ from webhook.visibility.milestones import Chronicle
 from webhook.visibility.workload import workload, workload_name
 
 _HELD_FOR: Final = {
-    "MaximumExecutionTimeExceeded": "it has run for as long as its label allows",
-    "RequeuingLimitExceeded": "it did not become whole in time, once more than it is tried again",
+    LIMIT_REACHED: "it has run for as long as its label allows",
+    ATTEMPTS_USED_UP: "it did not become whole in time, once more than it is tried again",
 }
 BATCH: Final = 50
 """Documents written before other tasks get their turn: decisions run on the same loop."""

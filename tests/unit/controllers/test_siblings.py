@@ -6,12 +6,13 @@ from tests.unit.controllers.test_assess import RESERVED, STARTED, job
 from tests.unit.controllers.test_whole import SETTINGS
 from webhook.controllers.assess import Step, assess
 from webhook.controllers.rebuild import rebuilt_ledger
-from webhook.controllers.requeues import SIBLING_STOPPED, requeue_of, with_siblings
+from webhook.controllers.requeues import requeue_of, with_siblings
 from webhook.controllers.siblings import departure, leaves, name_of, running_parts, to_stop_with, with_their_siblings
 from webhook.controllers.whole import WholeGangs
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Membership, Reservation
 from webhook.core.pods import PodRecord
+from webhook.core.stopping import SIBLING_STOPPED
 from webhook.jobs import annotations, patches
 from webhook.jobs.record import Admission, JobRecord
 from webhook.view import View

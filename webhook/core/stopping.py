@@ -1,0 +1,29 @@
+"""Why an admitted gang is stopped, in a word: what entry, annotation, metric, event and read API say alike.
+
+A queue that drains is named instead: ``queue research drains``.
+"""
+
+from typing import Final
+
+PREEMPTED: Final = "Preempted"
+HELD: Final = "Held"
+"""Its owner suspended it."""
+LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"
+START_TIMEOUT: Final = "StartTimeout"
+ATTEMPTS_USED_UP: Final = "RequeuingLimitExceeded"
+"""It did not become whole in time once more than it is queued again."""
+SIBLING_STOPPED: Final = "SiblingStopped"
+"""Another job of its ensemble stopped or went away, and the rest cannot make the quorum."""
+ENDED: Final = "Ended"
+"""Of a gang of plain pods all that it started is gone while others of its group wait."""
+REBUILT: Final = "Rebuilt"
+"""The ledger was rebuilt, and what is left of the gang is not worth going on with."""
+HOLDS: Final = frozenset({HELD, LIMIT_REACHED, ATTEMPTS_USED_UP})
+"""Stops after which a gang waits for its owner, not in its queue."""
+
+NOT_ADMITTED: Final = "NotAdmitted"
+"""It ran without a reservation."""
+PREPARING: Final = "Preparing"
+"""It was not stopped: the first half of a start in two patches is written."""
+NEVER_ADMITTED: Final = frozenset({NOT_ADMITTED, PREPARING})
+"""What stands in the place of a reason on jobs that were not stopped after an admission."""
