@@ -17,10 +17,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.clock import SystemClock
-from webhook.core import amounts, ledger_text, names, quantity
+from webhook.core import amounts, ledger_text, names
 from webhook.core.ensemble import uid_of
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.ledger_text import LedgerCorrupt
+from webhook.core.quota_tree import for_people
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
@@ -369,16 +370,12 @@ def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:
     for heading in ("Job", "Queue", "Pods", "Holds", "Epoch", "Since", "State"):
         table.add_column(heading)
     for entry in sorted(reservations, key=lambda entry: entry.since_seconds):
-        held: dict[str, int] = {}
-        for key, amount in entry.usage().items():
-            held[key.resource] = held.get(key.resource, 0) + amount
-        if not held:
-            held = amounts.total(amounts.scale(s.price.requests, s.count) for s in entry.pod_sets)
+        asked = (amounts.scale(s.price.requests, s.count) for s in entry.pod_sets)
         table.add_row(
             escape(str(entry)),
             escape(entry.queue or "-"),
             str(sum(entry.counts.values())),
-            escape(", ".join(f"{quantity.render(amount, name)} {name}" for name, amount in sorted(held.items()))),
+            escape(amounts.render(for_people(entry.usage()) or amounts.total(asked))),
             str(entry.epoch),
             human_age(now - entry.since_seconds),
             f"[red]stopping: {escape(entry.stopping)}[/red]" if entry.stopping else "adopted" * entry.adopted or "runs",

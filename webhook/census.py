@@ -146,3 +146,9 @@ def activity(queue: Queue | None, local: LocalQueue | None = None) -> tuple[bool
         reason = "ClusterQueueIsInactive" if local is not None else "Stopped"
         return False, reason, f"Queue {queue.name} is stopped: {queue.stop_policy}"
     return True, "Ready", "Can submit new workloads to the queue" if local is not None else "Can admit new workloads"
+
+
+def active_condition(queue: Queue | None, local: LocalQueue | None = None) -> dict[str, str]:
+    """Return the condition Active of a queue, or of a local queue on it, without its time."""
+    admits, reason, message = activity(queue, local)
+    return {"type": "Active", "status": "True" if admits else "False", "reason": reason, "message": message}

@@ -35,7 +35,7 @@ class PodGroupRecord:
 
 @dataclass(slots=True)
 class View:
-    """One cluster as last seen. Fed by ``controllers.feeds``; read by everybody."""
+    """One cluster as last seen. Fed by ``feeds``; read by everybody."""
 
     name: str = "local"
     jobs: dict[str, JobRecord] = field(default_factory=dict)
@@ -97,18 +97,18 @@ class View:
             return False
         return True
 
+    def pod_group_of(self, gang: Gang) -> PodGroupRecord | None:
+        """Return the PodGroup that a gang names, if it exists."""
+        return None if gang.pod_group is None else self.pod_groups.get((gang.namespace, gang.pod_group))
+
     def quorum_of(self, gang: Gang) -> int | None:
         """Return how many pods must run together by the gang's own word or its PodGroup's; None when neither says."""
-        if gang.pod_group is None or gang.quorum is not None:
-            return gang.quorum
-        pod_group = self.pod_groups.get((gang.namespace, gang.pod_group))
-        return None if pod_group is None else pod_group.min_member
+        pod_group = None if gang.quorum is not None else self.pod_group_of(gang)
+        return gang.quorum if pod_group is None else pod_group.min_member
 
     def with_quorum(self, gang: Gang) -> Gang:
         """Return ``gang`` with the quorum that its PodGroup gives it, where its own object gives none."""
-        if gang.pod_group is None or gang.quorum is not None:
-            return gang
-        pod_group = self.pod_groups.get((gang.namespace, gang.pod_group))
+        pod_group = None if gang.quorum is not None else self.pod_group_of(gang)
         return gang if pod_group is None else replace(gang, quorum=min(pod_group.min_member, gang.pods))
 
     def gang_of(self, job: JobRecord | None) -> Gang | None:

@@ -24,7 +24,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     if job.out_of_bounds:
         return Reason(Code.MISCONFIGURED, job.out_of_bounds, help="correct the pod template or the LimitRange")
     if gang.pod_group is not None and gang.quorum is None:
-        pod_group = view.pod_groups.get((gang.namespace, gang.pod_group))
+        pod_group = view.pod_group_of(gang)
         if pod_group is None:
             return Reason(
                 Code.POD_GROUP_NOT_FOUND,

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.census import Counts, Tally, activity
-from webhook.core import quantity
+from webhook.census import Counts, Tally, active_condition
+from webhook.core import amounts, quantity
 from webhook.core.pods import PodRecord
 from webhook.core.policy import FlavorResource, LocalQueue, Queue, Quota
-from webhook.core.quota_tree import Node
+from webhook.core.quota_tree import Node, for_people
 
 Status = dict[str, Any]
 
@@ -17,7 +17,7 @@ def cluster_queue_status(queue: Queue, tally: Tally) -> Status:
     quotas = _quotas(queue)
     usage = _flavors_usage(quotas, tally.usage, borrows=queue.cohort is not None)
     return {
-        "conditions": [_condition(*activity(queue))],
+        "conditions": [active_condition(queue)],
         **_numbers(tally),
         "flavorsReservation": usage,
         "flavorsUsage": usage,
@@ -28,7 +28,7 @@ def local_queue_status(local: LocalQueue, queue: Queue | None, tally: Tally, ver
     """Return the status of a LocalQueue in an API ``version``, without the time of its condition."""
     usage = _flavors_usage({} if queue is None else _quotas(queue), tally.usage)
     return {
-        "conditions": [_condition(*activity(queue, local))],
+        "conditions": [active_condition(queue, local)],
         **_numbers(tally),
         "flavorsReservation": usage,
         "flavorUsage" if version == "v1beta1" else "flavorsUsage": usage,
@@ -38,13 +38,10 @@ def local_queue_status(local: LocalQueue, queue: Queue | None, tally: Tally, ver
 def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], counts: Counts) -> Status:
     """Return the status of one node of an ElasticQuotaTree and all below; ``namespaces`` by queue."""
     # Every resource of the policy, so that a merge patch leaves no stale amount behind.
-    used = dict.fromkeys((key.resource for key in node.subtree if not key.is_internal), 0)
-    for key, amount in counts.below(node).usage.items():
-        if not key.is_internal:
-            used[key.resource] = used.get(key.resource, 0) + amount
+    used = for_people(dict.fromkeys(node.subtree, 0)) | for_people(counts.below(node).usage)
     status: Status = {
         "name": node.name.rpartition("/")[2],
-        "used": {name: quantity.render(amount, name) for name, amount in sorted(used.items())},
+        "used": amounts.quantities(used),
         "children": [elastic_quota_tree_status(child, namespaces, counts) for child in node.children],
     }
     if node.name in namespaces:
@@ -82,10 +79,6 @@ def _numbers(tally: Tally) -> Status:
         "reservingWorkloads": tally.reserving,
         "admittedWorkloads": tally.admitted,
     }
-
-
-def _condition(active: bool, reason: str, message: str) -> Status:
-    return {"type": "Active", "status": "True" if active else "False", "reason": reason, "message": message}
 
 
 def _quotas(queue: Queue) -> dict[FlavorResource, Quota]:

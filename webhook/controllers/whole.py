@@ -98,8 +98,7 @@ class WholeGangs:
         return _Progress(-1, self._settings.recovery_seconds is not None, False, now)
 
     def _start_seconds(self, job: JobRecord, view: View) -> float:
-        name = None if job.gang is None else job.gang.pod_group
-        group = view.pod_groups.get((job.namespace, name or ""))
+        group = None if job.gang is None else view.pod_group_of(job.gang)
         stated = None if group is None else group.schedule_timeout_seconds
         return self._settings.timeout_seconds if stated is None else stated
 

@@ -50,6 +50,11 @@ def maximum(left: Amounts, right: Amounts) -> dict[str, int]:
     return result
 
 
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """Return the Kubernetes resource list of amounts, by name."""
+    return {name: quantity.render(amount, name) for name, amount in sorted(amounts.items())}
+
+
 def render(amounts: Amounts) -> str:
     """Return amounts as a person reads them, for example ``4 nvidia.com/gpu, 8 cpu``."""
-    return ", ".join(f"{quantity.render(amount, name)} {name}" for name, amount in sorted(amounts.items())) or "nothing"
+    return ", ".join(f"{text} {name}" for name, text in quantities(amounts).items()) or "nothing"

@@ -26,6 +26,15 @@ AmountsByFlavor = Mapping[FlavorResource, int]
 """Flavor and resource to thousandths."""
 
 
+def for_people(amounts: AmountsByFlavor) -> dict[str, int]:
+    """Return amounts as people are told them: by resource over all flavors, without what only Tutti counts by."""
+    total: dict[str, int] = {}
+    for key, amount in amounts.items():
+        if not key.is_internal:
+            total[key.resource] = total.get(key.resource, 0) + amount
+    return total
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A queue or a cohort with everything that follows from the policy alone."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from webhook.census import Tally, activity
-from webhook.core import quantity
+from webhook.census import Tally, active_condition
+from webhook.core import amounts, quantity
 from webhook.core.policy import FlavorResource, LocalQueue, Policy, Queue, Strategy
-from webhook.core.quota_tree import Node, QuotaTree
+from webhook.core.quota_tree import Node, QuotaTree, for_people
 from webhook.dialects import elastic_quota_tree, kueue, volcano
 from webhook.dialects.elastic_quota_tree import queue_object_name
 from webhook.visibility.group import API_VERSION, QUEUES
@@ -92,10 +92,10 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
         **({} if node.parent is None else {"parent": node.parent.name}),
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
-    nominal = _sum({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
+    nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
     status = _numbers(tally, nominal)
-    status["limit"] = _rendered(_limits(node))
-    status["conditions"] = [_active(listed.queue, created)] if listed.queue is not None else []
+    status["limit"] = amounts.quantities(_limits(node))
+    status["conditions"] = [] if listed.queue is None else [_since(active_condition(listed.queue), created)]
     return _document(metadata, spec, status)
 
 
@@ -105,7 +105,7 @@ def local_queue_document(local: LocalQueue, queue: Queue | None, tally: Tally, c
     if queue is not None:
         spec["queuePolicy"] = _POLICIES.get(queue.strategy, str(queue.strategy))
     status = _numbers(tally, None)
-    status["conditions"] = [_active(queue, created, local)]
+    status["conditions"] = [_since(active_condition(queue, local), created)]
     return _document(_metadata(local.namespace, local.name, created), spec, status)
 
 
@@ -135,17 +135,17 @@ def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
 
 
 def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
-    usage = _sum(tally.usage)
+    usage = for_people(tally.usage)
     numbers: dict[str, Any] = {
         "pending": tally.pending,
         "admitted": tally.admitted,
         "reserving": tally.reserving,
-        "usage": _rendered(usage),
+        "usage": amounts.quantities(usage),
     }
     if nominal is not None:
         borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage}
-        numbers["nominal"] = _rendered(nominal)
-        numbers["borrowed"] = _rendered({name: amount for name, amount in borrowed.items() if amount > 0})
+        numbers["nominal"] = amounts.quantities(nominal)
+        numbers["borrowed"] = amounts.quantities({name: amount for name, amount in borrowed.items() if amount > 0})
     return numbers
 
 
@@ -162,25 +162,8 @@ def _limits(node: Node) -> dict[str, int]:
     return {name: amount for name, amount in limits.items() if name not in unbounded}
 
 
-def _sum(amounts: Mapping[FlavorResource, int]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for key, amount in amounts.items():
-        if key.is_internal:
-            continue
-        total[key.resource] = total.get(key.resource, 0) + amount
-    return total
-
-
-def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: quantity.render(amount, name) for name, amount in sorted(amounts.items())}
-
-
-def _active(queue: Queue | None, created: str | None, local: LocalQueue | None = None) -> dict[str, Any]:
-    status, reason, message = activity(queue, local)
-    condition = {"type": "Active", "status": "True" if status else "False", "reason": reason, "message": message}
-    if created is not None:
-        condition["lastTransitionTime"] = created
-    return condition
+def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:
+    return condition if created is None else {**condition, "lastTransitionTime": created}
 
 
 def creation_times(objects: Iterable[Mapping[str, Any]]) -> dict[Source, str]:

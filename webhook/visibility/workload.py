@@ -4,7 +4,7 @@ Nothing of it is stored: name, uid and times follow from the job, so every repli
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from webhook.core import amounts, quantity
@@ -74,19 +74,13 @@ def _metadata(facts: Facts) -> dict[str, Any]:
 
 def _spec(facts: Facts) -> dict[str, Any]:
     job, reservation = facts.job, facts.reservation
-    gang = None if job is None else job.gang
-    if gang is not None:
-        pod_sets, priority = [_pod_set(pod_set) for pod_set in gang.pod_sets], gang.priority
-    else:
-        reserved = () if reservation is None else reservation.pod_sets
-        pod_sets = [{"name": s.name, "count": s.count, "requests": _quantities(s.price.requests)} for s in reserved]
-        priority = 0 if reservation is None else reservation.priority
+    asked = reservation if job is None or job.gang is None else job.gang
     queue = facts.queue if job is None or job.queue_label is None else job.queue_label
     return {
         **({"queueName": queue} if queue else {}),
-        "priority": priority,
+        "priority": 0 if asked is None else asked.priority,
         "active": job is None or not job.held,
-        "podSets": pod_sets,
+        "podSets": [] if asked is None else [_pod_set(pod_set) for pod_set in asked.pod_sets],
         **({} if facts.quorum is None else {"quorum": facts.quorum}),
         **(
             {}
@@ -96,11 +90,11 @@ def _spec(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _pod_set(pod_set: PodSet) -> dict[str, Any]:
+def _pod_set(pod_set: PodSet | ReservedPodSet) -> dict[str, Any]:
     document: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count}
-    if pod_set.min_count is not None:
+    if isinstance(pod_set, PodSet) and pod_set.min_count is not None:
         document["minCount"] = pod_set.min_count
-    document["requests"] = _quantities(pod_set.price.requests)
+    document["requests"] = amounts.quantities(pod_set.price.requests)
     return document
 
 
@@ -154,7 +148,7 @@ def _assignment(reserved: ReservedPodSet) -> dict[str, Any]:
     return {
         "name": reserved.name,
         "flavors": dict(reserved.flavors),
-        "resourceUsage": _quantities(amounts.scale(usage, reserved.count)),
+        "resourceUsage": amounts.quantities(amounts.scale(usage, reserved.count)),
         "count": reserved.count,
     }
 
@@ -168,7 +162,7 @@ def _past_assignments(facts: Facts) -> Iterable[dict[str, Any]]:
         yield {
             "name": name,
             "flavors": dict(facts.admission.flavors.get(name, {})),
-            "resourceUsage": _quantities(amounts.scale(prices.get(name, {}), count)),
+            "resourceUsage": amounts.quantities(amounts.scale(prices.get(name, {}), count)),
             "count": count,
         }
 
@@ -188,7 +182,3 @@ def reason_document(reason: Reason) -> dict[str, Any]:
             for holder in reason.holders
         ]
     return document
-
-
-def _quantities(values: Mapping[str, int]) -> dict[str, str]:
-    return {name: quantity.render(amount, name) for name, amount in sorted(values.items())}

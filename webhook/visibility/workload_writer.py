@@ -151,7 +151,8 @@ class WorkloadWriter:
         queue = self._queue_of(job, reservation)
         reason = None if waiting is None else self._why(waiting, pods)
         position = None if waiting is None or queue is None else self._places(queue).get(uid)
-        facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), self._quorum(job))
+        quorum = None if job is None or job.gang is None else self.view.quorum_of(job.gang)
+        facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), quorum)
         key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
         self._seen[uid] = _Seen(
             key,
@@ -168,13 +169,6 @@ class WorkloadWriter:
         if queue not in self._positions:
             self._positions[queue] = {gang.uid: place for place, gang in enumerate(self.engine.waiting(queue))}
         return self._positions[queue]
-
-    def _quorum(self, job: JobRecord | None) -> int | None:
-        gang = None if job is None else job.gang
-        if gang is None or gang.quorum is not None or gang.pod_group is None:
-            return None if gang is None else gang.quorum
-        pod_group = self.view.pod_groups.get((gang.namespace, gang.pod_group))
-        return None if pod_group is None else pod_group.min_member
 
     def _queue_of(self, job: JobRecord | None, reservation: Reservation | None) -> str | None:
         if reservation is not None:
