@@ -130,7 +130,7 @@ async def _main(arguments: argparse.Namespace) -> None:
     )
     shape = Shape(operators=False, without_controllers=("job-controller",))
     with Cluster(shape) as cluster:
-        api = await connect(str(cluster.kubeconfig))
+        api = await connect(cluster.kubeconfig)
         await prepare(api, kueue_kinds=False)
         floor = await run_floor(cluster, api) if not arguments.without_floor else None
         installation = Installation(cluster).install()

@@ -145,14 +145,11 @@ def patch_ca(out: Directory = OUT, kubeconfig: Kubeconfig = None) -> None:
 
 
 def _with_api(kubeconfig: Path | None, work: Callable[[Api], Awaitable[Result]]) -> Result:
-    from webhook.kube.http import connect  # noqa: PLC0415 - the client library is slow to import and rarely needed
+    from webhook.kube.http import connected  # noqa: PLC0415 - the client library is slow to import and rarely needed
 
     async def run() -> Result:
-        api = await connect(None if kubeconfig is None else str(kubeconfig))
-        try:
+        async with connected(kubeconfig, "tutti-certs") as api:
             return await work(api)
-        finally:
-            await api.close()
 
     return asyncio.run(run())
 

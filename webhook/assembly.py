@@ -230,7 +230,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
 
     clock, identity = SystemClock(), _identity(config)
     certificate = ServingCertificate(config.cert_dir, clock=clock)
-    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
+    api = await connect(config.kubeconfig)
     rng = random.Random(identity)  # noqa: S311 - jitter
     service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
     parts = webhook(
@@ -289,7 +289,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     from webhook.kube.http import connect  # noqa: PLC0415
 
     clock, identity = SystemClock(), _identity(config)
-    api = await connect(None if config.kubeconfig is None else str(config.kubeconfig))
+    api = await connect(config.kubeconfig)
     watchdog = Watchdog()
     watchdog.start()
     parts = reconciler(

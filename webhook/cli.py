@@ -2,10 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -156,25 +155,25 @@ def explain(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help."""
-    from webhook import ask  # noqa: PLC0415
+    from webhook.ask import command  # noqa: PLC0415
 
-    _run(lambda: ask.explain(job, namespace, kubeconfig))
+    asyncio.run(command.explain(job, namespace, kubeconfig))
 
 
 @app.command()
 def queues(kubeconfig: KubeconfigOption = None) -> None:
     """Show every queue and cohort: quota, usage, who borrows, how many wait."""
-    from webhook import ask  # noqa: PLC0415
+    from webhook.ask import command  # noqa: PLC0415
 
-    _run(lambda: ask.queues(kubeconfig))
+    asyncio.run(command.queues(kubeconfig))
 
 
 @app.command()
 def ledger(kubeconfig: KubeconfigOption = None) -> None:
     """Show the ledger: who leads, and every reservation."""
-    from webhook import ask  # noqa: PLC0415
+    from webhook.ask import command  # noqa: PLC0415
 
-    _run(lambda: ask.ledger(kubeconfig))
+    asyncio.run(command.ledger(kubeconfig))
 
 
 @app.command()
@@ -186,7 +185,7 @@ def uninstall(
     """Give every job back to its owner as it was written: run after the webhook and the reconciler are gone."""
     from webhook import uninstall as removal  # noqa: PLC0415
 
-    _run(lambda: removal.give_back(kubeconfig, config, dry_run=dry_run))
+    asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
 
 
 @policy_app.command("check")
@@ -195,10 +194,6 @@ def policy_check(files: Annotated[list[Path], typer.Argument(help="YAML files wi
     from webhook import policy_check as check  # noqa: PLC0415
 
     raise typer.Exit(check.run(files))
-
-
-def _run(command: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(command())
 
 
 def main() -> None:

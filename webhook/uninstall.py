@@ -26,9 +26,8 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import GATE, strip
 from webhook.jobs.registry import with_custom
 from webhook.jobs.rest_paths import collection_path, object_path
-from webhook.kube import election
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
-from webhook.kube.election import LeaderRecord
+from webhook.kube.election import LeaderRecord, leader_of
 
 Object = Mapping[str, Any]
 ATTEMPTS: Final = 5
@@ -50,14 +49,11 @@ async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_ru
     Raises ApiError when Tutti still runs, or when something could not be written after several attempts; PolicyError
     where the configuration cannot be read.
     """
-    from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
-    api = await connect(None if kubeconfig is None else str(kubeconfig), user_agent="tutti-uninstall")
-    try:
+    async with connected(kubeconfig, "tutti-uninstall") as api:
         config = await stored_config(api) if config_file is None else load(config_file)
         await Removal(api, config, Console(), dry_run=dry_run).run()
-    finally:
-        await api.close()
 
 
 async def stored_config(api: Api) -> Config:
@@ -131,8 +127,7 @@ class Removal:
 
     async def _leader(self) -> LeaderRecord | None:
         ledger = await self._get(self._ledger)
-        own = {} if ledger is None else ledger["metadata"].get("annotations") or {}
-        return election.parse(own.get(names.LEASE_ANNOTATION) or "")
+        return None if ledger is None else leader_of(ledger)
 
     # -- giving back --------------------------------------------------------------------------------------------------
 

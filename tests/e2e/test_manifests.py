@@ -270,7 +270,7 @@ async def test_rotation_runs_under_its_own_narrow_account(alone: Cluster, root: 
     install(root, "self-signed")
     terms, now = Terms(names=service_names("tutti-system")), SystemClock().now()
     kubeconfig = alone.kubeconfig_for_service_account("tutti-system", "tutti-certs")
-    api = await connect(str(kubeconfig))
+    api = await connect(kubeconfig)
     try:
         first = await certs_cluster.rotate(api, "tutti-system", terms, now)
         both = await certs_cluster.rotate(api, "tutti-system", terms, now + DAY_SECONDS, new_authority=True)

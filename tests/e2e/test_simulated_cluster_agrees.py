@@ -27,7 +27,7 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
     create_namespace(kubectl, namespace)
     kubectl.apply(DEFINITION)
     kubectl("wait", "--for=condition=Established", "crd/widgets.agreement.example.com")
-    real = await connect(str(cluster.kubeconfig))
+    real = await connect(cluster.kubeconfig)
     try:
         async with SimulatedCluster(Random(seed), clock=SystemClock(), namespaces=[namespace]) as simulated:
             await simulated.create(DEFINITION)
@@ -84,7 +84,7 @@ async def _at_rest(side: Side, step: Step) -> bool:
 async def test_jobs_job_sets_and_training_jobs_come_to_the_same_rest(cluster: AnyCluster, kubectl: Kubectl) -> None:
     namespace = f"agree-{uuid.uuid4().hex[:8]}"
     create_namespace(kubectl, namespace)
-    real = await connect(str(cluster.kubeconfig))
+    real = await connect(cluster.kubeconfig)
     try:
         async with SimulatedCluster(Random(1), clock=SystemClock(), namespaces=[namespace]) as simulated:
             await simulated.add_node("n1", gpu="8")

@@ -26,7 +26,7 @@ from webhook.demo.screen import say
 from webhook.demo.watching import GPU
 from webhook.errors import NotFound, TuttiError
 from webhook.kube.api import Api
-from webhook.kube.http import connect
+from webhook.kube.http import connect, connected
 from webhook.server.tls import ServingCertificate
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.controllers.base import Pace
@@ -72,7 +72,7 @@ async def on_simulated() -> int:
         reviews = RemoteReviews(cluster.server, CONDITIONS)
         stack.push_async_callback(reviews.close)
         url = await _start_tutti(processes, directory, kubeconfigs)
-        api = await connect(str(kubeconfigs["admin"]))
+        api = await connect(kubeconfigs["admin"])
         stack.push_async_callback(api.close)
         await _register(api, url, (directory / "webhook" / "ca.crt").read_bytes())
         return await play.perform(api, PLAY_SECONDS, processes.check, tidy=False)
@@ -80,12 +80,9 @@ async def on_simulated() -> int:
 
 async def on_given(kubeconfig: Path) -> int:
     """Play on a cluster where Tutti is installed; return the exit status. Raises StageError when it cannot."""
-    api = await connect(str(kubeconfig))
-    try:
+    async with connected(kubeconfig, "tutti-demo") as api:
         await _require_tutti(api)
         return await play.perform(api, REAL_PLAY_SECONDS, lambda: None, tidy=True)
-    finally:
-        await api.close()
 
 
 @contextmanager

@@ -11,9 +11,11 @@ transition, because writes of its predecessor may still be on their way.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from webhook.core import names
 from webhook.wire.times import micro_time_text
 
 RENEW_DUE_AT: Final = 1 / 3
@@ -47,6 +49,11 @@ def parse(text: str) -> LeaderRecord | None:
         )
     except (ValueError, TypeError, AttributeError, OverflowError):
         return None
+
+
+def leader_of(config_map: Mapping[str, Any]) -> LeaderRecord | None:
+    """Return who leads by the ledger's ConfigMap; None where it says nothing of that."""
+    return parse((config_map["metadata"].get("annotations") or {}).get(names.LEASE_ANNOTATION) or "")
 
 
 def render(record: LeaderRecord) -> str:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any, Final
@@ -208,23 +209,33 @@ def _unanswered(error: Exception, *, is_write: bool) -> errors.Unavailable:
 # -- connecting -----------------------------------------------------------------------------------------------------
 
 
-async def connect(kubeconfig: str | None = None, context: str | None = None, user_agent: str = "tutti") -> HttpApi:
+@asynccontextmanager
+async def connected(kubeconfig: Path | None, user_agent: str) -> AsyncGenerator[HttpApi]:
+    """Connect as ``connect`` does, for as long as the context is entered."""
+    api = await connect(kubeconfig, user_agent)
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+async def connect(kubeconfig: Path | str | None = None, user_agent: str = "tutti") -> HttpApi:
     """Return the API server of ``kubeconfig``, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
     No request is sent yet, except to an OIDC issuer where the kubeconfig names one. Raises PolicyError when there is no
     usable configuration.
     """
     # The library's constants are read when it is imported; what is asked for is read now.
-    source = kubeconfig or os.environ.get("KUBECONFIG") or None
-    if source is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+    source = str(kubeconfig or "") or os.environ.get("KUBECONFIG") or None
+    if source is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         configuration, load = _in_cluster()
     else:
         source = source or str(Path.home() / ".kube" / "config")
-        configuration, load = _from_kubeconfig(source, context)
+        configuration, load = _from_kubeconfig(source)
     try:
         tls = await load()
     except Exception as error:
-        raise PolicyError((_unusable(source, context, error),)) from error
+        raise PolicyError((_unusable(source, error),)) from error
     credentials = Credentials(configuration, load)
     session = _session(tls, user_agent)
     return HttpApi(
@@ -263,13 +274,13 @@ def _in_cluster() -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
     return configuration, load
 
 
-def _from_kubeconfig(paths: str, context: str | None) -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
+def _from_kubeconfig(paths: str) -> tuple[Any, Callable[[], Awaitable[ssl.SSLContext]]]:
     kube_config, configuration = _library("config.kube_config"), _new_configuration()
 
     async def load() -> ssl.SSLContext:
         _require_file(paths)
         try:
-            await kube_config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
+            await kube_config.load_kube_config(config_file=paths, client_configuration=configuration)
             return _tls(configuration)
         finally:
             # Keys and certificates that stand in the kubeconfig itself were copied to files for the line above. The
@@ -289,13 +300,13 @@ def _new_configuration() -> Any:
     return _library("client.configuration").Configuration()
 
 
-def _unusable(source: str | None, context: str | None, error: Exception) -> Diagnostic:
+def _unusable(source: str | None, error: Exception) -> Diagnostic:
     return Diagnostic(
         path="kubeconfig",
-        value=" ".join(filter(None, (source or "(the pod's service account)", context))),
+        value=source or "(the pod's service account)",
         # What the library stumbles over in a document of another kind says nothing to anybody.
         message="is not a kubeconfig" if isinstance(error, TypeError | AttributeError | KeyError) else in_words(error),
-        fix="name a readable kubeconfig and one of its contexts, or run in a pod with a service account",
+        fix="name a readable kubeconfig whose current context is there, or run in a pod with a service account",
     )
 
 

@@ -22,7 +22,7 @@ _NAMES: Final = UUID("6f1ad6ee-5bd1-4d0b-9cf5-6b8f1d1f8a54")
 """Object uids are a function of the place, so that replicas and restarts agree."""
 _POLICIES: Final = {Strategy.STRICT_FIFO: "Block", Strategy.BEST_EFFORT_FIFO: "Priority"}
 """Strategies in kube-queue's words; any other stands as it is."""
-_FULL_NAME: Final = "kube-queue/quota-fullname"
+FULL_NAME: Final = "kube-queue/quota-fullname"
 _PARENT_FULL_NAME: Final = "kube-queue/parent-quota-fullname"
 _MADE_FROM_TREE: Final = "create-by-kubequeue"
 
@@ -80,7 +80,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
     """Return the document of a queue or cohort, without a resourceVersion."""
     node = listed.node
     metadata = _metadata(listed.namespace, listed.name, created)
-    metadata["annotations"] = {_FULL_NAME: node.name}
+    metadata["annotations"] = {FULL_NAME: node.name}
     if node.parent is not None:
         metadata["annotations"][_PARENT_FULL_NAME] = node.parent.name
     if listed.dialect == elastic_quota_tree.DIALECT:

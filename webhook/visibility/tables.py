@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.visibility.group import QUEUES, WORKLOADS
+from webhook.visibility.queue import FULL_NAME
 from webhook.wire.times import age_since
 
 Document = Mapping[str, Any]
@@ -139,8 +140,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
             "string",
             "Path in the quota tree, or the queue behind it.",
             lambda document, now: (
-                _at("metadata", "annotations", "kube-queue/quota-fullname")(document, now)
-                or _at("spec", "clusterQueue")(document, now)
+                _at("metadata", "annotations", FULL_NAME)(document, now) or _at("spec", "clusterQueue")(document, now)
             ),
             _WIDE,
         ),

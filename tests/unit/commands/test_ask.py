@@ -10,14 +10,10 @@ import pytest
 from rich.console import Console
 
 from tests.unit.visibility.world import NOW, World
-from webhook.ask import (
-    default_namespace,
-    print_ledger,
-    print_queues,
-    print_workload,
-    visible_queues,
-    workloads_of,
-)
+from webhook.ask.gang import print_workload
+from webhook.ask.ledger import print_ledger
+from webhook.ask.queues import print_queues
+from webhook.ask.reading import default_namespace, visible_queues, workloads_of
 from webhook.core import names
 from webhook.core.ledger import Claim
 from webhook.core.ledger_text import encode

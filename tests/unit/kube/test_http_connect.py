@@ -180,6 +180,8 @@ async def test_an_unusable_kubeconfig_says_which_and_what_to_do(tmp_path: Path, 
 
 
 async def test_an_unknown_context_is_named(server: SecureServer, tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path / "config", server, {"token": "secret"})
+    path = tmp_path / "config"
+    kubeconfig(path, server, {"token": "secret"})
+    path.write_text(path.read_text().replace("current-context: here", "current-context: elsewhere"))
     with pytest.raises(PolicyError, match="elsewhere"):
-        await connect(path, context="elsewhere")
+        await connect(path)
