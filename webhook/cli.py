@@ -9,10 +9,7 @@ from typing import Annotated
 import typer
 
 from webhook import __version__
-from webhook.errors import PolicyError, TuttiError
-
-WRONG = 2
-"""Exit status when arguments (that is typer's own), a file, a configuration or a kubeconfig are wrong."""
+from webhook.errors import WRONG, PolicyError, TuttiError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -14,7 +14,13 @@ TuttiError
     └── Unavailable     429, 5xx, time-out, reset: try again later; the outcome of a write may be unknown
 """
 
+from typing import Final
+
 from webhook.core.policy import Diagnostic
+
+WRONG: Final = 2
+"""Exit status when arguments (typer says it so too), a file, a configuration or a kubeconfig are wrong. Warnings alone
+do not count."""
 
 
 def in_words(error: Exception) -> str:

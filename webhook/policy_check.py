@@ -7,21 +7,19 @@ hold any objects; those that are no policy are passed over. Needs no cluster.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.tree import Tree
 
 from webhook.core import quantity
-from webhook.core.policy import Diagnostic, Policy, StopPolicy
+from webhook.core.policy import Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.dialects import merge
+from webhook.errors import WRONG
 from webhook.paper.files import read, sort_policy
-
-WRONG: Final = 2
-"""Exit status when something does not compile; warnings alone do not count."""
+from webhook.paper.report import diagnostics
+from webhook.paper.tables import show_problem
 
 
 def run(files: Iterable[Path], console: Console | None = None) -> int:
@@ -32,7 +30,8 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
     policy = merge.compile_policy(found.objects)
     problems = [*unread, *found.problems, *policy.diagnostics]
     _print_tree(out, policy)
-    _print_problems(out, problems)
+    for problem in diagnostics(problems):
+        show_problem(out, problem)
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
         f"{len(found.objects)} policy objects, {len(found.quotas)} ResourceQuotas: "
@@ -100,14 +99,3 @@ def _users(node: Node, policy: Policy) -> Iterator[str]:
         for namespace, queue in policy.namespace_queues.items():
             if queue == node.name:
                 yield f"all jobs of namespace {namespace}"
-
-
-def _print_problems(out: Console, problems: Iterable[Diagnostic]) -> None:
-    for problem in sorted(problems, key=lambda problem: (problem.warning, problem.path)):
-        word = "[yellow]warning[/yellow]" if problem.warning else "[red]error[/red]"
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(word, f"[bold]{escape(problem.path)}[/bold]")
-        for name, text in (("value", problem.value), ("what", problem.message), ("fix", problem.fix)):
-            if text:
-                grid.add_row(f"[dim]{name}[/dim]", escape(text))
-        out.print(grid, highlight=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from webhook import logs
-from webhook.errors import TuttiError
+from webhook.errors import WRONG, TuttiError
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -25,7 +25,7 @@ def run(cluster: str, kubeconfig: Path | None) -> int:
     """
     if cluster not in ("simulated", "real"):
         sys.stderr.write(f"tutti: there is no cluster {cluster!r}; say simulated or real, or give --kubeconfig\n")
-        return 2
+        return WRONG
     from webhook.demo import stages  # noqa: PLC0415 - so that a wrong argument is answered at once
 
     logs.configure("error", console=True)

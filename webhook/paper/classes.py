@@ -8,7 +8,7 @@ from typing import Final
 from webhook.core.policy import Diagnostic
 from webhook.dialects.place import Place
 from webhook.jobs.context import ReadContext, context_from
-from webhook.paper.complaints import label
+from webhook.paper.complaints import label, within
 from webhook.paper.files import Object
 
 KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
@@ -45,8 +45,7 @@ def _is_sound(obj: Object, problems: list[Diagnostic]) -> bool:
     elif obj["kind"] == "RuntimeClass":
         place["overhead"].mapping()
         _check_amounts(place["overhead"]["podFixed"])
-    name = label(obj)
-    problems += [Diagnostic(f"{name}#{each.path}", each.value, each.message, each.fix) for each in wrong]
+    problems += [within(label(obj), problem) for problem in wrong]
     return not wrong
 
 

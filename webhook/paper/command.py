@@ -3,28 +3,23 @@
 Ends with 2 when there are diagnostics, whatever could be decided all the same.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import yaml
 from rich.console import Console
 
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config, engine_settings, load
 from webhook.core.policy import Diagnostic
-from webhook.errors import PolicyError
+from webhook.errors import WRONG, PolicyError
 from webhook.paper import files, tables
 from webhook.paper.cycles import Run
 from webhook.paper.files import Object
-from webhook.paper.report import diagnostics, report
+from webhook.paper.report import diagnostics, report, write
 from webhook.paper.world import build
-
-WRONG: Final = 2
-"""Exit status when there are diagnostics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,10 @@ def run(
         document = decide(objects, settings, Options(one_cycle, one_head_per_queue, at), problems)
     except PolicyError as error:
         document = {"cycles": [], "diagnostics": diagnostics([*problems, *error.diagnostics])}
-    _print(out, document, output)
+    if output == "table":
+        tables.show(out, document)
+    else:
+        write(out, document, output)
     return WRONG if document["diagnostics"] else 0
 
 
@@ -87,12 +85,3 @@ def _time(text: str) -> float:
         wrong = Diagnostic("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
         raise PolicyError((wrong,)) from error
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-
-
-def _print(out: Console, document: dict[str, Any], output: str) -> None:
-    if output == "table":
-        tables.show(out, document)
-    elif output == "json":
-        out.file.write(json.dumps(document, indent=2) + "\n")
-    else:
-        out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))

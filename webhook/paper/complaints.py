@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.policy import Diagnostic
@@ -16,6 +17,11 @@ def label(obj: Mapping[str, Any]) -> str:
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{obj['kind']} {namespace}/{metadata.get('name')}" if namespace else f"{obj['kind']} {metadata.get('name')}"
+
+
+def within(name: str, problem: Diagnostic) -> Diagnostic:
+    """Return what is wrong at a place inside the object ``name``."""
+    return replace(problem, path=f"{name}#{problem.path}")
 
 
 def diagnostic(obj: Mapping[str, Any], problem: str) -> Diagnostic:

@@ -17,6 +17,7 @@ from webhook.core.policy import Diagnostic
 from webhook.dialects import config_map, resource_quota
 from webhook.dialects.registry import RESOURCE_QUOTA, resource_of
 from webhook.errors import in_words
+from webhook.paper.complaints import within
 from webhook.paper.documents import documents_in
 
 Object = dict[str, Any]
@@ -114,22 +115,26 @@ def sort_policy(found: Iterable[Object]) -> PolicyFiles:
     """Return ``found`` sorted."""
     result = PolicyFiles()
     for stated in found:
-        group = str(stated.get("apiVersion") or "").rpartition("/")[0]
-        resource = resource_of(group, str(stated.get("kind", "")))
+        resource = resource_of(group_of(stated), str(stated.get("kind", "")))
         obj = in_namespace(stated) if resource is not None and resource.namespaced else stated
         if resource is RESOURCE_QUOTA:
             result.quotas.append(obj)
             name = f"ResourceQuota {_metadata(obj).get('namespace')}/{_metadata(obj).get('name')}"
-            result.problems.extend(_at(name, problem) for problem in resource_quota.compile_object(obj)[1])
+            result.problems.extend(within(name, problem) for problem in resource_quota.compile_object(obj)[1])
         elif resource is not None:
             result.objects.append(obj)
         elif obj.get("kind") == "ConfigMap" and _metadata(obj).get("name") == config_map.NAME:
             inside, wrong = config_map.objects_of(obj)
             result.objects.extend(dict(each) for each in inside)
-            result.problems.extend(_at(f"ConfigMap {config_map.NAME}", problem) for problem in wrong)
+            result.problems.extend(within(f"ConfigMap {config_map.NAME}", problem) for problem in wrong)
         else:
             result.others.append(obj)
     return result
+
+
+def group_of(obj: Mapping[str, Any]) -> str:
+    """Return the API group of an object, without the version."""
+    return str(obj.get("apiVersion") or "").rpartition("/")[0]
 
 
 def in_namespace(obj: Object) -> Object:
@@ -143,7 +148,3 @@ def in_namespace(obj: Object) -> Object:
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = obj.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _at(name: str, problem: Diagnostic) -> Diagnostic:
-    return Diagnostic(f"{name}#{problem.path}", problem.value, problem.message, problem.fix, problem.warning)

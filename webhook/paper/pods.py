@@ -22,7 +22,7 @@ from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.record import JobRecord
 from webhook.paper.belonging import Belonging
 from webhook.paper.complaints import diagnostic
-from webhook.paper.files import Object
+from webhook.paper.files import Object, group_of
 from webhook.view import PodGroupRecord, View
 
 _AGES: Final = {path.split("/")[2]: age for age, path in enumerate(POD_GROUP_PATHS.values())}
@@ -83,7 +83,7 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
     """Take PodGroups of any generation into the view; return what could not be read."""
     problems = []
     # Of one name the oldest generation counts, as in a cluster: it comes last.
-    for obj in sorted(found, key=lambda obj: -_AGES.get(_api_group(obj), 0)):
+    for obj in sorted(found, key=lambda obj: -_AGES.get(group_of(obj), 0)):
         key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
         least = paths.find(obj, ("spec", "minMember"))
         if least is None:
@@ -92,10 +92,6 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
             where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
             problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
             least = None
-        queue = pod_groups.queue_of(_api_group(obj), obj)
-        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, queue=queue, generation=_api_group(obj))
+        queue = pod_groups.queue_of(group_of(obj), obj)
+        view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, queue=queue, generation=group_of(obj))
     return problems
-
-
-def _api_group(obj: Object) -> str:
-    return str(obj.get("apiVersion") or "").rpartition("/")[0]

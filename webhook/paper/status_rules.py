@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from webhook.core.policy import Diagnostic
 from webhook.dialects.place import Place
-from webhook.paper.complaints import label
+from webhook.paper.complaints import label, within
 from webhook.wire.times import unix_seconds
 
 _STATUSES: Final = ("True", "False", "Unknown", True, False)
@@ -33,7 +33,7 @@ def problems_of(obj: Mapping[str, Any]) -> list[Diagnostic]:
         if check["state"].value not in _CHECK_STATES:
             check["state"].error("is no state of an admission check", f"write one of {', '.join(_CHECK_STATES)}")
         _check_time(check["lastTransitionTime"])
-    return [Diagnostic(f"{label(obj)}#{each.path}", each.value, each.message, each.fix) for each in found]
+    return [within(label(obj), problem) for problem in found]
 
 
 def _check_conditions(place: Place) -> None:

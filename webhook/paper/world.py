@@ -6,7 +6,7 @@ namespaces that gangs name exist, and the labels that Tutti itself writes on nam
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.config import Config, engine_settings
 from webhook.controllers import namespaces, rebuild
@@ -24,7 +24,7 @@ from webhook.jobs.pod_set_sites import UnreadableJob
 from webhook.jobs.record import JobRecord
 from webhook.jobs.registry import with_custom
 from webhook.paper import classes, files, status_rules, workloads
-from webhook.paper.belonging import belonging
+from webhook.paper.belonging import belonging, key_of, owned_by
 from webhook.paper.complaints import diagnostic, label
 from webhook.paper.entrant import Entrant, Malformed, Skipped, Surroundings
 from webhook.paper.files import Object
@@ -65,7 +65,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     by_kind: dict[str, list[Object]] = {}
     gangs: list[Object] = []
     for obj in policy_files.others:
-        known = (_group(obj), obj["kind"])
+        known = (files.group_of(obj), obj["kind"])
         if known == (workloads.GROUP, workloads.KIND.kind) or f"{known[1]}.{known[0]}" in kinds:
             gangs.append(_identified(_in_namespace(obj)))
         else:
@@ -108,7 +108,7 @@ def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object
                 Diagnostic(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name")
             )
             continue
-        key = (_group(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
+        key = (files.group_of(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
         if found.get(key) == obj:
             continue
         if key in found:
@@ -117,10 +117,6 @@ def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object
             continue
         found[key] = obj
     return list(found.values())
-
-
-def _group(obj: Mapping[str, Any]) -> str:
-    return str(obj.get("apiVersion") or "").rpartition("/")[0]
 
 
 def _in_namespace(obj: Object) -> Object:
@@ -174,7 +170,7 @@ def _read_usage(world: World, objects: Iterable[Object]) -> None:
 def _read_gangs(
     world: World, gangs: list[Object], kinds: Mapping[str, JobKind], around: Surroundings, groups: list[JobRecord]
 ) -> None:
-    told = _owners([obj for obj in gangs if obj["kind"] == workloads.KIND.kind])
+    told = {owned_by(obj): label(obj) for obj in gangs if obj["kind"] == workloads.KIND.kind}
     jobs = list(groups)
     for obj in gangs:
         uid = obj["metadata"]["uid"]
@@ -188,10 +184,10 @@ def _read_gangs(
                 world.diagnostics += wrong
                 if not wrong:
                     _put(world, obj, workloads.read(obj, around))
-            elif (owner := (obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])) in told:
-                world.skipped.append(Skipped(label(obj), f"is decided about as {told[owner]}"))
+            elif key_of(obj) in told:
+                world.skipped.append(Skipped(label(obj), f"is decided about as {told[key_of(obj)]}"))
             else:
-                record = _record(world, kinds[f"{obj['kind']}.{_group(obj)}"], obj, kinds, around.context)
+                record = _record(world, kinds[f"{obj['kind']}.{files.group_of(obj)}"], obj, kinds, around.context)
                 if record is not None:
                     world.view.put_job(record)
                     jobs.append(record)
@@ -201,16 +197,6 @@ def _read_gangs(
             world.diagnostics.append(error.diagnostic)
     world.view.namespaces.update(_labelled(world.view, jobs))
     _read_jobs(world, jobs, around.now)
-
-
-def _owners(found: Iterable[Object]) -> dict[tuple[str, str, str], str]:
-    """Return the jobs that Workloads among the objects stand for."""
-    owners = {}
-    for obj in found:
-        owner = gating.owner_of(obj)
-        if owner is not None:
-            owners[(owner.kind.partition(".")[0], obj["metadata"]["namespace"], owner.name)] = label(obj)
-    return owners
 
 
 def _put(world: World, obj: Object, read: Entrant | str) -> None:

@@ -5,7 +5,6 @@ What each queue would have had by itself is computed with the same engine, once 
 alone.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from webhook.config import load as load_config
 from webhook.core.policy import Diagnostic, Policy
 from webhook.core.settings import EngineSettings
 from webhook.dialects import merge
-from webhook.errors import PolicyError
+from webhook.errors import WRONG, PolicyError
 from webhook.paper import files
+from webhook.paper.report import write
 from webhook.replay import built_in, queues, reading
 from webhook.replay.job_log import Job, JobLog
 from webhook.replay.measures import Measures, measure
@@ -28,8 +28,6 @@ from webhook.replay.report import report, show
 from webhook.replay.run import Outcome, replay
 
 _WIDE: Final = 200
-WRONG: Final = 2
-"""Exit status when a row or a policy cannot be understood; warnings alone do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +71,8 @@ def run(
     document = report(log, jobs, columns, problems)
     if output == "table":
         show(out, document, columns, resume=options.resume)
-    elif output == "json":
-        out.file.write(json.dumps(document, indent=2) + "\n")
     else:
-        out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
+        write(out, document, output)
     return WRONG if any(not problem.warning for problem in problems) else 0
 
 
