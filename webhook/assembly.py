@@ -26,7 +26,7 @@ from webhook.controllers.reconciler import Reconciler
 from webhook.controllers.status import StatusWriter
 from webhook.core.engine import Engine
 from webhook.core.pods import PodRecord
-from webhook.feeds import Feeds, NoListener
+from webhook.feeds import Feeds, Listener
 from webhook.jobs import compute_class_policy
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
@@ -153,7 +153,7 @@ class WebhookParts:
                 tasks.create_task(self.forwarder.run(), name="peers")
 
 
-class _GateListener(NoListener):
+class _GateListener(Listener):
     """Keeps what the gate answers from in step with the view.
 
     That is an engine on the present policy, for the one question the webhook asks it (can this ever fit?), and the

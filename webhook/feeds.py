@@ -1,13 +1,13 @@
 """Keeps a View current: one informer per kind of object, each of them writing into one place.
 
-Both processes run the same feeds. Listeners learn what changed, by a small set of callbacks, and never see raw objects.
+Both processes run the same feeds. A listener learns what changed, by a few callbacks, and never sees raw objects.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -18,101 +18,46 @@ from webhook.core.ledger_text import LedgerCorrupt
 from webhook.core.pods import PodRecord
 from webhook.dialects import config_map, merge, resource_quota
 from webhook.dialects import registry as policy_registry
-from webhook.jobs import gating, pod_groups, pod_record, reading
-from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs import gating, pod_group_record, pod_groups, pod_record, reading
+from webhook.jobs.context import CONTEXT_PATHS, ReadContext, context_from
 from webhook.jobs.kinds import JobKind
+from webhook.jobs.pod_group_record import GENERATIONS, PodGroupRecord
 from webhook.jobs.record import JobRecord
 from webhook.jobs.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
-from webhook.view import PodGroupRecord, View
+from webhook.kube.plain import Plain, plain
+from webhook.view import View
 
 log = structlog.get_logger(__name__)
-
-POD_GROUP_PATHS: Final = {
-    "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
-    "scheduling.volcano.sh": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-    "scheduling.k8s.io/v1alpha2": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
-    "scheduling.k8s.io/v1beta1": "/apis/scheduling.k8s.io/v1beta1/podgroups",
-}
-"""Generation to path, oldest first: where PodGroups of several have one name, the first counts. Of the native API the
-version differs from release to release."""
-
 
 RECOMPILE_SECONDS: Final = 0.05
 """How long changes of policy gather before they are compiled."""
 
-CONTEXT_PATHS: Final = {
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "limitranges": "/api/v1/limitranges",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-    "trainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes",
-    "clustertrainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
-}
-"""What jobs are read with."""
 
-
-class Listener(Protocol):
-    """Who wants to know what changed."""
-
-    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None: ...  # noqa: D102
-    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None: ...  # noqa: D102
-    def fences_changed(self, namespace: str) -> None: ...  # noqa: D102
-    def pod_group_changed(self, namespace: str, name: str) -> None: ...  # noqa: D102
-    def namespace_changed(self, name: str) -> None: ...  # noqa: D102
-    def policy_changed(self) -> None: ...  # noqa: D102
-    def ledger_changed(self) -> None: ...  # noqa: D102
-
-
-class NoListener:
-    """For a process that only reads the view."""
+class Listener:
+    """Who wants to know what changed: it overrides what concerns it."""
 
     def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        """Do nothing."""
+        """Take note of a job object that came, changed or went."""
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Do nothing."""
+        """Take note of a pod that came, changed or went."""
 
     def fences_changed(self, namespace: str) -> None:
-        """Do nothing."""
+        """Take note of a ResourceQuota."""
 
     def pod_group_changed(self, namespace: str, name: str) -> None:
-        """Do nothing."""
+        """Take note of a PodGroup."""
 
     def namespace_changed(self, name: str) -> None:
-        """Do nothing."""
+        """Take note of a namespace and its labels."""
 
     def policy_changed(self) -> None:
-        """Do nothing."""
+        """Take note that the view has another policy."""
 
     def ledger_changed(self) -> None:
-        """Do nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """An object kept as plain data: policy objects, priority classes, limit ranges; there are few of them."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int
-    document: Mapping[str, Any]
-
-
-def plain(raw: bytes) -> Plain:
-    """Return the object in ``raw`` without its managedFields."""
-    document = orjson.loads(raw)
-    metadata = document["metadata"]
-    metadata.pop("managedFields", None)
-    return Plain(
-        metadata["uid"],
-        metadata.get("namespace", ""),
-        metadata["name"],
-        int(metadata["resourceVersion"]),
-        document,
-    )
+        """Take note that the ledger was read."""
 
 
 @dataclass(slots=True)
@@ -124,7 +69,7 @@ class Feeds:
     config: Config
     kinds: Mapping[str, JobKind]
     rng: random.Random
-    listener: Listener = field(default_factory=NoListener)
+    listener: Listener = field(default_factory=Listener)
     informers: dict[str, Informer[Any]] = field(default_factory=dict)
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
@@ -153,7 +98,7 @@ class Feeds:
             self._policy,
             field_selector=f"metadata.name={config.policy_config_map}",
         )
-        for group, path in POD_GROUP_PATHS.items():
+        for group, path in GENERATIONS.items():
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
         for resource in policy_registry.RESOURCES:
             if resource is not policy_registry.RESOURCE_QUOTA:
@@ -305,9 +250,10 @@ class Feeds:
         assert changed is not None
         key = (changed.namespace, changed.name)
         # Of one name there may be a PodGroup of each generation, and one API shows the same object in two versions.
-        found = ((generation, self.informers[f"podgroups.{generation}"].get(*key)) for generation in POD_GROUP_PATHS)
+        found = ((generation, self.informers[f"podgroups.{generation}"].get(*key)) for generation in GENERATIONS)
         first = next(
-            (_pod_group_record(generation, stored) for generation, stored in found if stored is not None), None
+            (pod_group_record.read(generation, stored.document) for generation, stored in found if stored is not None),
+            None,
         )
         before = self.view.pod_groups.pop(key, None)
         if first is not None:
@@ -407,32 +353,6 @@ class Feeds:
 
 def _job_feed(kind: JobKind) -> str:
     return f"{kind.key}/{kind.version}"
-
-
-def _pod_group_record(generation: str, stored: Plain) -> PodGroupRecord:
-    spec = stored.document.get("spec") or {}
-    return PodGroupRecord(
-        namespace=stored.namespace,
-        name=stored.name,
-        min_member=_least_members(spec),
-        schedule_timeout_seconds=_schedule_timeout_seconds(spec),
-        queue=pod_groups.queue_of(generation, stored.document),
-        resource_version=stored.resource_version,
-        generation=generation,
-        api_version=POD_GROUP_PATHS[generation].removeprefix("/apis/").removesuffix("/podgroups"),
-        uid=stored.uid,
-    )
-
-
-def _least_members(spec: Mapping[str, Any]) -> int:
-    gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
-    return int(spec.get("minMember") or gang.get("minCount") or 0)
-
-
-def _schedule_timeout_seconds(spec: Mapping[str, Any]) -> int | None:
-    """Return the start time-out of a PodGroup. One that gives pods no time at all is no time-out."""
-    stated = spec.get("scheduleTimeoutSeconds")
-    return stated if type(stated) is int and stated > 0 else None
 
 
 def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:

@@ -18,9 +18,8 @@ from rich.console import Console
 from webhook.config import Config, load, parse
 from webhook.core import names
 from webhook.errors import Conflict, Invalid, NotFound
-from webhook.feeds import CONTEXT_PATHS
 from webhook.jobs import annotations, paths
-from webhook.jobs.context import ReadContext, context_from
+from webhook.jobs.context import CONTEXT_PATHS, ReadContext, context_from
 from webhook.jobs.gating import is_child
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import GATE, strip

@@ -12,25 +12,8 @@ from webhook.core.fences import Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger
 from webhook.core.policy import Policy
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.record import JobRecord
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroupRecord:
-    """A PodGroup of any generation."""
-
-    namespace: str
-    name: str
-    min_member: int
-    schedule_timeout_seconds: int | None = None
-    """How long its gangs have to start; None: as configured."""
-    queue: str | None = None
-    """Volcano's: the queue of plain pods that carry no label of one."""
-    resource_version: int = 0
-    generation: str = ""
-    """API group it was read from; with the version where that tells generations apart."""
-    api_version: str = ""
-    uid: str = ""
 
 
 @dataclass(slots=True)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 from webhook.core.engine import Engine
 from webhook.core.pods import PodRecord
+from webhook.feeds import Listener
 from webhook.jobs.record import JobRecord
 from webhook.view import View
 
 
-class Marks:
+class Marks(Listener):
     """Gangs to look at, and whether the policy is new."""
 
     def __init__(self, view: View, engine: Engine, on_ledger: Callable[[], None]) -> None:

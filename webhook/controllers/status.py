@@ -26,9 +26,10 @@ from webhook.core.policy import Policy
 from webhook.core.quota_tree import QuotaTree
 from webhook.dialects import elastic_quota_tree, kueue
 from webhook.errors import ApiError
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.record import JobRecord
 from webhook.kube.api import MERGE_PATCH, Api
-from webhook.view import PodGroupRecord, View
+from webhook.view import View
 from webhook.wire.times import time_text
 
 log = structlog.get_logger(__name__)

@@ -14,10 +14,10 @@ from webhook.core import ledger_text, names
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.ledger_text import LedgerCorrupt
 from webhook.core.pods import PodRecord
-from webhook.feeds import Plain, plain
 from webhook.jobs import pod_record
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
+from webhook.kube.plain import Plain, plain
 
 GPU: Final = "nvidia.com/gpu"
 State = Literal["waiting", "starting", "running", "stopping", "finished", "failed"]

@@ -4,6 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+CONTEXT_PATHS: Final = {
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "limitranges": "/api/v1/limitranges",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+    "trainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/trainingruntimes",
+    "clustertrainingruntimes": "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
+}
+"""What jobs are read with."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:

@@ -31,7 +31,6 @@ POD_GROUP: Final = JobKind(
     scheduling_gated=True,
 )
 """The kind under which such gangs stand in ledger and read API, whichever generation their PodGroup is of."""
-VOLCANO: Final = "scheduling.volcano.sh"
 _NAMESPACE: Final = uuid.UUID("5c1a1f0e-9d2b-4c55-8a55-6f6d2f7d7c10")
 _ROLE_CHARACTERS: Final = 8
 Terms = tuple[str | None, int, str]
@@ -63,12 +62,6 @@ def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
     shape = [dict(price.requests), dict(price.limits), price.priority_class, price.has_deadline]
     text = orjson.dumps([*shape, *(spec.get(key) or None for key in keys)], option=orjson.OPT_SORT_KEYS)
     return "pods-" + hashlib.blake2b(text, digest_size=_ROLE_CHARACTERS // 2).hexdigest()
-
-
-def queue_of(generation: str, pod_group: Mapping[str, Any]) -> str | None:
-    """Return the queue that a PodGroup of an API group names for its pods, as Volcano's may; None for any other."""
-    queue = paths.find(pod_group, ("spec", "queue")) if generation == VOLCANO else None
-    return queue if isinstance(queue, str) and queue else None
 
 
 def read(

@@ -13,19 +13,19 @@ import msgspec
 import orjson
 
 from webhook.core.policy import Diagnostic
-from webhook.feeds import POD_GROUP_PATHS
 from webhook.jobs import gating, paths, pod_groups, pod_record
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod
+from webhook.jobs.pod_group_record import GENERATIONS, PodGroupRecord, queue_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.record import JobRecord
 from webhook.paper.belonging import Belonging
 from webhook.paper.complaints import diagnostic
 from webhook.paper.files import Object, group_of
-from webhook.view import PodGroupRecord, View
+from webhook.view import View
 
-_AGES: Final = {path.split("/")[2]: age for age, path in enumerate(POD_GROUP_PATHS.values())}
+_AGES: Final = {path.split("/")[2]: age for age, path in enumerate(GENERATIONS.values())}
 """API group of each generation to its place, the oldest first."""
 
 
@@ -92,6 +92,6 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
             where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
             problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
             least = None
-        queue = pod_groups.queue_of(group_of(obj), obj)
+        queue = queue_of(group_of(obj), obj)
         view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, queue=queue, generation=group_of(obj))
     return problems

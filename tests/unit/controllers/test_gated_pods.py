@@ -15,9 +15,10 @@ from webhook.core.pods import PodRecord, WaitingPod
 from webhook.core.reasons import Code, Reason
 from webhook.jobs import annotations, pod_groups, reading
 from webhook.jobs.context import NO_CONTEXT
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.record import Admission, JobRecord, Requeue
 from webhook.jobs.registry import KINDS
-from webhook.view import PodGroupRecord, View
+from webhook.view import View
 
 ONE = PodPrice({"nvidia.com/gpu": 1000})
 SET = PodSet("pods", 3, ONE)

@@ -15,8 +15,8 @@ from webhook.core.gang import PodPrice
 from webhook.core.pods import PodRecord
 from webhook.dialects.merge import compile_policy
 from webhook.errors import Unavailable
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.registry import KINDS
-from webhook.view import PodGroupRecord
 
 pytestmark = pytest.mark.virtual_time
 INTERVAL = 5.0

@@ -10,9 +10,10 @@ from webhook.controllers.whole import Started, WholeGangs
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation
 from webhook.core.pods import PodRecord
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.pod_groups import POD_GROUP, gang_uid
 from webhook.jobs.record import JobRecord
-from webhook.view import PodGroupRecord, View
+from webhook.view import View
 
 SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
 

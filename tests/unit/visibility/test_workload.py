@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.visibility.world import NOW, World
 from webhook.core.reasons import Code, Reason
+from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.record import Admission, Owner, Requeue
 from webhook.jobs.registry import KINDS
-from webhook.view import PodGroupRecord
 from webhook.visibility.workload import workload_name
 
 pytestmark = pytest.mark.virtual_time
