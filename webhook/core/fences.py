@@ -1,4 +1,4 @@
-"""Hard namespace ceilings: Kubernetes ResourceQuotas, and what reservations have claimed of them.
+"""Hard namespace ceilings: the ResourceQuotas of every namespace, and what reservations have claimed of them.
 
     headroom = hard - used by live pods - (reserved - materialised)
 
@@ -8,100 +8,17 @@ status. ``reserved - materialised`` is the part of each reservation whose pods d
 
 A pod that waits behind our scheduling gate is stored, so it is used, and it is its gang's: such a gang asks the fence
 only for the pods that it does not have yet, and its reservation is materialised by them before they may run.
-
-Which pods and resources a ResourceQuota counts follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36: a
-pod that has ended is not counted, one that is being deleted is, scopes must all match, ``count/pods`` counts objects,
-and of cpu and memory that a quota bounds every container must state the amount, unless the pod as a whole states any.
-A pod still there when twice its grace period is over counts here and no longer there: it may run yet on a lost node,
-and what Tutti gives out twice it cannot take back.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from webhook.core import amounts
-from webhook.core.gang import Gang, PodPrice, Requirement
+from webhook.core.fence import Fence
+from webhook.core.gang import Gang, PodPrice
 from webhook.core.ledger import Reservation
 from webhook.core.pods import PodRecord
-from webhook.core.policy import requirement_holds
-from webhook.core.quantity import MILLI
 from webhook.core.reasons import Code, Holder, Reason
-
-_OBJECTS: Final = "count/pods"
-"""Counts stored pods, ended ones too; every other key only those that have not ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """One ResourceQuota, as far as it binds pods."""
-
-    namespace: str
-    name: str
-    hard: Mapping[str, int]
-    """Quota key (``requests.cpu``, ``limits.memory``, ``pods``, ``requests.nvidia.com/gpu``) to thousandths."""
-    scopes: tuple[Requirement, ...] = ()
-    """``spec.scopes`` and ``spec.scopeSelector`` together: key is the scope name; all must match."""
-
-    @property
-    def label(self) -> str:
-        """How messages name it."""
-        return f"ResourceQuota {self.namespace}/{self.name}"
-
-    def matches(self, price: PodPrice) -> bool:
-        """Return whether the quota counts a pod of this price."""
-        return all(_scope_holds(scope, price) for scope in self.scopes)
-
-    def charge(self, price: PodPrice) -> dict[str, int]:
-        """Return what one pod costs this quota, by quota key; only keys that the quota limits."""
-        return {key: amount for key in self.hard if (amount := _charge(key, price))}
-
-    def use_of(self, pod: PodRecord) -> dict[str, int]:
-        """Return what a stored pod uses, by quota key: of one that has ended only the object counts."""
-        if not self.matches(pod.price):
-            return {}
-        if pod.terminal:
-            return {_OBJECTS: MILLI} if _OBJECTS in self.hard else {}
-        return self.charge(pod.price)
-
-    def unstated(self, price: PodPrice) -> str | None:
-        """Return the first key that pods of this price must state and do not; the API server refuses them."""
-        if not price.unstated or not self.matches(price):
-            return None
-        return next((key for key in sorted(self.hard) if _stated_as(key) in price.unstated), None)
-
-
-def _scope_holds(scope: Requirement, price: PodPrice) -> bool:
-    match scope.key:
-        case "Terminating":
-            return price.has_deadline
-        case "NotTerminating":
-            return not price.has_deadline
-        case "BestEffort":
-            return price.best_effort
-        case "NotBestEffort":
-            return not price.best_effort
-        case "CrossNamespacePodAffinity":
-            return price.cross_namespace_affinity
-        case "PriorityClass":
-            labels: dict[str, str] = {scope.key: price.priority_class} if price.priority_class else {}
-            return requirement_holds(scope, labels)
-    return False
-
-
-def _stated_as(key: str) -> str:
-    return f"requests.{key}" if key in ("cpu", "memory") else key
-
-
-def _charge(key: str, price: PodPrice) -> int:
-    if key in ("pods", _OBJECTS):
-        return MILLI
-    prefix, _, resource = key.partition(".")
-    if prefix == "requests" and resource:
-        return price.requests.get(resource, 0)
-    if prefix == "limits" and resource:
-        return price.limits.get(resource, 0)
-    return price.requests.get(key, 0) if key in ("cpu", "memory", "ephemeral-storage") else 0
 
 
 @dataclass(slots=True)
@@ -122,6 +39,10 @@ class _Namespace:
     """Fence name to amounts of counted pods."""
     claimed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Fence name to amounts of reserved pods that do not exist yet."""
+
+    def claim(self, fence: Fence, reservation: Reservation) -> dict[str, int]:
+        """Return what a reservation claims of a fence beside the pods that it has."""
+        return fence.claim(reservation, self.live, self.reclaimed.get(reservation.uid, {}))
 
 
 class Fences:
@@ -285,7 +206,7 @@ class Fences:
         if refusal is not None:
             return refusal
         for fence in fences:
-            for key, asked in _demand(fence, [(s.price, least[s.name]) for s in gang.pod_sets]).items():
+            for key, asked in fence.demand([(s.price, least[s.name]) for s in gang.pod_sets]).items():
                 if asked > fence.hard[key]:
                     return Reason(Code.FENCED, node=fence.label, resource=key, asked=asked, limit=fence.hard[key])
         return None
@@ -305,7 +226,7 @@ class Fences:
         for name in sorted(space.fences):
             fence = space.fences[name]
             left = _left_by(gone, space, fence) if gone else {}
-            for key, asked in sorted(_demand(fence, pods).items()):
+            for key, asked in sorted(fence.demand(pods).items()):
                 taken = space.used[name].get(key, 0) + space.claimed[name].get(key, 0) - left.get(key, 0)
                 if asked > 0 and taken + asked > fence.hard[key]:
                     shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
@@ -322,8 +243,8 @@ class Fences:
                 if owner is not None:
                     name = f"{owner.namespace}/{owner.name}"
                 held[name] = held.get(name, 0) + use
-        for uid, reservation in space.reservations.items():
-            claim = _claim(fence, reservation, space.live, space.reclaimed.get(uid, {})).get(key, 0)
+        for reservation in space.reservations.values():
+            claim = space.claim(fence, reservation).get(key, 0)
             name = f"{reservation.namespace}/{reservation.name}"
             held[name] = held.get(name, 0) + claim
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
@@ -356,37 +277,13 @@ class Fences:
         if reservation is None:
             return
         for name, fence in space.fences.items():
-            claim = _claim(fence, reservation, space.live, space.reclaimed.get(reservation.uid, {}))
+            claim = space.claim(fence, reservation)
             _accumulate(space.claimed[name], claim, sign)
 
     def _recount(self, space: _Namespace, fence: Fence) -> None:
         used = amounts.total(map(fence.use_of, space.pods.values()))
-        claimed = amounts.total(
-            _claim(fence, reservation, space.live, space.reclaimed.get(uid, {}))
-            for uid, reservation in space.reservations.items()
-        )
+        claimed = amounts.total(space.claim(fence, reservation) for reservation in space.reservations.values())
         space.used[fence.name], space.claimed[fence.name] = used, claimed
-
-
-def _demand(fence: Fence, pods: Iterable[tuple[PodPrice, int]]) -> dict[str, int]:
-    return amounts.total(amounts.scale(fence.charge(price), n) for price, n in pods if n and fence.matches(price))
-
-
-def _claim(
-    fence: Fence, reservation: Reservation, live: Mapping[tuple[str, str], int], reclaimed: Mapping[str, int]
-) -> dict[str, int]:
-    """Return what a reservation still claims: reserved pods that neither exist nor have ended for good.
-
-    An adopted gang's pods carry no label and count as loose, like those of a kind whose pods cannot be told apart; a
-    stopping gang's pods are going and none will come.
-    """
-    if reservation.adopted or reservation.loose_pods or reservation.stopping is not None:
-        return {}
-    missing = [
-        (s.price, max(0, s.count - live.get((reservation.uid, s.name), 0) - reclaimed.get(s.name, 0)))
-        for s in reservation.pod_sets
-    ]
-    return _demand(fence, missing)
 
 
 def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, int]:
@@ -394,7 +291,7 @@ def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, 
     pods = (space.pods[uid] for job in gone for uid in space.members.get(job, ()))
     uses = [fence.use_of(pod) for pod in pods if not pod.gated and not pod.terminal]
     entries = [space.reservations[job] for job in gone if job in space.reservations]
-    claims = [_claim(fence, entry, space.live, space.reclaimed.get(entry.uid, {})) for entry in entries]
+    claims = [space.claim(fence, entry) for entry in entries]
     return amounts.total([*uses, *claims])
 
 

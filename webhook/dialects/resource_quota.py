@@ -8,7 +8,7 @@ Follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36. Keys that co
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Requirement
 from webhook.core.policy import Diagnostic
 from webhook.dialects.fragment import opened

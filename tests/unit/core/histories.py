@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
 from webhook.core.engine import Engine
-from webhook.core.fences import Fence, Fences
+from webhook.core.fence import Fence
+from webhook.core.fences import Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.plan import Plan

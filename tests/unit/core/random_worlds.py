@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.plan import Plan
 from webhook.core.policy import (

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.decision import Decider, Decision
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang
 from webhook.core.policy import Cohort, Preemption, PreemptionPolicy, Strategy
 from webhook.core.reasons import Code

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, gang, policy, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang
 from webhook.core.policy import LocalQueue, Preemption, PreemptionPolicy, StopPolicy
 from webhook.core.quantity import MILLI

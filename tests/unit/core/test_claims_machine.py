@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.unit.core.leaders import next_leader
 from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang
 from webhook.core.ledger import Claim, Reservation
 from webhook.core.plan import Plan

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.names import MAX_JOBS
 from webhook.core.policy import LabelSelector, LocalQueue, StopPolicy, Strategy

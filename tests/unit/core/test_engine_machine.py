@@ -17,7 +17,8 @@ from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import policy
 from webhook.core import ledger_text
 from webhook.core.engine import Engine
-from webhook.core.fences import Fence, Fences
+from webhook.core.fence import Fence
+from webhook.core.fences import Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.plan import Plan

@@ -11,7 +11,7 @@ from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
 from webhook.core import ledger_text
 from webhook.core.engine import Engine
 from webhook.core.ensemble_engine import EnsembleEngine
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
 from webhook.core.names import MAX_JOBS

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.fences import Fence, Fences
+from webhook.core.fence import Fence
+from webhook.core.fences import Fences
 from webhook.core.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.ledger import Reservation, reserve
 from webhook.core.pods import PodRecord, WaitingPod

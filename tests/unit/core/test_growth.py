@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.unit.core.worlds import World, gang, group, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.ledger import Reservation
 from webhook.core.names import MAX_JOBS

@@ -1,7 +1,7 @@
 """A queue that has all it owns leaves room to a gang of another queue that is still below its own, and to none else."""
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.policy import StopPolicy
 from webhook.core.reasons import Code
 from webhook.core.settings import EngineSettings

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.engine import Engine
-from webhook.core.fences import Fence, Fences
+from webhook.core.fence import Fence
+from webhook.core.fences import Fences
 from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation
 from webhook.core.plan import Plan

@@ -8,7 +8,7 @@ import jsonpatch
 import orjson
 
 from webhook.core import names
-from webhook.core.fences import Fence
+from webhook.core.fence import Fence
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.pods import PodRecord
