@@ -313,7 +313,7 @@ def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[P
         if victim.variant is Variant.FAIR_SHARING:
             state.note_stop(victim.holding.uid, gang.uid)
         why = victim.variant.reason
-        text = f"stopped for {gang.namespace}/{gang.name} of queue {line.lane.name} ({why})"
+        text = f"stopped for {gang.key} of queue {line.lane.name} ({why})"
         stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))
     return stopped
 

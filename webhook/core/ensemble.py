@@ -154,7 +154,7 @@ def incomplete(key: Key, needed: int, brought: int, held: int) -> Reason:
 
 def behind(gangs: Iterable[Gang]) -> Reason:
     """Return the reason of a job whose PodGroup has its quorum in ``gangs``, which wait themselves."""
-    names = ", ".join(f"{gang.namespace}/{gang.name}" for gang in gangs)
+    names = ", ".join(gang.key for gang in gangs)
     return Reason(Code.BEHIND_HEAD, f"{names} of its PodGroup start first", help="it follows once they run")
 
 

@@ -155,7 +155,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         ahead = head.head
     if ahead is not None and ahead.uid != uid:
         behind = why_waiting(state, ahead.uid)
-        text = f"queue {lane.name} is StrictFIFO and its head is {ahead.namespace}/{ahead.name}, which waits: {behind}"
+        text = f"queue {lane.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
     decision = state.decide(line) if lane.node is not None else None
     held_up = decision is not None and decision.fence is not None and decision.fence.code in _HELD_UP

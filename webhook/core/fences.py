@@ -241,11 +241,11 @@ class Fences:
                 owner = space.reservations.get(pod.gang or "")
                 name = "waiting pods" if pod.gated else "loose pods"
                 if owner is not None:
-                    name = f"{owner.namespace}/{owner.name}"
+                    name = owner.key
                 held[name] = held.get(name, 0) + use
         for reservation in space.reservations.values():
             claim = space.claim(fence, reservation).get(key, 0)
-            name = f"{reservation.namespace}/{reservation.name}"
+            name = reservation.key
             held[name] = held.get(name, 0) + claim
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
         return Reason(

@@ -160,5 +160,10 @@ class Gang:
         sizes = self.counts if counts is None else counts
         return amounts.total(amounts.scale(s.price.requests, sizes.get(s.name, 0)) for s in self.pod_sets)
 
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
     def __str__(self) -> str:
-        return f"{self.kind.partition('.')[0]} {self.namespace}/{self.name}"
+        return f"{self.kind.partition('.')[0]} {self.key}"

@@ -53,7 +53,7 @@ class Holding:
         return mine == (other.reservation, other.gang, other.reclaimed or {})
 
     def __str__(self) -> str:
-        return f"{self.reservation.namespace}/{self.reservation.name}"
+        return self.reservation.key
 
 
 class Holdings:

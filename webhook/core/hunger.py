@@ -294,7 +294,7 @@ def _passed_up(node: Node, key: FlavorResource, used: int) -> int:
 def _reason(held: _Held, taking: _Taking) -> Reason:
     key, gang, hungry, usage = held.owed.key, held.hungry.head, held.hungry.lane.node, taking.usage
     assert hungry is not None
-    name, used = f"{gang.namespace}/{gang.name}", quantity.render(usage.of(hungry, key), key.resource)
+    name, used = gang.key, quantity.render(usage.of(hungry, key), key.resource)
     own = quantity.render(hungry.subtree.get(key, 0), key.resource)
     return Reason(
         Code.BEHIND_HUNGRY,

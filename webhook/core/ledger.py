@@ -115,8 +115,13 @@ class Reservation:
                     usage[key] = usage.get(key, 0) + per_pod.get(resource, 0) * live
         return usage
 
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
     def __str__(self) -> str:
-        return f"{self.kind.partition('.')[0]} {self.namespace}/{self.name}"
+        return f"{self.kind.partition('.')[0]} {self.key}"
 
 
 def reserve(  # noqa: PLR0917

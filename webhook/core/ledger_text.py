@@ -71,7 +71,7 @@ def encode_bookings(bookings: Mapping[str, Booked]) -> str:
 def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
     record: dict[str, Any] = {
         "kind": reservation.kind,
-        "job": f"{reservation.namespace}/{reservation.name}",
+        "job": reservation.key,
         "queue": reservation.queue,
         "podSets": [_encode_pod_set(pod_set) for pod_set in reservation.pod_sets],
         "epoch": reservation.epoch,

@@ -163,8 +163,7 @@ class Run:
 
     def gang(self, uid: str) -> str:
         """Return ``namespace/name`` of a gang."""
-        gang = self.world.entrants[uid].gang
-        return f"{gang.namespace}/{gang.name}"
+        return self.world.entrants[uid].gang.key
 
 
 def _closed_spared(policy: Policy) -> Policy:

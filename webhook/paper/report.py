@@ -61,7 +61,7 @@ def _cycle(run: Run, cycle: Cycle) -> Document:
 
 def _reservation(reservation: Reservation) -> Document:
     return {
-        "gang": f"{reservation.namespace}/{reservation.name}",
+        "gang": reservation.key,
         "queue": reservation.queue,
         "podSets": [
             {
@@ -77,7 +77,7 @@ def _reservation(reservation: Reservation) -> Document:
 def _waiting(waiting: Waiting) -> Document:
     gang = waiting.gang
     return {
-        "gang": f"{gang.namespace}/{gang.name}",
+        "gang": gang.key,
         "queue": waiting.queue,
         "reason": reason_document(waiting.reason),
     }
