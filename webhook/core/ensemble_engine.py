@@ -1,54 +1,26 @@
 """The engine as the rest of Tutti uses it: told about jobs, asked about jobs, and deciding about ensembles as one gang.
 
 Jobs that share a PodGroup wait as one gang once they bring as many pods as it needs, are admitted by one decision and
-are victims together; before that they wait with a reason, and the engine does not know them. The first of them that
-bring enough make the gang: a job that is enough by itself starts whole, not in part beside others. While the group runs
-with its quorum met, another of its jobs is a gang of its own. Everything else passes straight through to ``Engine``.
+are victims together; before that they wait with a reason, and the engine does not know them. ``ensemble_group`` says
+which of them are a gang. Everything else passes straight through to ``Engine``.
 
 What changed in a group is settled with the engine before the next decision or question, once for all of it.
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from webhook.core import ensemble
 from webhook.core.engine import Engine
 from webhook.core.ensemble import Key, Part
+from webhook.core.ensemble_group import Group
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang
-from webhook.core.ledger import Membership, Reservation
+from webhook.core.ledger import Reservation
 from webhook.core.plan import Plan, Preempted
 from webhook.core.policy import FlavorResource
-from webhook.core.reasons import Code, Reason
+from webhook.core.reasons import Reason
 from webhook.core.settings import EngineSettings
-
-
-@dataclass(slots=True)
-class _Group:
-    """The jobs that share one PodGroup."""
-
-    waiting: dict[str, Gang] = field(default_factory=dict)
-    held: dict[str, Part] = field(default_factory=dict)
-    """Those that hold a reservation, as members or for themselves."""
-    submitted: dict[str, Gang] = field(default_factory=dict)
-    """What the engine knows to wait for it, by the engine's uid: the ensemble, or jobs by themselves."""
-    composed: tuple[Gang, ...] = ()
-    """Of which jobs the ensemble that waits is made, in its order."""
-    membership: Membership | None = None
-    """What they will have been admitted with."""
-    withheld: Reason | None = None
-    """Why none of those that wait is considered."""
-    charged: bool = False
-    """The engine charges the ensemble."""
-
-    def passed_over(self, uid: str) -> bool:
-        """Return whether a job that waits is not part of what the engine knows to wait."""
-        return uid not in self.submitted and all(gang.uid != uid for gang in self.composed)
-
-    @property
-    def members(self) -> list[Part]:
-        """Those that hold what they were admitted with together."""
-        return [self.held[uid] for uid in sorted(self.held) if self.held[uid].reservation.membership is not None]
 
 
 class EnsembleEngine(Engine):
@@ -56,7 +28,7 @@ class EnsembleEngine(Engine):
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         super().__init__(settings)
-        self._groups: dict[Key, _Group] = {}
+        self._groups: dict[Key, Group] = {}
         self._key_of: dict[str, Key] = {}
         """Uid of a job, or the engine's of an ensemble, to its group."""
         self._unsettled: dict[Key, None] = {}
@@ -73,7 +45,7 @@ class EnsembleEngine(Engine):
         if key is None:
             super().submit(gang, now)
         else:
-            self._group(gang.uid, key).waiting[gang.uid] = gang
+            self._join(gang.uid, key).waiting[gang.uid] = gang
 
     def withdraw(self, uid: str) -> None:
         """Forget a waiting job; an unknown one is fine."""
@@ -89,16 +61,17 @@ class EnsembleEngine(Engine):
     ) -> None:
         """Charge what the ledger says about a job, as ``Engine.restore`` does."""
         uid = reservation.uid
-        known = self._groups[self._key_of[uid]] if uid in self._key_of else _Group()
-        before = known.held.get(uid)
+        known = self._group_of(uid)
+        before = None if known is None else known.held.get(uid)
         left = reservation.membership is None and before is not None and before.reservation.membership is not None
-        gang = gang or known.waiting.get(uid) or (None if before is None or left else before.gang)
+        waiting = None if known is None else known.waiting.get(uid)
+        gang = gang or waiting or (None if before is None or left else before.gang)
         name = reservation.membership.ensemble if reservation.membership else "" if gang is None else gang.ensemble
         key = (reservation.namespace, name) if name else None
         if self._key_of.get(uid) != key:
             self._part_with(uid)
         if key is not None:
-            group = self._group(uid, key)
+            group = self._join(uid, key)
             group.waiting.pop(uid, None)
             group.held[uid] = Part(reservation, gang, reclaimed or {})
         if reservation.membership is None:
@@ -117,8 +90,8 @@ class EnsembleEngine(Engine):
 
     def siblings(self, uid: str) -> list[str]:
         """Return the uids of the other jobs that hold what they were admitted with together with this one."""
-        key = self._key_of.get(uid)
-        members = [] if key is None else [part.reservation.uid for part in self._groups[key].members]
+        group = self._group_of(uid)
+        members = [] if group is None else [part.reservation.uid for part in group.members]
         return [member for member in members if member != uid] if uid in members else []
 
     # -- decisions --------------------------------------------------------------------------------------------------
@@ -139,14 +112,13 @@ class EnsembleEngine(Engine):
         return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
 
     def _admitted(self, whole: Reservation, fences: Fences, going: Set[str]) -> Iterable[Reservation]:
-        key = self._key_of.get(whole.uid)
-        if key is None:
+        group = self._group_of(whole.uid)
+        if group is None:
             return (whole,)
-        group = self._groups[key]
-        self._unsettled[key] = None
+        self._unsettled[group.key] = None
         gang = group.submitted.pop(whole.uid)
-        if whole.uid != ensemble.uid_of(key):
-            if not self._makes_quorum(key, whole, going):
+        if whole.uid != group.uid:
+            if not group.makes_quorum_with(whole, going):
                 # The same cycle stops those whom it was to join: it waits with them.
                 super().release(whole.uid)
                 fences.drop_reservation(whole.namespace, whole.uid)
@@ -165,25 +137,11 @@ class EnsembleEngine(Engine):
         self._hand_over(whole, parts, fences)
         return [part.reservation for part in parts]
 
-    def _makes_quorum(self, key: Key, whole: Reservation, going: Set[str]) -> bool:
-        """Return whether a job makes its PodGroup's quorum with those that go on when all of ``going`` are stopped."""
-        group, stay = self._groups[key], sum(whole.counts.values())
-        for part in group.held.values():
-            known = part.reservation
-            uid = known.uid if known.membership is None else ensemble.uid_of(key)
-            if known.stopping is not None or uid in going:
-                continue
-            if known.membership is not None:
-                return True  # Those who were admitted together make it, or go together.
-            stay += part.pods
-        return stay >= _quorum(group.waiting.values()) - _succeeded(group.waiting.values())
-
     def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:
-        key = self._key_of.get(whole.uid)
-        if key is None:
+        group = self._group_of(whole.uid)
+        if group is None:
             return (whole,)
-        group = self._groups[key]
-        parts = group.members if whole.uid == ensemble.uid_of(key) else [group.held[whole.uid]]
+        parts = group.members if whole.uid == group.uid else [group.held[whole.uid]]
         larger = []
         for part in parts:
             known = part.reservation
@@ -191,11 +149,11 @@ class EnsembleEngine(Engine):
             if sets != known.pod_sets:
                 larger.append(replace(known, pod_sets=sets))
                 group.held[known.uid] = replace(part, reservation=larger[-1])
-        if whole.uid == ensemble.uid_of(key):
+        if whole.uid == group.uid:
             self._hand_over(whole, group.members, fences)
             # While the engine grew it, its jobs and the whole of it claimed the same room.
             self.wake_namespace(whole.namespace)
-            self._unsettled[key] = None
+            self._unsettled[group.key] = None
         return larger
 
     def _hand_over(self, whole: Reservation, parts: Iterable[Part], fences: Fences) -> None:
@@ -205,15 +163,16 @@ class EnsembleEngine(Engine):
             fences.put_reservation(part.reservation, part.reclaimed)
 
     def _preempted(self, victim: Preempted) -> Iterable[Preempted]:
-        by = next(iter(self._jobs_of(victim.by)), victim.by)
+        group = self._ensemble_of(victim.by)
+        by = victim.by if group is None or not group.composed else group.composed[0].uid
         return (replace(victim, uid=uid, by=by) for uid in self._going(victim.uid))
 
     def _going(self, uid: str) -> list[str]:
         """Return the jobs that go when the engine stops ``uid``."""
-        key = self._ensemble_of(uid)
-        if key is None:
+        group = self._ensemble_of(uid)
+        if group is None:
             return [uid]
-        return [part.reservation.uid for part in self._groups[key].members if part.reservation.stopping is None]
+        return [part.reservation.uid for part in group.members if part.reservation.stopping is None]
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -261,8 +220,8 @@ class EnsembleEngine(Engine):
         if group is not None:
             gang = group.waiting[uid]
             return self._state.policy.queue_of(gang.namespace, gang.queue)
-        key = self._key_of.get(uid)
-        part = None if key is None else self._groups[key].held.get(uid)
+        known = self._group_of(uid)
+        part = None if known is None else known.held.get(uid)
         return super().queue_of(uid) if part is None else part.reservation.queue
 
     def usage(self, node: str) -> Mapping[FlavorResource, int]:
@@ -274,46 +233,42 @@ class EnsembleEngine(Engine):
         """Return an independent engine in the same state."""
         twin = EnsembleEngine(self._state.settings)
         twin._state, twin._now = self._state.copy(), self._now
-        twin._groups = {
-            key: replace(g, waiting=dict(g.waiting), held=dict(g.held), submitted=dict(g.submitted))
-            for key, g in self._groups.items()
-        }
+        twin._groups = {key: group.copy() for key, group in self._groups.items()}
         twin._key_of, twin._unsettled = dict(self._key_of), dict(self._unsettled)
         return twin
 
-    def _waits_in(self, uid: str) -> _Group | None:
+    def _group_of(self, uid: str) -> Group | None:
+        """Return the group of a job, or of what the engine knows as ``uid``."""
         key = self._key_of.get(uid)
-        return self._groups[key] if key is not None and uid in self._groups[key].waiting else None
+        return None if key is None else self._groups[key]
+
+    def _waits_in(self, uid: str) -> Group | None:
+        group = self._group_of(uid)
+        return group if group is not None and uid in group.waiting else None
 
     def _stands_as(self, uid: str) -> str:
         """Return the uid under which the engine knows a job that waits."""
         group = self._waits_in(uid)
         return uid if group is None or uid in group.submitted else next(iter(group.submitted), uid)
 
-    def _ensemble_of(self, uid: str) -> Key | None:
-        """Return which ensemble the engine knows as ``uid``; None for a job."""
-        key = self._key_of.get(uid)
-        return key if key is not None and uid == ensemble.uid_of(key) else None
-
-    def _jobs_of(self, uid: str) -> list[str]:
-        """Return the jobs that wait as ``uid``."""
-        key = self._ensemble_of(uid)
-        if key is None:
-            return [uid]
-        return [gang.uid for gang in self._groups[key].composed]
+    def _ensemble_of(self, uid: str) -> Group | None:
+        """Return the group whose ensemble the engine knows as ``uid``; None for a job."""
+        group = self._group_of(uid)
+        return group if group is not None and uid == group.uid else None
 
     def _expanded(self, gang: Gang) -> Iterable[Gang]:
-        key = self._ensemble_of(gang.uid)
-        if key is None:
-            return (gang,)
-        return self._groups[key].composed
+        """Return the jobs that wait as ``gang``."""
+        group = self._ensemble_of(gang.uid)
+        return (gang,) if group is None else group.composed
 
     # -- keeping the engine in step ---------------------------------------------------------------------------------
 
-    def _group(self, uid: str, key: Key) -> _Group:
-        self._key_of[uid] = self._key_of[ensemble.uid_of(key)] = key
+    def _join(self, uid: str, key: Key) -> Group:
+        """Return the group of a PodGroup, of which a job is a part from now on."""
+        group = self._groups.setdefault(key, Group(key))
+        self._key_of[uid] = self._key_of[group.uid] = key
         self._unsettled[key] = None
-        return self._groups.setdefault(key, _Group())
+        return group
 
     def _part_with(self, uid: str) -> None:
         """Let a job go that names another PodGroup now, or none."""
@@ -341,77 +296,24 @@ class EnsembleEngine(Engine):
         unsettled, self._unsettled = self._unsettled, {}
         for key in unsettled:
             group = self._groups[key]
-            self._settle_held(key, group)
-            self._settle_waiting(key, group)
+            self._settle_held(group)
+            self._settle_waiting(group)
             if not group.waiting and not group.held:
-                del self._groups[key], self._key_of[ensemble.uid_of(key)]
+                del self._groups[key], self._key_of[group.uid]
 
-    def _settle_held(self, key: Key, group: _Group) -> None:
-        members = group.members
-        if members:
-            known = ensemble.in_order(part.gang for part in members if part.gang is not None)
-            membership = members[0].reservation.membership
-            assert membership is not None
-            whole = ensemble.compose(key, known, membership.still_needed) if known else None
-            order = {gang.uid: place for place, gang in enumerate(known)}
-            members.sort(key=lambda part: order.get(part.reservation.uid, len(order)))
-            super().restore(ensemble.compose_reservation(key, members), whole, ensemble.reclaimed_of(members))
+    def _settle_held(self, group: Group) -> None:
+        charged = bool(group.members)
+        if charged:
+            super().restore(*group.holding())
         elif group.charged:
-            super().release(ensemble.uid_of(key))
-        group.charged = bool(members)
+            super().release(group.uid)
+        group.charged = charged
 
-    def _settle_waiting(self, key: Key, group: _Group) -> None:
-        wanted = self._wanted(key, group)
+    def _settle_waiting(self, group: Group) -> None:
+        wanted = group.decide_what_waits()
         for uid in group.submitted.keys() - wanted.keys():
             super().withdraw(uid)
         for uid, gang in wanted.items():
             if group.submitted.get(uid) != gang:
                 super().submit(gang, self._now)
         group.submitted = wanted
-
-    def _wanted(self, key: Key, group: _Group) -> dict[str, Gang]:
-        """Return what is to wait in the engine for a group, and set what goes with it."""
-        jobs = ensemble.in_order(group.waiting.values())
-        group.composed, group.membership, group.withheld = (), None, None
-        if not jobs:
-            return {}
-        members = group.members
-        if members and all(part.reservation.stopping for part in members):
-            group.withheld = _awaiting(members)
-            return {}
-        held = sum(part.pods for part in group.held.values() if part.reservation.stopping is None)
-        quorum, succeeded = _quorum(jobs), _succeeded(jobs)
-        if members or held >= max(1, quorum - succeeded):
-            return {gang.uid: replace(gang, quorum=None) for gang in jobs}
-        membership = Membership(key[1], max(1, quorum - held), succeeded)
-        brought = sum(gang.pods for gang in jobs)
-        jobs = ensemble.enough(jobs, membership.still_needed)
-        group.withheld = ensemble.mismatch(jobs)
-        if group.withheld is None and brought < membership.still_needed:
-            group.withheld = ensemble.incomplete(key, quorum - succeeded, brought, held)
-        if group.withheld is not None:
-            return {}
-        if len(jobs) == 1 and not succeeded:
-            return {jobs[0].uid: replace(jobs[0], quorum=membership.quorum) if held else jobs[0]}
-        group.composed, group.membership = tuple(jobs), membership
-        whole = ensemble.compose(key, jobs, membership.still_needed)
-        return {whole.uid: whole}
-
-
-def _quorum(jobs: Iterable[Gang]) -> int:
-    """Return how many pods the PodGroup of ``jobs`` needs: its ``minMember``."""
-    return min(gang.pods if gang.quorum is None else gang.quorum for gang in jobs)
-
-
-def _succeeded(jobs: Iterable[Gang]) -> int:
-    """Return how many pods of the PodGroup of ``jobs`` have succeeded and left."""
-    return max(gang.succeeded_pods for gang in jobs)
-
-
-def _awaiting(members: Iterable[Part]) -> Reason:
-    names = ", ".join(str(part.reservation) for part in members)
-    return Reason(
-        Code.SUSPENDED,
-        f"{names} of its PodGroup still being stopped",
-        help="they queue again together, when the last pod is gone",
-    )
