@@ -208,7 +208,7 @@ class Lane:
         """Put a line (back) into the order, after its head changed or it woke up."""
         self._offered += 1
         line.stamp = self._offered
-        line.rank = self.ranks.get((line.sample.namespace, line.sample.queue or ""), 0.0)
+        line.rank = self._rank_of(line.sample)
         heappush(self._heap, (line.order_key, line.stamp, line))
         if self.backfills:
             self._stand(line)
@@ -278,18 +278,14 @@ class Lane:
 
     def ahead_of(self, gang: Gang) -> int:
         """Return how many gangs wait here before ``gang``, which waits here too."""
-        rank = self.ranks.get((gang.namespace, gang.queue or ""), 0.0)
-        group, place = (rank, -gang.priority), (gang.created_seconds, gang.uid)
+        group, place = (self._rank_of(gang), -gang.priority), (gang.created_seconds, gang.uid)
         count = 0
         for line in self.lines.values():
             theirs = (line.rank, -line.sample.priority)
             if theirs <= group:
                 count += len(line.order) if theirs < group else bisect_left(line.order, place)
         apart = (*self.resting.values(), *self.claiming.values())
-        for other in apart:
-            rank = self.ranks.get((other.namespace, other.queue or ""), 0.0)
-            count += (rank, -other.priority, other.created_seconds, other.uid) < (*group, *place)
-        return count
+        return count + sum(self._place_of(other) < (*group, *place) for other in apart)
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
         """Yield every gang that waits here with its place, in no order."""
@@ -297,15 +293,13 @@ class Lane:
             for created, uid in line.order:
                 yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
         for gang in (*self.resting.values(), *self.claiming.values()):
-            yield (
-                (
-                    self.ranks.get((gang.namespace, gang.queue or ""), 0.0),
-                    -gang.priority,
-                    gang.created_seconds,
-                    gang.uid,
-                ),
-                gang,
-            )
+            yield self._place_of(gang), gang
+
+    def _rank_of(self, gang: Gang) -> float:
+        return self.ranks.get((gang.namespace, gang.queue or ""), 0.0)
+
+    def _place_of(self, gang: Gang) -> OrderKey:
+        return self._rank_of(gang), -gang.priority, gang.created_seconds, gang.uid
 
 
 def head_of(lane: Lane) -> str:

@@ -1,7 +1,7 @@
 """All waiting gangs of one cluster: which lane and line each stands in, who rests, who is parked, who is woken.
 
-Whatever the policy alone decides is decided here, once: which queue a gang waits in, whether the queue, the local queue
-or the namespace keeps it out, and which flavors its pod sets may use.
+Whatever the policy alone decides is decided once, when a gang comes or the policy changes: which queue it waits in,
+whether anything keeps it out (``kept_out``), and which flavors its pod sets may use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,11 +10,12 @@ from heapq import heappop, heappush
 
 from webhook.core.flavors import Judge, Mode, Verdict, assign
 from webhook.core.gang import Gang
+from webhook.core.kept_out import why_aside, why_closed
 from webhook.core.parking import Gate, GateOrder, Need, Parking, Point, Spot
-from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy, Queue, StopPolicy
+from webhook.core.policy import FlavorResource, Policy, PreemptionPolicy
 from webhook.core.queueing import Lane, Line, head_of, line_key
 from webhook.core.quota_tree import Node, QuotaTree
-from webhook.core.reasons import Code, Reason
+from webhook.core.reasons import Reason
 from webhook.core.request import compile_request
 from webhook.core.settings import EngineSettings
 
@@ -68,16 +69,16 @@ class WaitingRoom:
                 self._close(lane)
         for name, queue in policy.queues.items():
             if name not in self.lanes:
-                self.lanes[name] = Lane(name, queue, tree.queues[name], closed=_closed(queue))
+                self.lanes[name] = Lane(name, queue, tree.queues[name], closed=why_closed(queue))
         self._index_lanes()
         for uid, ticket in list(self.tickets.items()):
             if self._lane_of(ticket.gang) is not ticket.lane:
                 self._move(uid, ticket)
         for lane in self.lanes.values():
-            for gang in [gang for gang in lane.claiming.values() if self._aside(gang) is not None]:
+            for gang in [gang for gang in lane.claiming.values() if self._why_aside(gang) is not None]:
                 self.unclaim(gang.uid)
             for line in lane.lines.values():
-                aside = self._aside(line.sample)
+                aside = self._why_aside(line.sample)
                 if aside != line.aside:
                     line.aside = aside
                     self.wake_line(line)
@@ -112,6 +113,9 @@ class WaitingRoom:
             del self.tickets[uid]
         until = ticket.gang.not_before_seconds
         self.submit(ticket.gang, until - 1 if rests else until)
+
+    def _why_aside(self, gang: Gang) -> Reason | None:
+        return why_aside(gang, self.policy, self.namespaces)
 
     def _lane_of(self, gang: Gang) -> Lane | None:
         """Return the lane a gang belongs into; None while its queue is unknown."""
@@ -336,7 +340,7 @@ class WaitingRoom:
         line = lane.lines.get(key)
         if line is None:
             line = lane.lines[key] = Line(lane, key, gang)
-            line.aside = self._aside(gang)
+            line.aside = self._why_aside(gang)
             line.elastic = gang.least_pods < gang.pods
             if lane.queue is not None:
                 line.request = compile_request(gang, lane.queue, self.policy.flavors, self.settings)
@@ -370,31 +374,6 @@ class WaitingRoom:
         elif was_head:
             self._move_on(line.lane)
 
-    def _aside(self, gang: Gang) -> Reason | None:
-        """Return why the policy keeps the gang out of its queue, blocking nobody."""
-        name = self.policy.queue_of(gang.namespace, gang.queue)
-        queue = None if name is None else self.policy.queues[name]
-        if queue is None:
-            return None
-        local = None if gang.queue is None else self.policy.local_queues.get((gang.namespace, gang.queue))
-        if local is not None and local.stop_policy is not StopPolicy.NONE:
-            return Reason(
-                Code.SUSPENDED,
-                f"LocalQueue {local.namespace}/{local.name} is stopped ({local.stop_policy})",
-                help="it starts when the stop policy is lifted",
-            )
-        if gang.refusal is not None and gang.refusal.code is Code.PENDING_EVALUATION:
-            # Kueue sees a failed admission check before it looks at the namespace.
-            return None
-        selector = queue.namespace_selector
-        if selector is None or not selector.matches(self.namespaces.get(gang.namespace, {})):
-            return Reason(
-                Code.MISCONFIGURED,
-                f"queue {queue.name} does not select namespace {gang.namespace}",
-                help="label the namespace or change the queue's namespaceSelector",
-            )
-        return None
-
 
 def _could_ever_start(line: Line) -> bool:
     """Return whether the smallest start of a line would fit an idle tree."""
@@ -408,16 +387,3 @@ def _could_ever_start(line: Line) -> bool:
     if line.request.refusal is not None:
         return False
     return assign(line.request, line.sample.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT
-
-
-def _closed(queue: Queue) -> Reason | None:
-    """Return why the queue admits nothing, whoever asks."""
-    if queue.inactive is not None:
-        return Reason(Code.SUSPENDED, f"queue {queue.name} is inactive ({queue.inactive_reason}): {queue.inactive}")
-    if queue.stop_policy is not StopPolicy.NONE:
-        return Reason(
-            Code.SUSPENDED,
-            f"queue {queue.name} is stopped ({queue.stop_policy})",
-            help="it starts when the stop policy is lifted",
-        )
-    return None
