@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.jobs.records import waiting_job
 from webhook.controllers.assess import Step, assess
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.ledger import Reservation, reserve
@@ -14,29 +15,8 @@ RESERVED = reserve(GANG, "q", {"main": 2}, {}, epoch=1, now_seconds=100.0)
 STARTED = Admission("uid", 1, 5, "q", {"main": 2}, since_seconds=100.0)
 
 
-def job(**changes: object) -> JobRecord:
-    record = JobRecord(
-        kind="Job.batch",
-        namespace="ns",
-        name="train",
-        uid="uid",
-        resource_version=7,
-        created_seconds=0,
-        gang=GANG,
-        problem=None,
-        queue_label="q",
-        owner=None,
-        suspended=True,
-        finished=None,
-        active=False,
-        ready=False,
-        deleting=False,
-        marked=True,
-        restorable=True,
-        managed_by_other=False,
-        has_annotations=False,
-    )
-    return replace(record, **changes)  # type: ignore[arg-type]
+def job(**facts: object) -> JobRecord:
+    return waiting_job(GANG, **facts)
 
 
 STOPPING = replace(RESERVED, stopping="Preempted")

@@ -167,6 +167,11 @@ class Stage:
         parts = reconciler(self.line, Config(), identity="first", clock=LoopClock(), rng=Random(1))
         self.leader = asyncio.create_task(parts.run())
 
+    async def take_over(self) -> None:
+        """Start the leader, and let it come to lead."""
+        self.lead()
+        await asyncio.sleep(2)
+
     async def share(self, *queues: str) -> None:
         """Create queues that own 2 cpu each of one cohort."""
         for name in queues:
@@ -238,8 +243,7 @@ async def stage() -> AsyncIterator[Stage]:
 async def test_rule_2_nothing_starts_before_its_reservation_is_known_to_be_stored() -> None:
     async with stage() as play:
         play.line.ledger_writes_lost = True
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_job())
         await play.leader_ends()
         assert await play.suspended()
@@ -248,8 +252,7 @@ async def test_rule_2_nothing_starts_before_its_reservation_is_known_to_be_store
 async def test_rule_3_a_start_rests_on_what_was_read_before_its_reservation_was_written() -> None:
     async with stage() as play:
         play.line.after_reservation = play.depose
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_job())
         await play.leader_ends()
         assert not (await play.ledger()).entries
@@ -259,8 +262,7 @@ async def test_rule_3_a_start_rests_on_what_was_read_before_its_reservation_was_
 async def test_rule_3_a_gate_is_lifted_on_what_was_read_before_its_reservation_was_written() -> None:
     async with stage() as play:
         play.line.after_reservation = lambda: play.depose(f"{PODS}/train-0")
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(pod_group())
         await play.cluster.create(waiting_pod())
         await play.leader_ends()
@@ -270,8 +272,7 @@ async def test_rule_3_a_gate_is_lifted_on_what_was_read_before_its_reservation_w
 
 async def test_plain_pods_that_are_reserved_run_and_return_their_entry_when_they_are_gone() -> None:
     async with stage() as play:
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_pod())
         await asyncio.sleep(3)
         assert await play.gated(), "their PodGroup is waited for"
@@ -287,8 +288,7 @@ async def test_plain_pods_that_are_reserved_run_and_return_their_entry_when_they
 async def test_rule_5_a_start_is_repeated_only_on_a_ledger_that_still_stands() -> None:
     async with stage() as play:
         play.line.instead_of_start = play.depose
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         play.line.withheld = "/configmaps"
         await play.cluster.create(waiting_job())
         await play.leader_ends()
@@ -298,8 +298,7 @@ async def test_rule_5_a_start_is_repeated_only_on_a_ledger_that_still_stands() -
 
 async def test_rule_5_nobody_leads_before_the_objects_were_read() -> None:
     async with stage() as play:
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_job())
         await asyncio.sleep(3)
         before = await play.ledger()
@@ -315,8 +314,7 @@ async def test_rule_5_nobody_leads_before_the_objects_were_read() -> None:
 
 async def test_rule_8_a_gang_is_not_free_because_no_pod_of_it_was_heard_of() -> None:
     async with stage() as play:
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         play.line.withheld = "/pods"
         await play.cluster.create(waiting_job())
         await asyncio.sleep(5)
@@ -358,8 +356,7 @@ async def test_what_a_gang_was_stopped_for_is_kept_for_that_when_another_leads()
         await play.share("owners", "borrowers")
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
         await play.cluster.create({**high, "value": 1000})
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_job("stays", "borrowers"))
         await asyncio.sleep(5)
         await play.cluster.create(waiting_job("train", "borrowers"))
@@ -385,8 +382,7 @@ async def test_what_a_gang_was_stopped_for_is_kept_for_that_when_another_leads()
 async def test_a_leader_that_nobody_deposes_starts_the_job() -> None:
     """The stage itself is in order."""
     async with stage() as play:
-        play.lead()
-        await asyncio.sleep(2)
+        await play.take_over()
         await play.cluster.create(waiting_job())
         await asyncio.sleep(3)
         assert not await play.suspended()

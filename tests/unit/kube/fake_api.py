@@ -38,10 +38,6 @@ def decode_thing(raw: bytes) -> Thing | None:
     return Thing(metadata["namespace"], metadata["name"], metadata["uid"], int(metadata["resourceVersion"]), value)
 
 
-class Broken(Exception):
-    """Queued into a watch: the connection ends here."""
-
-
 @dataclass
 class Watch:
     """One watch in progress."""

@@ -82,8 +82,7 @@ async def test_annotations_copied_from_another_job_are_taken_away(gate: Gate) ->
     assert stored["metadata"]["annotations"] == {"keep": "me"}
 
 
-async def test_a_child_written_by_its_owners_controller_is_left_alone(gate: Gate) -> None:
-    child = job("train-workers-0")
+def child_of_a_jobset() -> dict[str, Any]:
     owner = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -91,20 +90,18 @@ async def test_a_child_written_by_its_owners_controller_is_left_alone(gate: Gate
         "uid": "s",
         "controller": True,
     }
+    child = job("train-workers-0")
     child["metadata"]["ownerReferences"] = [owner]
+    return child
+
+
+async def test_a_child_written_by_its_owners_controller_is_left_alone(gate: Gate) -> None:
+    child = child_of_a_jobset()
     assert (await ask(gate, "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
 
 
 async def test_a_user_who_claims_an_owner_is_held_like_everybody(gate: Gate) -> None:
-    child = job("train-workers-0")
-    owner = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "name": "train",
-        "uid": "s",
-        "controller": True,
-    }
-    child["metadata"]["ownerReferences"] = [owner]
+    child = child_of_a_jobset()
     assert (await ask(gate, "/mutate/jobs", review(child))).applied(child)["spec"]["suspend"] is True
 
 

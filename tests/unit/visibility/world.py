@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
+from tests.unit.jobs.records import waiting_job
 from webhook.census import Census
 from webhook.core.engine import Engine
-from webhook.core.gang import Gang
 from webhook.core.ledger import Reservation, reserve
 from webhook.core.policy import LocalQueue, Policy
 from webhook.core.reasons import Reason
@@ -24,34 +24,6 @@ from webhook.visibility.workload_writer import WorkloadWriter
 NOW = 1_800_000_000.0
 """2027-01-15T08:00:00Z."""
 CPU = group(default={"cpu": (4, 4)})
-
-
-def record(of: Gang, **facts: Any) -> JobRecord:
-    """A suspended, marked Job that waits, unless ``facts`` say otherwise."""
-    return replace(
-        JobRecord(
-            kind=of.kind,
-            namespace=of.namespace,
-            name=of.name,
-            uid=of.uid,
-            resource_version=1,
-            created_seconds=of.created_seconds,
-            gang=of,
-            problem=None,
-            queue_label=of.queue,
-            owner=None,
-            suspended=True,
-            finished=None,
-            active=False,
-            ready=False,
-            deleting=False,
-            marked=True,
-            restorable=True,
-            managed_by_other=False,
-            has_annotations=False,
-        ),
-        **facts,
-    )
 
 
 def two_queues() -> Policy:
@@ -94,7 +66,7 @@ class World:
         """Let a gang of a team wait."""
         settings = {key: facts.pop(key) for key in ("priority", "created", "labels", "quorum") if key in facts}
         asked = gang(name, "jobs", cpu, pods, namespace=f"team-{team}", **{"created": self.now, **settings})
-        job = record(asked, **facts)
+        job = waiting_job(asked, **facts)
         self.view.put_job(job)
         self.engine.submit(asked, self.now)
         return job
