@@ -21,13 +21,42 @@ from webhook.core.state import State
 def park(state: State, line: Line, decision: Decision) -> None:
     """Set a blocked line aside until something that is in its way changes."""
     line.fence = decision.fence
-    node = line.lane.node
+    short, node = _short_of(state, line, decision), line.lane.node
+    line.hopeless = not short and decision.fence is None
+    behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
     points: list[Point] = [line.sample.namespace] if fenced else []
-    blocks = decision.assignment.blocks
-    if line.elastic and node is not None and not decision.fits:
+    if decision.owed is not None:
+        points.append(decision.owed)
+        state.hunger.watch(decision.owed)
+    elif behind_head and node is not None and decision.beside is not None and _stops_nobody(line):
+        # What its own side of the tree uses decides whether it has a right before a head.
+        side = [each.index for each in node.path() if each.parent is not None]
+        used = [(index, key) for index in side for key in decision.assignment.usage]
+        state.room.park(line, [beside(decision.beside), rights_in(line.lane), *used])
+        return
+    elif behind_head:
+        # Another head goes, or it becomes the head of its own queue.
+        lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
+        points += [head_of(lane) for lane in lanes]
+    elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
+        # It waits for a fence: nobody else has to wait for it.
+        state.room.wake(head_of(line.lane))
+    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
+    if node is not None and keys:
+        _park_in_tree(state, line, decision, keys, points)
+        return
+    state.room.park(line, points)
+    if line.hopeless:
+        state.room.head_changed(line.lane)
+
+
+def _short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResource, None]:
+    """Return what would have to be freed for a line to start; empty where no room helps."""
+    blocks, lane = decision.assignment.blocks, line.lane
+    if line.elastic and lane.node is not None and not decision.fits:
         # The whole gang may never fit where its smallest start only waits.
-        smallest = Attempt(state.decider, line.head, line.request, line.lane.queue, node).at(line.head.least_counts)
+        smallest = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
         blocks += smallest.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     if keys and decision.assignment.mode is not Mode.NO_FIT:
@@ -37,37 +66,22 @@ def park(state: State, line: Line, decision: Decision) -> None:
         # Another flavor for one pod set may leave room, or somebody to stop, for the next.
         options = [option for choice in line.request.choices for option in choice.options if option.misfit is None]
         keys |= dict.fromkeys(key for option in options for key in option.keys)
-    line.hopeless = not keys and decision.fence is None
-    if decision.owed is not None:
-        keys = dict.fromkeys(decision.assignment.usage)
-        points.append(decision.owed)
-        state.hunger.watch(decision.owed)
-    elif decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
-        keys = dict.fromkeys(decision.assignment.usage)
-        if node is not None and decision.beside is not None and _stops_nobody(line):
-            # What its own side of the tree uses decides whether it has a right before a head.
-            side = [each.index for each in node.path() if each.parent is not None]
-            points = [beside(decision.beside), rights_in(line.lane)]
-            state.room.park(line, [*points, *((index, key) for index in side for key in keys)])
-            return
-        # Another head goes, or it becomes the head of its own queue.
-        lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
-        points += [head_of(lane) for lane in lanes]
-    elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
-        # It waits for a fence: nobody else has to wait for it.
-        state.room.wake(head_of(line.lane))
-    if node is None or not keys:
-        state.room.park(line, points)
-        if line.hopeless:
-            state.room.head_changed(line.lane)
-        return
-    need = None
+    return keys
+
+
+def _park_in_tree(
+    state: State, line: Line, decision: Decision, keys: list[FlavorResource], points: list[Point]
+) -> None:
+    """Set a line aside at ``points``, and at the gate of the node that refuses it; where others may help it too, until
+    any of ``keys`` is freed in its tree.
+    """
+    node, need = line.lane.node, None
+    assert node is not None
     if _waits_for_room_only(state, line, node, decision):
         amounts = line.request.amounts(decision.counts)
-        need = _refused(state.holdings.usage, node, next(iter(keys)), amounts)
+        need = _refused(state.holdings.usage, node, keys[0], amounts)
     if need is None:
-        root = node.root.index
-        state.room.park(line, [*points, *((root, key) for key in keys)])
+        state.room.park(line, [*points, *((node.root.index, key) for key in keys)])
         return
     below = [each for each in node.path() if each.height <= need.node.height]
     points += [(each.index, need.key) for each in below if need.key in each.local]
