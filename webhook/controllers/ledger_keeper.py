@@ -1,9 +1,10 @@
 """Reads, wins and writes the ledger ConfigMap: the lease and the reservations are one object, so one compare-and-swap
 fences both.
 
-Rules kept here (DESIGN §5): a take-over is a conditional write that raises the epoch (1); a write whose outcome is
-unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a lost lease ends
-the leadership for good, through ``LeaseLost`` and through the watchdog, which does not need the event loop (7).
+Rules of the ledger (ARCHITECTURE.md) kept here: a take-over is a conditional write that raises the epoch (1); a write
+whose outcome is unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a
+lost lease ends the leadership for good, through ``LeaseLost`` and through the watchdog, which does not need the event
+loop (7).
 """
 
 import asyncio

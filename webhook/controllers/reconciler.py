@@ -1,8 +1,9 @@
 """The loop that decides: watches mark what changed, one cycle decides, one write records it, then the effects follow.
 
 A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm.
-Only the leader decides, writes the ledger and touches jobs. Order within a cycle (DESIGN §5): the objects a decision
-rests on were read before the ledger write that authorises it; a start carries the uid and resourceVersion read then.
+Only the leader decides, writes the ledger and touches jobs. Order within a cycle (rules 3 and 5 of the ledger, in
+ARCHITECTURE.md): the objects a decision rests on were read before the ledger write that authorises it; a start carries
+the uid and resourceVersion read then.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     conditions = _conditions(obj)
     finished = conditions.get("Finished")
     if _holds(finished):
-        return f"has ended ({_word(finished, 'reason') or 'Finished'}): it holds nothing and does not wait"
+        return f"has ended ({_reason_of(finished) or 'Finished'}): it holds nothing and does not wait"
     gang, counts = _gang(obj, around, conditions)
     admission = paths.find(obj, ("status", "admission"))
     reserved = conditions.get("QuotaReserved")
@@ -78,7 +78,7 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
             return "spec.active is false: it does not wait"
         return Entrant(gang, withheld=withheld or _failed_check(obj) or bounds)
     withheld = withheld or bounds
-    stopping = (_word(evicted, "reason") or "Evicted") if _holds(evicted) else "Deactivated" if inactive else None
+    stopping = (_reason_of(evicted) or "Evicted") if _holds(evicted) else "Deactivated" if inactive else None
     since = seconds(None if reserved is None else reserved.get("lastTransitionTime")) or around.now
     reservation = _reservation(gang, counts, admission, around, since)
     ended = {s.name: max(0, s.count - kept.count) for s, kept in zip(reservation.pod_sets, gang.pod_sets, strict=True)}
@@ -213,8 +213,8 @@ def _holds(condition: Mapping[str, Any] | None) -> bool:
     return condition is not None and condition.get("status") in ("True", True)
 
 
-def _word(condition: Mapping[str, Any] | None, field: str) -> str:
-    return "" if condition is None else str(condition.get(field) or "")
+def _reason_of(condition: Mapping[str, Any] | None) -> str:
+    return "" if condition is None else str(condition.get("reason") or "")
 
 
 def _place(metadata: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], around: Surroundings) -> float:
@@ -247,11 +247,11 @@ def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]
     if gates:
         return behind_gates(str(gates))
     reserved = conditions.get("QuotaReserved")
-    if reserved is not None and not _holds(reserved) and _word(reserved, "reason") == Code.ON_HOLD:
+    if reserved is not None and not _holds(reserved) and _reason_of(reserved) == Code.ON_HOLD:
         return Reason(Code.ON_HOLD, "its QuotaReserved is OnHold", help="it waits again once its job wants pods")
     requeued = conditions.get("Requeued")
     if requeued is not None and not _holds(requeued):
-        why = _word(requeued, "reason") or "no reason given"
+        why = _reason_of(requeued) or "no reason given"
         return Reason(Code.BACKING_OFF, f"its condition Requeued is False ({why})", help="it waits until it is True")
     return None
 
