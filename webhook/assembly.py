@@ -34,7 +34,7 @@ from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
-from webhook.read_api import EXPIRY_WARNING_SECONDS, ReadApi, read_api
+from webhook.read_api import ReadApi, certificate_problems, read_api
 from webhook.server.app import build_app, build_health_app
 from webhook.server.forward import Forwarder, Peers
 from webhook.server.gate import Gate
@@ -255,7 +255,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
 
     def problems() -> list[str]:
         draining = ["draining"] if connections.draining else []
-        return [*draining, *_unsynced(parts.view), *_expiry(certificate, clock)]
+        return [*draining, *_unsynced(parts.view), *certificate_problems(certificate, clock)]
 
     health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     log.info("webhook.serving", identity=identity, port=listener.port)
@@ -332,11 +332,6 @@ async def _until(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> None:
 
 def _unsynced(view: View) -> list[str]:
     return [f"{name} has not been read yet" for name in sorted(view.unsynced)]
-
-
-def _expiry(certificate: ServingCertificate, clock: Clock) -> list[str]:
-    left = certificate.certificate_expiry() - clock.now()
-    return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
 
 
 def _identity(config: Config) -> str:

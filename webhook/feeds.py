@@ -100,10 +100,9 @@ class Feeds:
         )
         for group, path in GENERATIONS.items():
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
-        for resource in policy_registry.RESOURCES:
-            if resource is not policy_registry.RESOURCE_QUOTA:
-                for version in resource.versions:
-                    self._add(_policy_feed(resource, version), resource.path(version), plain, self._policy)
+        for resource in policy_registry.COMPILED:
+            for version in resource.versions:
+                self._add(_policy_feed(resource, version), resource.path(version), plain, self._policy)
         for name, path in CONTEXT_PATHS.items():
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
@@ -148,12 +147,7 @@ class Feeds:
     @property
     def _first(self) -> list[str]:
         """Feeds that jobs are read with: they are filled before any job is."""
-        policies = [
-            _policy_feed(resource, version)
-            for resource in policy_registry.RESOURCES
-            for version in resource.versions
-            if resource is not policy_registry.RESOURCE_QUOTA
-        ]
+        policies = (_policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
     async def relist_all(self) -> None:
@@ -327,7 +321,7 @@ class Feeds:
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""
         documents: list[Mapping[str, Any]] = []
-        for resource in policy_registry.RESOURCES[:-1]:
+        for resource in policy_registry.COMPILED:
             feeds = [_policy_feed(resource, version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]

@@ -51,8 +51,7 @@ class ReadApi:
         """Return why nobody could be answered; empty when nothing is in the way."""
         if self._certificate is None:
             return ["the serving certificate has not been read yet"]
-        left = self._certificate.certificate_expiry() - self.clock.now()
-        return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
+        return certificate_problems(self._certificate, self.clock)
 
     def app(
         self, refusal: Callable[[web.Request], str | None], connections: Connections | None = None
@@ -103,6 +102,12 @@ def read_api(
     workloads = WorkloadWriter(board, view, engine, census, kinds, chronicle, reason)
     queues = QueueWriter(board, view, census, policy_objects, system_namespace)
     return ReadApi(board, Reporter(workloads, queues, chronicle), view, clock)
+
+
+def certificate_problems(certificate: ServingCertificate, clock: Clock) -> list[str]:
+    """Return that a certificate ends soon, if it does."""
+    left = certificate.certificate_expiry() - clock.now()
+    return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
 
 
 async def _certificate(cert_dir: Path, clock: Clock) -> ServingCertificate:

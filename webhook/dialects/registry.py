@@ -1,4 +1,4 @@
-"""Which policy resources there are to watch: group, served versions, kind, plural, scope and dialect."""
+"""Which policy resources there are to watch: group, served versions, kind, plural and scope."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,6 @@ class PolicyResource:
     kind: str
     plural: str
     namespaced: bool
-    dialect: str
 
     @property
     def key(self) -> str:
@@ -31,28 +30,19 @@ class PolicyResource:
 
 _KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")
 
-RESOURCES: Final[tuple[PolicyResource, ...]] = (
-    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ClusterQueue", "clusterqueues", False, kueue.DIALECT),
-    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "Cohort", "cohorts", False, kueue.DIALECT),
-    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "LocalQueue", "localqueues", True, kueue.DIALECT),
-    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ResourceFlavor", "resourceflavors", False, kueue.DIALECT),
-    PolicyResource(
-        kueue.GROUP, _KUEUE_VERSIONS, "WorkloadPriorityClass", "workloadpriorityclasses", False, kueue.DIALECT
-    ),
-    PolicyResource(
-        elastic_quota_tree.GROUP,
-        ("v1beta1",),
-        elastic_quota_tree.KIND,
-        "elasticquotatrees",
-        True,
-        elastic_quota_tree.DIALECT,
-    ),
-    PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False, volcano.DIALECT),
-    PolicyResource("", ("v1",), "ResourceQuota", "resourcequotas", True, "resource-quota"),
+COMPILED: Final[tuple[PolicyResource, ...]] = (
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ClusterQueue", "clusterqueues", False),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "Cohort", "cohorts", False),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "LocalQueue", "localqueues", True),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ResourceFlavor", "resourceflavors", False),
+    PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "WorkloadPriorityClass", "workloadpriorityclasses", False),
+    PolicyResource(elastic_quota_tree.GROUP, ("v1beta1",), elastic_quota_tree.KIND, "elasticquotatrees", True),
+    PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False),
 )
-"""ResourceQuotas become fences (``resource_quota``); all others are compiled into the Policy (``merge``)."""
-
-RESOURCE_QUOTA: Final = RESOURCES[-1]
+"""Those that are compiled into the Policy (``merge``)."""
+RESOURCE_QUOTA: Final = PolicyResource("", ("v1",), "ResourceQuota", "resourcequotas", True)
+"""Becomes a fence (``resource_quota``)."""
+RESOURCES: Final = (*COMPILED, RESOURCE_QUOTA)
 
 
 def resource_of(group: str, kind: str) -> PolicyResource | None:

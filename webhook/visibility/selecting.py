@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.core.policy import LabelSelector
+from webhook.jobs import paths
 from webhook.kube.selectors import parse_labels
 from webhook.visibility.board import Key
 
@@ -20,7 +21,7 @@ class Selection:
     namespace: str | None
     """None: all of them."""
     labels: LabelSelector = field(default_factory=LabelSelector)
-    fields: tuple[tuple[str, str, bool], ...] = ()
+    fields: tuple[tuple[paths.Path, str, bool], ...] = ()
     """(path, value, whether it must be equal)."""
 
     @property
@@ -36,7 +37,7 @@ class Selection:
         """Return whether a document of the right place is meant."""
         labels = document["metadata"].get("labels") or {}
         return self.labels.matches(labels) and all(
-            (_field(document, path) == value) is equal for path, value, equal in self.fields
+            (_text(paths.find(document, path)) == value) is equal for path, value, equal in self.fields
         )
 
 
@@ -44,11 +45,11 @@ def selection(resource: str, namespace: str | None, query: Mapping[str, str], na
     """Return what a request's path and query ask for. Raises ValueError for a selector that cannot be read."""
     fields = list(_parse_fields(query.get("fieldSelector", "")))
     if name:
-        fields.append(("metadata.name", name, True))
+        fields.append((("metadata", "name"), name, True))
     return Selection(resource, namespace, parse_labels(query.get("labelSelector", "")), tuple(fields))
 
 
-def _parse_fields(text: str) -> list[tuple[str, str, bool]]:
+def _parse_fields(text: str) -> list[tuple[paths.Path, str, bool]]:
     found = []
     for term in filter(None, (part.strip() for part in text.split(","))):
         path, separator, value = term.partition("=")
@@ -58,12 +59,9 @@ def _parse_fields(text: str) -> list[tuple[str, str, bool]]:
         path = path.removesuffix("!")
         if path not in FIELDS:
             raise ValueError(f"field label not supported: {path}; supported are {', '.join(FIELDS)}")
-        found.append((path, value.removeprefix("="), equal))
+        found.append((paths.parse(path), value.removeprefix("="), equal))
     return found
 
 
-def _field(document: Mapping[str, Any], path: str) -> str:
-    found: Any = document
-    for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
+def _text(found: object) -> str:
     return "" if found is None else str(found)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.jobs import paths
 from webhook.visibility.group import QUEUES, WORKLOADS
 from webhook.visibility.queue import FULL_NAME
 from webhook.wire.times import age_since
@@ -68,9 +69,7 @@ def _included(document: Document, include: str) -> Document | None:
 
 def _at(*path: str) -> Callable[[Document, float], Any]:
     def cell(document: Document, _now: float) -> Any:
-        found: Any = document
-        for part in path:
-            found = found.get(part) if isinstance(found, Mapping) else None
+        found = paths.find(document, path)
         return "" if found is None else found
 
     return cell
