@@ -21,6 +21,8 @@ SCENES: Final = ((0.0, "vision-jobs"), (4.0, "speech-jobs"))
 BETWEEN_SECONDS: Final = 1.0
 """From one job of a file to the next."""
 PATIENCE_SECONDS: Final = 5.0
+GONE_SECONDS: Final = 60.0
+"""A namespace takes its jobs and pods with it."""
 _PATHS: Final = {
     "Namespace": "/api/v1/namespaces",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
@@ -150,9 +152,9 @@ async def _delete(api: Api, document: dict[str, Any], body: bytes) -> None:
         say(f"{document['kind']} {document['metadata']['name']} could not be deleted: {error}")
 
 
-async def _gone(api: Api, document: dict[str, Any], seconds: float = 60) -> None:
+async def _gone(api: Api, document: dict[str, Any]) -> None:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(GONE_SECONDS):
             while True:
                 await api.request("GET", f"{_collection(document)}/{document['metadata']['name']}")
                 await asyncio.sleep(0.5)

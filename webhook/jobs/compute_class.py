@@ -159,7 +159,7 @@ def _check_size(pod: _Pod, compute_class: ComputeClass, policy: ComputeClassPoli
             message, fix = f"class {pod.name} has no GPUs", f"write a GPU class in {policy.labels.compute_class}"
             yield _Breach(Rule.GPU_IN_CPU_CLASS, place, f"{quantity.render(cards)} GPUs", message, fix)
     else:
-        yield from _check_guaranteed(pod, policy)
+        yield from _check_guaranteed(pod)
     shapes = compute_class.shapes
     if compute_class.gpu and cards:
         tables = policy.models.get(_model(pod, policy) or "", {}) if compute_class.tables else {}
@@ -208,7 +208,7 @@ def _grown(pod: _Pod, size: Mapping[str, int], cpu: int, memory: int) -> Mapping
     return {"/spec/containers/0/resources": {**resources, "requests": requests, "limits": limits}}
 
 
-def _check_guaranteed(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breach]:
+def _check_guaranteed(pod: _Pod) -> Iterator[_Breach]:
     containers = pod.spec.get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         resources = paths.find_mapping(container, ("resources",))

@@ -151,7 +151,7 @@ def load(path: Path) -> ComputeClassPolicy:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(str(path), "", f"cannot be read: {error}", "give a readable YAML file") from error
+        raise _refused(str(path), f"cannot be read: {error}", "give a readable YAML file") from error
     return parse(text, str(path))
 
 
@@ -162,7 +162,7 @@ def parse(text: str, source: str) -> ComputeClassPolicy:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = source if mark is None else f"{source}:{mark.line + 1}"
-        raise _refused(where, "", "is not YAML", getattr(error, "problem", None) or "check its syntax") from error
+        raise _refused(where, "is not YAML", getattr(error, "problem", None) or "check its syntax") from error
     try:
         return ComputeClassPolicy.model_validate(document)
     except ValidationError as error:
@@ -176,5 +176,5 @@ def _diagnostic(source: str, item: Any) -> Diagnostic:
     return Diagnostic(f"{source}: {place}" if place else source, value, message, fix or "correct the value")
 
 
-def _refused(path: str, value: str, message: str, fix: str) -> PolicyError:
-    return PolicyError((Diagnostic(path, value, message, fix),))
+def _refused(path: str, message: str, fix: str) -> PolicyError:
+    return PolicyError((Diagnostic(path, "", message, fix),))
