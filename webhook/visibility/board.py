@@ -150,10 +150,6 @@ class Board:
         """Return a document that stands."""
         return self._shelves[key.resource].standing.get(key.namespace, {}).get(key.name)
 
-    def names(self, resource: str, namespace: str) -> list[str]:
-        """Return the names of a namespace's documents."""
-        return list(self._shelves[resource].standing.get(namespace, ()))
-
     def documents(self, resource: str, namespace: str | None) -> list[tuple[Key, Document]]:
         """Return the documents of one namespace, or of all, by namespace and name."""
         standing = self._shelves[resource].standing
