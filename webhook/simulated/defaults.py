@@ -1,6 +1,6 @@
 """Defaults that the API server, or the kind's own webhook, writes into objects on their way in.
 
-Only what somebody reads is defaulted: the fields that gangs, prices, the job controllers and kubectl's columns use.
+Only what somebody reads is defaulted: the fields that gangs, prices and the job controllers use.
 Functions change the object in place; it is not stored yet.
 """
 

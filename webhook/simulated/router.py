@@ -50,14 +50,11 @@ class Request:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer. ``objects`` and ``resource`` let a front end render the same as a Table."""
+    """One answer."""
 
     status: int
     body: bytes
     warnings: list[str] = field(default_factory=list)
-    resource: Resource | None = None
-    objects: list[Stored] | None = None
-    list_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +325,7 @@ class Router:
         items = b",".join(_item(resource, stored) for stored in found)
         meta = orjson.dumps({"resourceVersion": version, **metadata})
         body = b'%b,"metadata":%b,"items":[%b]}' % (orjson.dumps(head)[:-1], meta, items)
-        return Answer(200, body, resource=resource, objects=found, list_version=version)
+        return Answer(200, body)
 
 
 def _item(resource: Resource, stored: Stored) -> bytes:
@@ -341,7 +338,7 @@ def _item(resource: Resource, stored: Stored) -> bytes:
 
 
 def _one(status: int, resource: Resource, stored: Stored) -> Answer:
-    return Answer(status, render(resource, stored), resource=resource, objects=[stored])
+    return Answer(status, render(resource, stored))
 
 
 def _object(body: bytes) -> Json:
