@@ -12,10 +12,10 @@ from typing import Any, Final
 from webhook.core import names
 from webhook.core.ledger import Reservation
 from webhook.jobs import paths
+from webhook.jobs.gang_reading import GangReading
 from webhook.jobs.gating import is_child, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.readers import SIZING_ANNOTATIONS
-from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
 from webhook.server.class_checks import check_job
@@ -82,16 +82,16 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return deny(Refusal.OWN_FIELDS, message)
     if ruling(rules, kind, obj, request.username) is None:
         return _not_ours(rules, obj)
-    record = reading(rules, kind, obj)
+    asking = reading(rules, kind, obj)
     problem = (
-        (None if kind.suspend is None else _held_at_birth(kind, obj, record))
-        or gang_problem(record)
-        or preset_node(record)
+        (None if kind.suspend is None else _held_at_birth(kind, obj, asking))
+        or gang_problem(asking)
+        or preset_node(asking)
     )
     if problem is not None:
         return problem
-    denial, warnings = check_job(rules, kind, obj, record)
-    return denial or allow((*warnings, *gang_warnings(rules, record), *lingering(kind, obj, record)))
+    denial, warnings = check_job(rules, asking)
+    return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lingering(kind, obj, asking)))
 
 
 def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
@@ -100,7 +100,7 @@ def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
     return ALLOW
 
 
-def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> Answer | None:
+def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> Answer | None:
     suspend = paths.find(obj, kind.suspend or ())
     where = paths.render(kind.suspend or ())
     if suspend is not None and not isinstance(suspend, bool):
@@ -112,10 +112,11 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> 
             f"not act. Set it yourself, or ask the administrators to look at the registration{dropped}"
         )
         return deny(Refusal.UNSUSPENDED, message)
-    unmarked = [t.pod_set for t in record.templates if (t.labels or {}).get(names.GANG_LABEL) != names.GANG_PENDING]
-    if unmarked:
+    labelled = (site for site in asking.sites if site.metadata_path is not None)
+    unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != names.GANG_PENDING), None)
+    if unmarked is not None:
         message = (
-            f"pod template {unmarked[0]} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
+            f"pod template {unmarked.name} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
             "webhook sets it and did not act. Ask the administrators to look at the registration"
         )
         return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
@@ -267,22 +268,22 @@ def _limit_change_refused(change: _Change) -> Answer | None:
 
 def _size_judged(change: _Change) -> Answer:
     rules, kind = change.rules, change.kind
-    record, before = reading(rules, kind, change.obj), reading(rules, kind, change.old)
-    problem = gang_problem(record)
+    asking = reading(rules, kind, change.obj)
+    problem = gang_problem(asking)
     if problem is not None:
         # What was malformed before Tutti came must stay editable, as long as nobody can tell that it grows.
-        stale = not change.running and gang_problem(before) is not None
+        stale = not change.running and gang_problem(reading(rules, kind, change.old)) is not None
         return ALLOW if stale else problem
-    assert record.gang is not None
+    assert asking.gang is not None
     if not change.running:
-        denial, warnings = check_job(rules, kind, change.obj, record)
-        denial = denial or preset_node(record)
+        denial, warnings = check_job(rules, asking)
+        denial = denial or preset_node(asking)
         if denial is not None:
             return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
         unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
-        return allow((*unlabelled, *warnings, *gang_warnings(rules, record)))
-    grown = growth(before.gang, record.gang, change.reservation)
+        return allow((*unlabelled, *warnings, *gang_warnings(rules, kind, change.obj, asking)))
+    grown = growth(reading(rules, kind, change.old).gang, asking.gang, change.reservation)
     if grown is None:
         return ALLOW
     message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
