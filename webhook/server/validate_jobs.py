@@ -36,6 +36,7 @@ from webhook.server.resources_table import Handling, ResourcesTable
 from webhook.wire.admission_review import ReviewRequest
 
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
+_TELLING_ANNOTATIONS: Final = (*names.OWN_ANNOTATIONS, *SIZING_ANNOTATIONS)
 
 
 def validate(request: ReviewRequest, rules: JobRules, table: ResourcesTable) -> Answer:
@@ -101,10 +102,11 @@ def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
 
 
 def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> Answer | None:
+    wrong = _malformed_suspend(kind, obj)
+    if wrong is not None:
+        return wrong
     suspend = paths.find(obj, kind.suspend or ())
     where = paths.render(kind.suspend or ())
-    if suspend is not None and not isinstance(suspend, bool):
-        return deny(Refusal.MALFORMED, f"{where} must be true or false", 422)
     if suspend is not True:
         dropped = "" if suspend is not None else _dropped(kind, where, "upgrade its operator, or correct the entry")
         message = (
@@ -121,6 +123,13 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -
         )
         return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
     return None
+
+
+def _malformed_suspend(kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+    suspend = None if kind.suspend is None else paths.find(obj, kind.suspend)
+    if suspend is None or isinstance(suspend, bool):
+        return None
+    return deny(Refusal.MALFORMED, f"{paths.render(kind.suspend or ())} must be true or false", 422)
 
 
 def _dropped(kind: JobKind, field: str, remedy: str) -> str:
@@ -164,14 +173,16 @@ class _Change:
 def _update(
     request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any], old: Mapping[str, Any]
 ) -> Answer:
+    if _say_the_same(obj, old) and _malformed_suspend(kind, obj) is None:
+        return _not_ours(rules, obj)
     change = _Change(request, rules, kind, obj, old, reservation_of(rules, old))
     if is_child(kind, old, rules.kinds) and change.reservation is None:
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = ruling(rules, kind, old) is not None, ruling(rules, kind, obj) is not None
-    marked = any(label is not None for label in gang_labels(rules, kind, old).values())
-    if not (gated_before or gated_now or marked or change.reservation is not None):
+    held = gated_now or any(label is not None for label in gang_labels(rules, kind, old).values())
+    if not (gated_before or held or change.reservation is not None):
         return _not_ours(rules, obj)
-    refusal = _start_refused(change) if gated_now or marked else None
+    refusal = _start_refused(change) if held else None
     if refusal is not None or paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
         return refusal or ALLOW
     refusal = _ownership_refused(change) or _queue_change_refused(change, gated_before)
@@ -181,6 +192,20 @@ def _update(
     if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
         return ALLOW
     return _size_judged(change)
+
+
+def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Return whether nothing differs that any rule reads: controllers and collectors change finalizers and notes only.
+
+    The spec is told apart last: it is by far the largest.
+    """
+    metadata, before = (paths.find_mapping(it, ("metadata",)) for it in (obj, old))
+    if any(metadata.get(field) != before.get(field) for field in ("labels", "ownerReferences")):
+        return False
+    notes, noted = (paths.find_mapping(it, ("annotations",)) for it in (metadata, before))
+    if notes != noted and any(notes.get(name) != noted.get(name) for name in _TELLING_ANNOTATIONS):
+        return False
+    return bool(obj.get("spec") == old.get("spec"))
 
 
 def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
@@ -193,11 +218,9 @@ def _start_refused(change: _Change) -> Answer | None:
     kind, obj, old = change.kind, change.obj, change.old
     if kind.suspend is None:
         return None
-    suspend = paths.find(obj, kind.suspend)
-    if suspend is not None and not isinstance(suspend, bool):
-        return deny(Refusal.MALFORMED, f"{paths.render(kind.suspend)} must be true or false", 422)
-    if not is_suspended(kind, old) or is_suspended(kind, obj):
-        return None
+    wrong = _malformed_suspend(kind, obj)
+    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj):
+        return wrong
     queue = change.queues[0]
     where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
     namespace = change.request.namespace
