@@ -6,9 +6,8 @@ as its owner wrote it, so that a stale node selector decides nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core import names
 from webhook.core.gang import Gang, PodSet
@@ -30,8 +29,7 @@ BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GangReading:
+class GangReading(NamedTuple):
     """One object read as a gang."""
 
     gang: Gang | None
@@ -144,8 +142,8 @@ def _named_classes(
     known, classes = context.workload_priority_classes, context.priority_classes
     if label and isinstance(label, str):
         yield known.get(label, BUILT_IN_PRIORITIES.get(label)), f"WorkloadPriorityClass {label!r}"
-    fields = (paths.find(obj, path) for path in kind.priority_classes)
-    for name in (*fields, *(site.spec.get("priorityClassName") for site in sites)):
+    fields = [paths.find(obj, path) for path in kind.priority_classes]
+    for name in (*fields, *[site.spec.get("priorityClassName") for site in sites]):
         if name and isinstance(name, str):
             yield classes.get(name, BUILT_IN_PRIORITIES.get(name)), f"PriorityClass {name!r}"
 
@@ -163,7 +161,6 @@ def _quorum(
     if kind.loose_pods:
         return None
     number, where = _written_quorum(kind, obj, pod_sets), paths.render(kind.quorum or ())
-    pods = sum(pod_set.count for pod_set in pod_sets)
     for site in sites:
         text = site.pod_labels.get(names.MIN_AVAILABLE_LABEL)
         if text is not None:
@@ -171,6 +168,7 @@ def _quorum(
             where = f"label {names.MIN_AVAILABLE_LABEL}"
     if number is None:
         return None
+    pods = sum(pod_set.count for pod_set in pod_sets)
     if type(number) is not int or number < 1:
         most = "on" if shared else f"to {pods}"
         raise UnreadableJob(f"{where}: {number!r:.60}: is no quorum; write a number of pods from 1 {most}")
