@@ -19,7 +19,8 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     does, unless its gang has a place reserved for it that no pod has taken yet.
     """
     pod, request = review.pod, review.request
-    own = pod.group is not None and pod.gang == gang_uid(request.namespace, pod.group)
+    group = pod.group
+    own = group is not None and pod.gang == gang_uid(request.namespace, group)
     if not own and (pod.gang != names.GANG_PENDING or request.username not in rules.creators.controllers):
         message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
         return deny(Refusal.FOREIGN_CREATOR, message)

@@ -47,11 +47,12 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
     if obj is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
         return ALLOW
     facts = read(obj)
-    if facts.group is None or facts.mirror or request.username in rules.creators.controllers:
+    group = facts.group
+    if group is None or facts.mirror or request.username in rules.creators.controllers:
         return ALLOW
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return _passed_over(rules, obj)
-    return patch(tuple(gate_pod(obj, gang_uid(request.namespace, facts.group))))
+    return patch(tuple(gate_pod(obj, gang_uid(request.namespace, group))))
 
 
 def _placed(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:

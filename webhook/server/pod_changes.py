@@ -20,14 +20,16 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
     assert old is not None
     if user == rules.settings.account:
         return ALLOW
-    if pod.own != old.own:
-        changed = sorted(key for key in pod.own.keys() | old.own.keys() if pod.own.get(key) != old.own.get(key))
+    now, before = pod.own, old.own
+    if now != before:
+        changed = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
         message = f"{changed[0]} is written by Tutti alone; leave it as it is"
         return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and pod.group != old.group:
-        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}); create the pod anew"
+    group = None if old.gang is None else old.group
+    if old.gang is not None and pod.group != group:
+        message = f"the PodGroup of a pod stays as it is (it is {group or 'none'}); create the pod anew"
         return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and old.group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
+    if group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
         return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
     if old.gated and not pod.gated:
         message = (
