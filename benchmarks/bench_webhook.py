@@ -1,8 +1,8 @@
 """Reviews answered per second by one webhook replica on one core, over TLS, as kube-apiserver sends them.
 
 The server runs in a process of its own, pinned to one core, with the listener, certificates, logs and metrics of
-production; the callers run on another core. Prints for each endpoint: reviews a second, latency, and the processor time
-a review costs, which tells the capacity of a core even where the callers were the bottleneck.
+production; the callers run on another core. Prints for each kind of review: how many a second, latency, and the
+processor time one costs, which tells the capacity of a core even where the callers were the bottleneck.
 """
 
 import argparse
@@ -22,10 +22,9 @@ import orjson
 import trustme
 import uvloop
 
-from benchmarks.reviews import admitted_view, bodies
+from benchmarks import reviews
 from webhook import logs
 from webhook.server.app import build_app
-from webhook.server.gate import Gate
 from webhook.server.listener import Connections, serve
 from webhook.server.tls import AUTHORITY, CERTIFICATE, KEY, ServingCertificate
 
@@ -87,7 +86,7 @@ def write_certificates(directory: Path) -> None:
 async def server(directory: Path) -> None:
     """Serve until standard input ends; each line read is answered with the processor seconds used so far."""
     logs.configure("info")
-    gate, connections = Gate(admitted_view()), Connections()
+    gate, connections = reviews.gate(), Connections()
     certificate = ServingCertificate(directory)
     app = build_app(gate, connections.close_after)
     listener = await serve(app, "127.0.0.1", 0, tls=certificate.context, connections=connections)
@@ -138,8 +137,9 @@ class Server:
         return self.process.stdout.readline()
 
 
-async def measure(running: Server, trust: ssl.SSLContext, path: str, body: bytes, count: int) -> None:
+async def measure(running: Server, trust: ssl.SSLContext, asked: tuple[str, str], body: bytes, count: int) -> None:
     """Send ``count`` reviews over each of 16 connections and print what it took."""
+    path, what = asked
     head = (
         f"POST {path}?timeout=3s HTTP/1.1\r\nHost: tutti-webhook.tutti-system.svc:443\r\n"
         f"User-Agent: kube-apiserver-admission\r\nContent-Length: {len(body)}\r\nAccept: application/json, */*\r\n"
@@ -160,14 +160,14 @@ async def measure(running: Server, trust: ssl.SSLContext, path: str, body: bytes
     wall, (after, kibibytes) = time.perf_counter() - started, running.used()
     each = (after - before) / len(seconds)
     print(
-        f"{path:16} {len(body):5} B {len(seconds) / wall:8,.0f}/s   p50 {seconds[len(seconds) // 2] * 1e3:5.2f} ms   "
-        f"p99 {seconds[len(seconds) * 99 // 100] * 1e3:5.2f} ms   {each * 1e6:4.0f} µs of processor each, "
-        f"{1 / each:,.0f}/s a core   {kibibytes // 1024} MiB"
+        f"{path:14} {what:20} {len(body):5} B {len(seconds) / wall:8,.0f}/s   "
+        f"p50 {seconds[len(seconds) // 2] * 1e3:5.2f} ms   p99 {seconds[len(seconds) * 99 // 100] * 1e3:5.2f} ms   "
+        f"{each * 1e6:4.0f} µs of processor each, {1 / each:,.0f}/s a core   {kibibytes // 1024} MiB"
     )
 
 
 async def compare(rounds: int, count: int) -> None:
-    """Run all endpoints ``rounds`` times."""
+    """Ask everything ``rounds`` times."""
     logs.configure("error")
     others = os.sched_getaffinity(0) - {min(os.sched_getaffinity(0))}
     print(
@@ -181,8 +181,8 @@ async def compare(rounds: int, count: int) -> None:
         os.sched_setaffinity(0, others or os.sched_getaffinity(0))
         try:
             for _ in range(rounds):
-                for path, body in (await bodies()).items():
-                    await measure(running, trust, path, body, count)
+                for asked, body in (await reviews.bodies()).items():
+                    await measure(running, trust, asked, body, count)
         finally:
             running.stop()
 

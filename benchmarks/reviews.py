@@ -1,4 +1,8 @@
-"""Reviews as kube-apiserver sends them for a training Job of kubectl's, and a view that admits its pods."""
+"""Reviews as kube-apiserver sends them for a training Job of kubectl's, and a gate that admits its pods.
+
+In namespace team-a the Job's queue is not known yet, which is warned of. In team-b it is, and so is a ResourceQuota: as
+in production the gate asks the engine and the fences whether such a gang can ever start.
+"""
 
 import base64
 import copy
@@ -8,13 +12,18 @@ import jsonpatch
 import orjson
 
 from webhook.core import names
+from webhook.core.engine import Engine
+from webhook.core.fences import Fence
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
+from webhook.dialects.merge import compile_policy
 from webhook.server.gate import Gate
 from webhook.view import View
 
 GPU = "nvidia.com/gpu"
+USER = "alice@example.com"
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
+QUEUE = "research"
 RESOURCES = {"cpu": "4", "memory": "16Gi", GPU: "1"}
 POD_SPEC: dict[str, Any] = {
     "containers": [
@@ -56,7 +65,7 @@ FIELDS: dict[str, Any] = {
 }
 
 
-def job() -> dict[str, Any]:
+def job(namespace: str = "team-a") -> dict[str, Any]:
     """Return a Job with the API server's defaults and managed fields."""
     manager = {"manager": "kubectl-create", "operation": "Update", "apiVersion": "batch/v1", "fieldsType": "FieldsV1"}
     return {
@@ -64,10 +73,10 @@ def job() -> dict[str, Any]:
         "kind": "Job",
         "metadata": {
             "name": "llama-pretrain-7",
-            "namespace": "team-a",
+            "namespace": namespace,
             "generation": 1,
             "creationTimestamp": "2026-08-01T08:00:00Z",
-            "labels": {"kueue.x-k8s.io/queue-name": "research"},
+            "labels": {"kueue.x-k8s.io/queue-name": QUEUE},
             "managedFields": [manager | {"time": "2026-08-01T08:00:00Z", "fieldsV1": FIELDS}],
         },
         "spec": {
@@ -97,8 +106,8 @@ def pod() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": POD_SPEC}
 
 
-def review(obj: dict[str, Any], user: str) -> bytes:
-    """Return the CREATE review of ``obj``."""
+def review(obj: dict[str, Any], user: str, old: dict[str, Any] | None = None) -> bytes:
+    """Return the CREATE review of ``obj``, or the UPDATE review where it was ``old`` before."""
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = {"group": group, "version": version, "kind": obj["kind"]}
     resource = {"group": group, "version": version, "resource": f"{obj['kind'].lower()}s"}
@@ -110,10 +119,10 @@ def review(obj: dict[str, Any], user: str) -> bytes:
         "requestResource": resource,
         "name": obj["metadata"]["name"],
         "namespace": obj["metadata"]["namespace"],
-        "operation": "CREATE",
+        "operation": "CREATE" if old is None else "UPDATE",
         "userInfo": {"username": user, "groups": ["system:authenticated"]},
         "object": obj,
-        "oldObject": None,
+        "oldObject": old,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-create"},
     }
@@ -126,22 +135,61 @@ def admitted_view() -> View:
     pod_set = ReservedPodSet(
         "main", 10**9, PodPrice(requests=amounts, limits=amounts), dict.fromkeys(amounts, "default")
     )
-    entry = Reservation("job-1", "Job.batch", "team-a", "llama-pretrain-7", "research", (pod_set,), 1, 0.0)
+    entry = Reservation("job-1", "Job.batch", "team-a", "llama-pretrain-7", QUEUE, (pod_set,), 1, 0.0)
     view = View()
     view.namespaces["team-a"] = {names.FENCED_NAMESPACE: "true"}
     view.set_ledger(Ledger(1, 1, {"job-1": entry}))
     return view
 
 
-async def bodies() -> dict[str, bytes]:
-    """Return one review for each endpoint; the validated Job is the mutated one."""
-    created = review(job(), "alice@example.com")
-    _, answer = await Gate(View()).review("/mutate/jobs", created, 1.0)
+def policy() -> list[dict[str, Any]]:
+    """Return the policy objects by which the Job of team-b can start."""
+    version = "kueue.x-k8s.io/v1beta2"
+    quotas = [{"name": name, "nominalQuota": "100Ti"} for name in RESOURCES]
+    groups = [{"coveredResources": [*RESOURCES], "flavors": [{"name": "default", "resources": quotas}]}]
+    spec = {"cohortName": "all", "namespaceSelector": {}, "resourceGroups": groups}
+    return [
+        {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "default"}},
+        {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": QUEUE}, "spec": spec},
+        {
+            "apiVersion": version,
+            "kind": "LocalQueue",
+            "metadata": {"name": QUEUE, "namespace": "team-b"},
+            "spec": {"clusterQueue": QUEUE},
+        },
+    ]
+
+
+def gate() -> Gate:
+    """Return a gate that is asked as in production."""
+    view, engine = admitted_view(), Engine()
+    view.namespaces["team-b"] = {}
+    view.policy = compile_policy(policy())
+    view.fences.put_fence(Fence("team-b", "quota", {f"requests.{GPU}": 10**9, "pods": 10**9}))
+    engine.set_policy(view.policy, view.namespaces, 0.0)
+    return Gate(view, potential=engine.potential)
+
+
+async def stored(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a Job as the mutating phase leaves it and the API server stores it."""
+    _, answer = await Gate(View()).review("/mutate/jobs", review(obj, USER), 1.0)
     patch = orjson.loads(base64.b64decode(orjson.loads(answer)["response"]["patch"]))
-    stored = jsonpatch.apply_patch(copy.deepcopy(job()), patch)
-    stored["metadata"]["uid"] = "job-2"
+    patched: dict[str, Any] = jsonpatch.apply_patch(copy.deepcopy(obj), patch)
+    patched["metadata"]["uid"] = "job-2"
+    return patched
+
+
+async def bodies() -> dict[tuple[str, str], bytes]:
+    """Return what is asked, by path and by what it is; a validated Job is the mutated one.
+
+    Controllers and collectors change finalizers and annotations of what is stored, and leave the spec as it is.
+    """
+    unknown, known = await stored(job()), await stored(job("team-b"))
+    noted = known | {"metadata": known["metadata"] | {"annotations": {"example.com/seen": "1"}}}
     return {
-        "/mutate/jobs": created,
-        "/validate/jobs": review(stored, "alice@example.com"),
-        "/validate/pods": review(pod(), CONTROLLER),
+        ("/mutate/jobs", "created"): review(job(), USER),
+        ("/validate/jobs", "created"): review(unknown, USER),
+        ("/validate/jobs", "created, queue known"): review(known, USER),
+        ("/validate/jobs", "updated, same spec"): review(noted, CONTROLLER, known),
+        ("/validate/pods", "created"): review(pod(), CONTROLLER),
     }

@@ -23,7 +23,7 @@ def _render_bytes(logger: Any, level: str, event: MutableMapping[str, Any]) -> b
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, level, event)
     event["level"] = level
-    event["timestamp"] = datetime.fromtimestamp(_clock.now(), UTC).isoformat()
+    event["timestamp"] = datetime.fromtimestamp(_clock.now(), UTC)
     return orjson.dumps(event, default=str)
 
 

@@ -12,9 +12,10 @@ from webhook.core.quantity import QuantityError
 from webhook.jobs.context import NO_CONTEXT
 from webhook.jobs.pod_groups import gang_uid, group_of, role_of
 from webhook.jobs.pod_requests import PriceError, price
+from webhook.jobs.pod_set_reading import pod_set_of
 from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob
-from webhook.jobs.reading import pod_set_of, seconds
 from webhook.jobs.resizing import as_held
+from webhook.jobs.values import seconds
 from webhook.wire import pods as wire
 
 log = structlog.get_logger(__name__)

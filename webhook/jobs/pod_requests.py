@@ -105,15 +105,18 @@ def price(
 
 def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
     """Return what a ResourceQuota would have every container state; nothing once the pod as a whole states anything."""
-    whole = _requirements(pod_level, "spec.resources") if pod_level else (_NOTHING, _NOTHING)
+    whole = _requirements(pod_level, "spec.resources") if pod_level else ()
     if any(_is_pod_level(name) for side in whole for name in side):
         return frozenset()
-    unstated = set()
-    for demand in containers:
-        for side, kind in zip(demand, ("requests", "limits"), strict=True):
-            for name in _COMPUTE - side.keys():
-                unstated.add(f"{kind}.{name}")
-    return frozenset(unstated)
+    return frozenset(
+        [
+            f"{kind}.{name}"
+            for requests, limits in containers
+            for kind, side in (("requests", requests), ("limits", limits))
+            for name in _COMPUTE
+            if name not in side
+        ]
+    )
 
 
 def with_limit_range_defaults(
@@ -202,13 +205,13 @@ def _requirements(resources: object, path: str) -> Demand:
     """Return stated requests (defaulting to limits) and limits."""
     if not isinstance(resources, dict):
         raise PriceError(path, resources, "is not an object", "write resources.requests and resources.limits")
-    for field in resources.keys() - _RESOURCE_FIELDS:
+    for field in () if _RESOURCE_FIELDS.issuperset(resources) else resources.keys() - _RESOURCE_FIELDS:
         if resources[field]:
             fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
             raise PriceError(f"{path}.{field}", resources[field], "resources asked this way cannot be counted", fix)
     limits = _amounts(resources.get("limits"), f"{path}.limits")
     stated = resources.get("requests")
-    if not stated:
+    if not stated or stated == resources.get("limits"):
         return limits, limits
     return {**limits, **_amounts(stated, f"{path}.requests")}, limits
 

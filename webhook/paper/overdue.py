@@ -13,7 +13,7 @@ from webhook.core.gang import Gang
 from webhook.core.policy import Policy, StopPolicy
 from webhook.core.stopping import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.jobs import paths
-from webhook.jobs.reading import seconds
+from webhook.jobs.values import seconds
 from webhook.paper.entrant import Surroundings
 
 TIMED_OUT: Final = "PodsReadyTimeout"

@@ -22,9 +22,10 @@ from webhook.jobs import paths
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.limit_ranges import violation
+from webhook.jobs.pod_set_reading import pod_set_of
 from webhook.jobs.pod_set_sites import UnreadableJob
 from webhook.jobs.pod_sets import find_pod_sets
-from webhook.jobs.reading import pod_set_of, seconds
+from webhook.jobs.values import seconds
 from webhook.paper import workload_rules
 from webhook.paper.entrant import Entrant, Surroundings, is_ours
 from webhook.paper.overdue import (

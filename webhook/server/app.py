@@ -81,7 +81,9 @@ class _Front:
     async def _review(self, path: str, request: web.Request) -> tuple[int, bytes]:
         budget = self._budget(request.raw_path.partition("?")[2])
         if request.content.is_eof():
-            body = await request.read()
+            body = request.content.read_nowait()
+            if len(body) > BODY_BYTES_MAX:
+                return 413, b""
         else:
             loop = asyncio.get_running_loop()
             started = loop.time()

@@ -14,7 +14,6 @@ from webhook.jobs.kinds import JobKind
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.job_facts import JobRules, gang_labels, is_suspended, own_fields, root_of, waits_for_tutti
 from webhook.server.pod_facts import parse_version, render_version
-from webhook.server.validate_pods import users_of
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -35,7 +34,7 @@ def wants_ledger(request: ReviewRequest, rules: JobRules) -> tuple[int, int] | N
     if kind is None or obj is None or request.subresource or is_suspended(kind, obj):
         return None
     owner = owner_of(obj)
-    if owner is None or request.username not in users_of(owner.kind, rules.kinds):
+    if owner is None or request.username not in rules.creators.of(owner.kind):
         return None
     version = ledger_version(rules, kind, obj)
     return version if version is not None and version > rules.view.ledger.version else None
@@ -48,7 +47,7 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
     started = not is_suspended(kind, obj) and (old is None or is_suspended(kind, old))
     owner = owner_of(obj)
     trusted = request.username == rules.settings.account or (
-        owner is not None and request.username in users_of(owner.kind, rules.kinds)
+        owner is not None and request.username in rules.creators.of(owner.kind)
     )
     if old is not None and not trusted:
         return _foreign_edit(request, rules, kind, old, obj)

@@ -11,10 +11,10 @@ from typing import Any
 from webhook.jobs import compute_class_policy, editing, paths
 from webhook.jobs.compute_class import Finding, check
 from webhook.jobs.compute_class_policy import ComputeClassPolicy, Mode
+from webhook.jobs.gang_reading import GangReading
 from webhook.jobs.gating import pod_group_of, readable_sites
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_set_sites import PodSetSite
-from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
 from webhook.server.job_facts import JobRules
 
@@ -32,17 +32,12 @@ def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
     return (deny(Refusal.COMPUTE_CLASS, "; ".join(denied), 422, warnings) if denied else None), warnings
 
 
-def check_job(
-    rules: JobRules, kind: JobKind, obj: Mapping[str, Any], record: JobRecord
-) -> tuple[Answer | None, tuple[str, ...]]:
+def check_job(rules: JobRules, asking: GangReading) -> tuple[Answer | None, tuple[str, ...]]:
     """Return what the rules say about a job's gang: a refusal or None, and warnings."""
-    policy, context = rules.classes, rules.context()
-    key = policy.labels.compute_class
-    if not any(key in (template.labels or ()) for template in record.templates) and key not in (
-        record.gang.labels if record.gang else ()
-    ):
+    policy = rules.classes
+    key, sites = policy.labels.compute_class, asking.sites
+    if not any(key in site.labels for site in sites) and key not in (asking.gang.labels if asking.gang else ()):
         return None, ()
-    sites = readable_sites(kind, obj, context)
     in_group = any(pod_group_of(site.pod_labels) is not None for site in sites)
     return judged(check([_template(site) for site in sites], policy, in_group))
 

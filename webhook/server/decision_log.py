@@ -56,6 +56,7 @@ class DecisionLog:
             self._timer.cancel()
             self._timer = None
         kept, self._kept = self._kept, []
+        write = log.bind().info
         for texts, answer, seconds, dry_run in kept:
             fields: dict[str, Any] = dict(zip(_FIELDS, texts, strict=True))
             fields["millis"] = round(seconds * 1000, 3)
@@ -66,4 +67,4 @@ class DecisionLog:
                 fields["warnings"] = len(answer.warnings)
             if dry_run:
                 fields["dry_run"] = True
-            log.info("review", **fields)
+            write("review", **fields)

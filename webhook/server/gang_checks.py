@@ -13,20 +13,19 @@ from webhook.core.gang import Gang
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Reason
 from webhook.jobs import paths, status
+from webhook.jobs.gang_reading import GangReading, read_gang
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.reading import read
-from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
 from webhook.server.job_facts import JobRules
 
 QUEUES_SHOWN: Final = 4
 
 
-def gang_problem(record: JobRecord) -> Answer | None:
+def gang_problem(asking: GangReading) -> Answer | None:
     """Return the refusal of an object that is no well-formed gang, else None."""
-    gang = record.gang
+    gang = asking.gang
     if gang is None:
-        return deny(Refusal.MALFORMED_GANG, f"the job cannot be admitted as a gang: {record.problem}", 422)
+        return deny(Refusal.MALFORMED_GANG, f"the job cannot be admitted as a gang: {asking.problem}", 422)
     classes = sorted({s.price.priority_class or "none" for s in gang.pod_sets if s.count})
     if len(classes) > 1:
         message = (
@@ -43,45 +42,44 @@ def gang_problem(record: JobRecord) -> Answer | None:
     return None
 
 
-def preset_node(record: JobRecord) -> Answer | None:
+def preset_node(asking: GangReading) -> Answer | None:
     """Return the refusal of a gang whose template names its node: such pods are refused, so it would never start."""
-    for template in record.templates:
-        if template.node:
+    for site in asking.sites:
+        node = site.spec.get("nodeName")
+        if node and site.metadata_path is not None:
             message = (
-                f"the template of pod set {template.pod_set} presets spec.nodeName to {template.node!r}, which passes "
+                f"the template of pod set {site.name} presets spec.nodeName to {str(node)!r}, which passes "
                 "by the scheduler and its gates; leave it empty and use nodeSelector or affinity"
             )
             return deny(Refusal.NODE_PRESET, message, 422)
     return None
 
 
-def gang_warnings(rules: JobRules, record: JobRecord) -> tuple[str, ...]:
+def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what may keep the gang from ever starting."""
-    view = rules.view
-    gang = view.gang_of(record)
-    if gang is None:
+    if asking.gang is None:
         return ()
-    found = []
-    if record.missing_class:
-        found.append(f"{record.missing_class} is not known: the job waits until it exists")
+    gang, found = rules.view.with_quorum(asking.gang), []
+    if asking.missing_class:
+        found.append(f"{asking.missing_class} is not known: the job waits until it exists")
     if gang.queue is not None and queue_of(rules, gang) is None:
         found.append(_unknown_queue(rules, gang))
     else:
         never = rules.potential(gang)
         if never is not None:
             found.append(f"this gang can never start as it is: {_explained(never, gang)}")
-    short = _others_missing(rules, gang)
+    short = _others_missing(rules, gang) if gang.ensemble and not _has_ended(kind, obj) else None
     if short is not None:
         found.append(short)
-    fenced = view.fences.never_fits(gang)
+    fenced = rules.view.fences.never_fits(gang)
     if fenced is not None:
         found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
     return tuple(found)
 
 
-def lingering(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> tuple[str, ...]:
+def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what will hold quota when the job has ended: here a reservation lasts as long as its pods do."""
-    pod_sets = () if record.gang is None else record.gang.pod_sets
+    pod_sets = () if asking.gang is None else asking.gang.pod_sets
     lasting = [pod_set.name for pod_set in pod_sets if pod_set.count and pod_set.name in kind.endless]
     if not lasting or kind.deadline_if is None or status.holds(kind.deadline_if, obj):
         return ()
@@ -89,9 +87,15 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> tuple
     return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
 
 
+def _has_ended(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the job makes no quorum with others any more."""
+    deleting = paths.find(obj, ("metadata", "deletionTimestamp")) is not None
+    return deleting or status.finished(kind, obj) is not None
+
+
 def _others_missing(rules: JobRules, gang: Gang) -> str | None:
     """Return what to tell the owner of a job whose PodGroup needs more pods than its jobs bring so far."""
-    quorum = rules.view.quorum_of(gang) if gang.ensemble else None
+    quorum = rules.view.quorum_of(gang)
     if quorum is None or quorum <= gang.pods:
         return None
     known = (job for job in rules.view.gangs_in(gang.namespace) if job.uid != gang.uid and job.finished is None)
@@ -128,9 +132,9 @@ def _explained(reason: Reason, gang: Gang) -> str:
     return f"{gang} asks {asked} {reason.resource}, {where} can hold at most {limit}{flavor}"
 
 
-def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> JobRecord:
-    """Return ``obj`` as the reconciler will read it."""
-    return read(kind, obj, rules.context())
+def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:
+    """Return the gang of ``obj`` as the reconciler will read it."""
+    return read_gang(kind, obj, rules.context())
 
 
 def describe(gang: Gang) -> str:

@@ -22,14 +22,15 @@ from webhook.jobs.kinds import JobKind
 from webhook.jobs.registry import KINDS
 from webhook.server import children, class_checks, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.creators import Creators
 from webhook.server.decision_log import TEXT_CHARS_MAX, DecisionLog
 from webhook.server.forward import Forwarder
 from webhook.server.job_facts import JobRules
 from webhook.server.pod_facts import Misshapen
+from webhook.server.pod_review import PodReview, PodRules, read_review
 from webhook.server.resources_table import Handling, ResourcesTable
 from webhook.server.settings import GateSettings
 from webhook.server.tally import Tally
-from webhook.server.validate_pods import PodReview, PodRules
 from webhook.server.validate_policy import PolicyObjects
 from webhook.view import View
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
@@ -63,8 +64,9 @@ class Gate:
         self.tally = Tally(self._has_pod, pods_heard_seconds)
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
         classes = classes or class_checks.shipped()
-        self._jobs = JobRules(view, self.settings, kinds, by_resource, context, potential, classes)
-        self._pods = PodRules(view, self.settings, kinds, self.tally, classes)
+        creators = Creators(kinds)
+        self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes)
+        self._pods = PodRules(view, self.settings, creators, self.tally, classes)
         self._policy_objects = policy_objects
         self.decisions = DecisionLog()
         self._waiting = 0
@@ -160,7 +162,7 @@ class Gate:
             return deny(Refusal.UNCLASSIFIED, message, 400)
         if not self.view.synced and not self._harmless(request):
             return self._not_ready()
-        review = validate_pods.read_review(request)
+        review = read_review(request)
         if isinstance(review, Answer):
             return review
         alone = self.forwarder is None or not validate_pods.wants_owner(review, self._pods)
@@ -204,7 +206,7 @@ class Gate:
             metrics.WAITING.set(self._waiting)
 
     async def _decide_pod(self, request: ReviewRequest, body: bytes, deadline: float, hopped: bool) -> Decided:
-        review = validate_pods.read_review(request)
+        review = read_review(request)
         assert isinstance(review, PodReview), "answered before"
         forwarder = self.forwarder
         if forwarder is not None and validate_pods.wants_owner(review, self._pods):

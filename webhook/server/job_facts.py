@@ -16,6 +16,7 @@ from webhook.jobs.gating import gated_by, owner_of, readable_sites
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
+from webhook.server.creators import Creators
 from webhook.server.settings import GateSettings
 from webhook.view import View
 from webhook.wire.admission_review import ReviewRequest
@@ -35,6 +36,7 @@ class JobRules:
     view: View
     settings: GateSettings
     kinds: Mapping[str, JobKind]
+    creators: Creators
     by_resource: Mapping[tuple[str, str], JobKind]
     context: Callable[[], ReadContext]
     potential: Potential

@@ -17,7 +17,6 @@ from webhook.server.answer import ALLOW, Answer, allow, patch
 from webhook.server.class_checks import corrected, corrects
 from webhook.server.job_facts import JobRules, is_suspended, left_to_kueue, ruling
 from webhook.server.pod_facts import read
-from webhook.server.validate_pods import controller_users
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -48,11 +47,12 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
     if obj is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
         return ALLOW
     facts = read(obj)
-    if facts.group is None or facts.mirror or request.username in controller_users(rules.kinds):
+    group = facts.group
+    if group is None or facts.mirror or request.username in rules.creators.controllers:
         return ALLOW
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return _passed_over(rules, obj)
-    return patch(tuple(gate_pod(obj, gang_uid(request.namespace, facts.group))))
+    return patch(tuple(gate_pod(obj, gang_uid(request.namespace, group))))
 
 
 def _placed(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -46,11 +46,8 @@ class PodFacts:
     pod_set: str
     ledger_version: tuple[int, int] | None
     """From its annotation; None where it is absent or not one of ours."""
-    own: Mapping[str, str]
-    """Our labels and annotations, all of them, for comparing two versions."""
     labels: Mapping[str, Any]
-    group: str | None
-    """The PodGroup that it joins, of whichever generation."""
+    annotations: Mapping[str, Any]
     controller: Controller | None
     controllers: int
     gated: bool
@@ -59,6 +56,21 @@ class PodFacts:
     mirror: bool
     deleting: bool
     spec: Mapping[str, Any]
+    document: Mapping[str, Any]
+
+    @property
+    def own(self) -> dict[str, str]:
+        """Our labels and annotations, all of them, for comparing two versions."""
+        labels, annotations = self.labels, self.annotations
+        return {
+            **{key: str(labels[key]) for key in (names.GANG_LABEL, names.POD_SET_LABEL) if key in labels},
+            **{key: str(annotations[key]) for key in names.OWN_ANNOTATIONS if key in annotations},
+        }
+
+    @property
+    def group(self) -> str | None:
+        """The PodGroup that it joins, of whichever generation."""
+        return group_of(self.document)
 
 
 def read(pod: Mapping[str, Any]) -> PodFacts:
@@ -75,12 +87,8 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         gang=_optional(labels.get(names.GANG_LABEL)),
         pod_set=_optional(labels.get(names.POD_SET_LABEL)) or "",
         ledger_version=parse_version(annotations.get(names.LEDGER_VERSION)),
-        own={
-            **{key: str(labels[key]) for key in (names.GANG_LABEL, names.POD_SET_LABEL) if key in labels},
-            **{key: str(annotations[key]) for key in names.OWN_ANNOTATIONS if key in annotations},
-        },
         labels=labels,
-        group=group_of(pod),
+        annotations=annotations,
         controller=controllers[0] if controllers else None,
         controllers=len(controllers),
         gated=any(gate == names.SCHEDULING_GATE for gate in _gates(spec)),
@@ -88,6 +96,7 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         mirror=names.MIRROR_ANNOTATION in annotations,
         deleting=metadata.get("deletionTimestamp") is not None,
         spec=spec,
+        document=pod,
     )
 
 

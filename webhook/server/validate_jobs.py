@@ -12,10 +12,10 @@ from typing import Any, Final
 from webhook.core import names
 from webhook.core.ledger import Reservation
 from webhook.jobs import paths
+from webhook.jobs.gang_reading import GangReading
 from webhook.jobs.gating import is_child, owner_of, pod_group_of, queue_label
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.readers import SIZING_ANNOTATIONS
-from webhook.jobs.record import JobRecord
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.children import judge_child, judge_scale
 from webhook.server.class_checks import check_job
@@ -36,6 +36,7 @@ from webhook.server.resources_table import Handling, ResourcesTable
 from webhook.wire.admission_review import ReviewRequest
 
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
+_TELLING_ANNOTATIONS: Final = (*names.OWN_ANNOTATIONS, *SIZING_ANNOTATIONS)
 
 
 def validate(request: ReviewRequest, rules: JobRules, table: ResourcesTable) -> Answer:
@@ -82,16 +83,16 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return deny(Refusal.OWN_FIELDS, message)
     if ruling(rules, kind, obj, request.username) is None:
         return _not_ours(rules, obj)
-    record = reading(rules, kind, obj)
+    asking = reading(rules, kind, obj)
     problem = (
-        (None if kind.suspend is None else _held_at_birth(kind, obj, record))
-        or gang_problem(record)
-        or preset_node(record)
+        (None if kind.suspend is None else _held_at_birth(kind, obj, asking))
+        or gang_problem(asking)
+        or preset_node(asking)
     )
     if problem is not None:
         return problem
-    denial, warnings = check_job(rules, kind, obj, record)
-    return denial or allow((*warnings, *gang_warnings(rules, record), *lingering(kind, obj, record)))
+    denial, warnings = check_job(rules, asking)
+    return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lingering(kind, obj, asking)))
 
 
 def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
@@ -100,11 +101,12 @@ def _not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
     return ALLOW
 
 
-def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> Answer | None:
+def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> Answer | None:
+    wrong = _malformed_suspend(kind, obj)
+    if wrong is not None:
+        return wrong
     suspend = paths.find(obj, kind.suspend or ())
     where = paths.render(kind.suspend or ())
-    if suspend is not None and not isinstance(suspend, bool):
-        return deny(Refusal.MALFORMED, f"{where} must be true or false", 422)
     if suspend is not True:
         dropped = "" if suspend is not None else _dropped(kind, where, "upgrade its operator, or correct the entry")
         message = (
@@ -112,14 +114,22 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], record: JobRecord) -> 
             f"not act. Set it yourself, or ask the administrators to look at the registration{dropped}"
         )
         return deny(Refusal.UNSUSPENDED, message)
-    unmarked = [t.pod_set for t in record.templates if (t.labels or {}).get(names.GANG_LABEL) != names.GANG_PENDING]
-    if unmarked:
+    labelled = (site for site in asking.sites if site.metadata_path is not None)
+    unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != names.GANG_PENDING), None)
+    if unmarked is not None:
         message = (
-            f"pod template {unmarked[0]} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
+            f"pod template {unmarked.name} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
             "webhook sets it and did not act. Ask the administrators to look at the registration"
         )
         return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
     return None
+
+
+def _malformed_suspend(kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+    suspend = None if kind.suspend is None else paths.find(obj, kind.suspend)
+    if suspend is None or isinstance(suspend, bool):
+        return None
+    return deny(Refusal.MALFORMED, f"{paths.render(kind.suspend or ())} must be true or false", 422)
 
 
 def _dropped(kind: JobKind, field: str, remedy: str) -> str:
@@ -163,14 +173,16 @@ class _Change:
 def _update(
     request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any], old: Mapping[str, Any]
 ) -> Answer:
+    if _say_the_same(obj, old) and _malformed_suspend(kind, obj) is None:
+        return _not_ours(rules, obj)
     change = _Change(request, rules, kind, obj, old, reservation_of(rules, old))
     if is_child(kind, old, rules.kinds) and change.reservation is None:
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = ruling(rules, kind, old) is not None, ruling(rules, kind, obj) is not None
-    marked = any(label is not None for label in gang_labels(rules, kind, old).values())
-    if not (gated_before or gated_now or marked or change.reservation is not None):
+    held = gated_now or any(label is not None for label in gang_labels(rules, kind, old).values())
+    if not (gated_before or held or change.reservation is not None):
         return _not_ours(rules, obj)
-    refusal = _start_refused(change) if gated_now or marked else None
+    refusal = _start_refused(change) if held else None
     if refusal is not None or paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
         return refusal or ALLOW
     refusal = _ownership_refused(change) or _queue_change_refused(change, gated_before)
@@ -180,6 +192,20 @@ def _update(
     if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
         return ALLOW
     return _size_judged(change)
+
+
+def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Return whether nothing differs that any rule reads: controllers and collectors change finalizers and notes only.
+
+    The spec is told apart last: it is by far the largest.
+    """
+    metadata, before = (paths.find_mapping(it, ("metadata",)) for it in (obj, old))
+    if any(metadata.get(field) != before.get(field) for field in ("labels", "ownerReferences")):
+        return False
+    notes, noted = (paths.find_mapping(it, ("annotations",)) for it in (metadata, before))
+    if notes != noted and any(notes.get(name) != noted.get(name) for name in _TELLING_ANNOTATIONS):
+        return False
+    return bool(obj.get("spec") == old.get("spec"))
 
 
 def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
@@ -192,11 +218,9 @@ def _start_refused(change: _Change) -> Answer | None:
     kind, obj, old = change.kind, change.obj, change.old
     if kind.suspend is None:
         return None
-    suspend = paths.find(obj, kind.suspend)
-    if suspend is not None and not isinstance(suspend, bool):
-        return deny(Refusal.MALFORMED, f"{paths.render(kind.suspend)} must be true or false", 422)
-    if not is_suspended(kind, old) or is_suspended(kind, obj):
-        return None
+    wrong = _malformed_suspend(kind, obj)
+    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj):
+        return wrong
     queue = change.queues[0]
     where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
     namespace = change.request.namespace
@@ -267,22 +291,22 @@ def _limit_change_refused(change: _Change) -> Answer | None:
 
 def _size_judged(change: _Change) -> Answer:
     rules, kind = change.rules, change.kind
-    record, before = reading(rules, kind, change.obj), reading(rules, kind, change.old)
-    problem = gang_problem(record)
+    asking = reading(rules, kind, change.obj)
+    problem = gang_problem(asking)
     if problem is not None:
         # What was malformed before Tutti came must stay editable, as long as nobody can tell that it grows.
-        stale = not change.running and gang_problem(before) is not None
+        stale = not change.running and gang_problem(reading(rules, kind, change.old)) is not None
         return ALLOW if stale else problem
-    assert record.gang is not None
+    assert asking.gang is not None
     if not change.running:
-        denial, warnings = check_job(rules, kind, change.obj, record)
-        denial = denial or preset_node(record)
+        denial, warnings = check_job(rules, asking)
+        denial = denial or preset_node(asking)
         if denial is not None:
             return denial
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
         unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
-        return allow((*unlabelled, *warnings, *gang_warnings(rules, record)))
-    grown = growth(before.gang, record.gang, change.reservation)
+        return allow((*unlabelled, *warnings, *gang_warnings(rules, kind, change.obj, asking)))
+    grown = growth(reading(rules, kind, change.old).gang, asking.gang, change.reservation)
     if grown is None:
         return ALLOW
     message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"

@@ -1,69 +1,18 @@
 """/validate/pods: a gang's pods stay within its reservation, loose pods within what reservations leave of the fences.
 
 The decision is a pure function of the request, the view and the tally; waiting for a newer ledger and passing the
-review on to the owning replica are the gate's business. Who may create a gang's pods is settled by the authenticated
-user, never by ownerReferences or labels alone: those are writable by anybody.
+review on to the owning replica are the gate's business.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from webhook.core import amounts, names, quantity
-from webhook.core.gang import PodPrice
-from webhook.core.ledger import Reservation, ReservedPodSet
-from webhook.jobs.compute_class_policy import ComputeClassPolicy
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import Terms, gang_uid, min_available, role_of, terms, terms_of
+from webhook.core import names
 from webhook.jobs.pod_requests import PriceError, price
-from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.class_checks import check_pod
-from webhook.server.pod_facts import PodFacts, read, render_version
-from webhook.server.settings import GateSettings
-from webhook.server.tally import Tally
-from webhook.view import View
-from webhook.wire import pods as wire
-from webhook.wire.admission_review import ReviewRequest
-
-
-@dataclass(frozen=True, slots=True)
-class PodRules:
-    """What the decision may look at besides the request."""
-
-    view: View
-    settings: GateSettings
-    kinds: Mapping[str, JobKind]
-    tally: Tally
-    classes: ComputeClassPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class PodReview:
-    """A review that was read: the pod as it would be, and as it was."""
-
-    request: ReviewRequest
-    pod: PodFacts
-    old: PodFacts | None
-
-
-def read_review(request: ReviewRequest) -> PodReview | Answer:
-    """Return the review's pods, or the answer where none is needed or possible. Raises Misshapen, FieldError."""
-    if request.operation == "DELETE":
-        return ALLOW
-    if request.operation not in ("CREATE", "UPDATE"):
-        return deny(Refusal.UNCLASSIFIED, f"operation {request.operation!r} on pods is not one Tutti registered", 400)
-    if request.object is None:
-        return deny(Refusal.MALFORMED, "request.object is missing", 422)
-    if request.operation == "UPDATE" and request.old_object is None:
-        return deny(Refusal.MALFORMED, "request.oldObject is missing", 422)
-    pod = read(request.object)
-    if not (pod.name or request.name):
-        return deny(Refusal.MALFORMED, "the pod has neither a name nor a generateName", 422)
-    if pod.namespace not in ("", request.namespace):
-        return deny(Refusal.MALFORMED, f"metadata.namespace {pod.namespace!r} is not {request.namespace!r}", 422)
-    old = read(request.old_object) if request.operation == "UPDATE" and request.old_object is not None else None
-    return PodReview(request, pod, old)
+from webhook.server.gang_pods import judge_member, judge_waiting
+from webhook.server.loose_pods import judge_loose, opt_in_warnings
+from webhook.server.pod_changes import judge_change, judge_resize
+from webhook.server.pod_facts import PodFacts
+from webhook.server.pod_review import PodReview, PodRules, is_fenced
 
 
 def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
@@ -72,7 +21,7 @@ def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
     if version is None or review.pod.gang in (None, names.GANG_PENDING) or review.request.operation != "CREATE":
         return None
     # Only a controller's word is worth waiting for; anybody else could make us wait for ever.
-    behind = version > rules.view.ledger.version and review.request.username in controller_users(rules.kinds)
+    behind = version > rules.view.ledger.version and review.request.username in rules.creators.controllers
     return version if behind else None
 
 
@@ -91,36 +40,8 @@ def decide(review: PodReview, rules: PodRules, now_seconds: float) -> Answer:
     if review.pod.deleting:
         return ALLOW
     if review.request.subresource == "resize":
-        return _resize(review, rules, now_seconds)
-    return _update(review, rules)
-
-
-def is_fenced(view: View, namespace: str) -> bool:
-    """Return whether loose pods of ``namespace`` are checked; a namespace not seen yet is."""
-    labels = view.namespaces.get(namespace)
-    return labels is None or labels.get(names.FENCED_NAMESPACE, "false") != "false"
-
-
-def controller_users(kinds: Mapping[str, JobKind]) -> frozenset[str]:
-    """Return every username under which some kind's controller works."""
-    return frozenset().union(*(kind.controller_users for kind in kinds.values()))
-
-
-def users_of(kind: str, kinds: Mapping[str, JobKind]) -> frozenset[str]:
-    """Return the usernames that may create pods for a gang of ``kind``: its controller's, its children's and others."""
-    users: set[str] = set()
-    waiting, seen = [kind], set()
-    while waiting:
-        key = waiting.pop()
-        entry = kinds.get(key)
-        if entry is not None and key not in seen:
-            seen.add(key)
-            users |= entry.controller_users | entry.pod_users
-            waiting.extend(entry.child_kinds)
-    return frozenset(users)
-
-
-# -- creation ----------------------------------------------------------------------------------------------------
+        return judge_resize(review, rules, now_seconds)
+    return judge_change(review, rules)
 
 
 def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
@@ -140,9 +61,9 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     except PriceError as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
     if pod.gang is None:
-        answer = _loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
-        return allow((*warnings, *_opt_in_warnings(pod))) if answer is ALLOW else answer
-    answer = (_waiting if pod.gated else _member)(review, rules, cost, now)
+        answer = judge_loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
+        return allow((*warnings, *opt_in_warnings(pod))) if answer is ALLOW else answer
+    answer = (judge_waiting if pod.gated else judge_member)(review, rules, cost, now)
     return allow(warnings) if answer is ALLOW else answer
 
 
@@ -151,288 +72,3 @@ def _preset_message(pod: PodFacts) -> str:
         f"spec.nodeName is preset to {pod.node!r}, which passes by the scheduler and its gates; "
         "leave it empty and use nodeSelector or affinity"
     )
-
-
-def _opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
-    label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
-    if label is None or pod.controller is not None or pod.group is not None:
-        return ()
-    also = f", label {names.KUEUE_POD_GROUP} neither" if names.KUEUE_POD_GROUP in pod.labels else ""
-    return (
-        f"label {label} has no effect on a single Pod{also}: it does not wait in a queue. "
-        "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
-    )
-
-
-def _loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
-    request, tally = review.request, rules.tally
-    if tally.full(request.namespace):
-        return deny(Refusal.BUSY, "too many pods of this namespace were let pass and not seen yet; try again", 429)
-    also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
-    reason = rules.view.fences.pod_shortfall(request.namespace, cost, also)
-    if reason is not None:
-        return deny(Refusal.FENCED, f"this pod would take what the namespace has no room for or has reserved: {reason}")
-    if not request.dry_run:
-        tally.add(request.namespace, _tally_key(review), cost, now)
-    return ALLOW
-
-
-def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
-    """Decide about a pod behind our gate. It is stored before its gang is admitted, so it needs room as a loose pod
-    does, unless its gang has a place reserved for it that no pod has taken yet.
-    """
-    pod, request = review.pod, review.request
-    own = pod.group is not None and pod.gang == gang_uid(request.namespace, pod.group)
-    if not own and (pod.gang != names.GANG_PENDING or request.username not in controller_users(rules.kinds)):
-        message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
-    if written:
-        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
-    malformed = (_no_number(pod) or _stranger(review, rules)) if own else None
-    if malformed is not None:
-        return malformed
-    if not is_fenced(rules.view, request.namespace):
-        return ALLOW
-    gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
-    pod_set = role_of(cost, pod.spec) if own else pod.pod_set
-    reservation = rules.view.ledger.entries.get(gang)
-    place = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
-    if place is not None and _excess(cost, place, rules.view, request.namespace) is None:
-        there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
-        coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
-        if there + coming < place.count:
-            if not request.dry_run:
-                rules.tally.add(request.namespace, _tally_key(review), cost, now, gang=gang, pod_set=pod_set)
-            return ALLOW
-    return _loose(review, rules, cost, now)
-
-
-def _no_number(pod: PodFacts) -> Answer | None:
-    text = pod.labels.get(names.MIN_AVAILABLE_LABEL)
-    if text is None or min_available(text) is not None:
-        return None
-    message = f"label {names.MIN_AVAILABLE_LABEL}: {text!r} is no number of pods; write 1 or more"
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _stranger(review: PodReview, rules: PodRules) -> Answer | None:
-    """Return the refusal of a plain pod that asks for another queue or priority than those of its group that run."""
-    pod, members = review.pod, rules.view.fences.pods_of(review.request.namespace, review.pod.gang or "")
-    running = sorted({terms(member) for member in members if member.live and not member.gated}, key=str)
-    mine = terms_of(pod.labels, pod.spec.get("priority"))
-    if not running or mine in running:
-        return None
-    message = (
-        f"the pods of PodGroup {review.request.namespace}/{pod.group} that run have {_in_words(running[0])}, "
-        f"this one has {_in_words(mine)}; give it the same, or wait until they have ended"
-    )
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _in_words(terms: Terms) -> str:
-    queue, priority, named = terms
-    return f"queue {queue or 'none'} and priority {priority}{f' (class {named})' if named else ''}"
-
-
-def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
-    pod, request = review.pod, review.request
-    if pod.gang == names.GANG_PENDING or pod.gang is None:
-        message = f"{_whose(pod)} is not admitted yet: its pods start together, and not before"
-        return deny(Refusal.NOT_ADMITTED, message + _left_behind(pod, rules.view))
-    reservation = rules.view.ledger.entries.get(pod.gang)
-    if reservation is None or reservation.namespace != request.namespace:
-        return _unknown_gang(review, rules)
-    creator = _wrong_creator(review, rules, reservation)
-    if creator is not None:
-        return creator
-    if reservation.stopping is not None:
-        message = (
-            f"{reservation} is being stopped ({reservation.stopping}); it starts no pods until it is admitted again"
-        )
-        return deny(Refusal.NOT_ADMITTED, message)
-    reserved = reservation.pod_set(pod.pod_set)
-    if reserved is None:
-        known = ", ".join(s.name for s in reservation.pod_sets)
-        message = f"pod set {pod.pod_set!r} is not part of the reservation of {reservation}, which has {known}"
-        return deny(Refusal.BEYOND_RESERVATION, message)
-    excess = _excess(cost, reserved, rules.view, request.namespace)
-    if excess is not None:
-        return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}")
-    return _take_place(review, rules, _Place(reservation, reserved, cost), now)
-
-
-def _left_behind(pod: PodFacts, view: View) -> str:
-    """Return what else may be wrong where the pod is of a child, which the view does not keep.
-
-    Before its release 0.8 the MPI operator lets a launcher start with the pod template of the MPIJob as it waited.
-    """
-    if pod.controller is None or pod.controller.uid in view.jobs:
-        return ""
-    return (
-        "; if its owner runs, the owner's controller did not pass on what the start wrote on the pod templates: "
-        "upgrade it (the MPI operator to 0.8 or newer)"
-    )
-
-
-class _Place(NamedTuple):
-    """A pod's place in a reservation."""
-
-    reservation: Reservation
-    reserved: ReservedPodSet
-    cost: PodPrice
-
-
-def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -> Answer:
-    reservation, reserved, cost = place
-    namespace, uid = review.request.namespace, reservation.uid
-    live = rules.view.fences.live_pods(namespace, uid, reserved.name)
-    coming = rules.tally.members(namespace, uid, reserved.name, now, but=review.pod.uid)
-    if live + coming >= reserved.count:
-        behind = _ledger_note(review, rules)
-        message = (
-            f"{reservation} has a reservation for {reserved.count} pods of set {reserved.name} and {live + coming} "
-            f"exist or are being created{behind}; it is retried"
-        )
-        return deny(Refusal.BEYOND_RESERVATION, message, 429)
-    if not review.request.dry_run:
-        rules.tally.add(namespace, _tally_key(review), cost, now, gang=uid, pod_set=reserved.name)
-    return ALLOW
-
-
-def _unknown_gang(review: PodReview, rules: PodRules) -> Answer:
-    pod, ledger = review.pod, rules.view.ledger
-    if not rules.view.ledger_trusted:
-        message = (
-            f"{_whose(pod)} has no reservation in the ledger as last read ({render_version(ledger.version)}), and the "
-            "ledger cannot be read now; no gang starts beyond what it held. It is retried"
-        )
-        return deny(Refusal.LEDGER_UNTRUSTED, message, 503)
-    if pod.ledger_version is not None and pod.ledger_version > ledger.version:
-        message = (
-            f"{_whose(pod)} was admitted by ledger {render_version(pod.ledger_version)}, this replica has seen "
-            f"{render_version(ledger.version)}; it is retried"
-        )
-        return deny(Refusal.LEDGER_BEHIND, message, 503)
-    return deny(Refusal.NOT_ADMITTED, f"{_whose(pod)} has no reservation in the ledger: it is not admitted")
-
-
-def _ledger_note(review: PodReview, rules: PodRules) -> str:
-    version = review.pod.ledger_version
-    if version is not None and version > rules.view.ledger.version:
-        return f" (by ledger {render_version(rules.view.ledger.version)}; the pod's is {render_version(version)})"
-    return "" if rules.view.ledger_trusted else " (by the ledger as last read; it cannot be read now)"
-
-
-def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation) -> Answer | None:
-    pod, user = review.pod, review.request.username
-    may = users_of(reservation.kind, rules.kinds) | rules.settings.known_manifest_users
-    if user not in may:
-        message = (
-            f"label {names.GANG_LABEL} claims a place in {reservation}, but only its controller creates its pods, "
-            f"not user {user!r}; leave the label out"
-        )
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    if pod.controller is None:
-        message = f"label {names.GANG_LABEL} claims a place in {reservation}, but the pod has no controller owner"
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    known = rules.view.jobs.get(pod.controller.uid)
-    if known is not None and known.uid != reservation.uid and known.owner is None:
-        message = f"the pod belongs to {known.kind} {known.key}, not to {reservation}"
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    return None
-
-
-def _whose(pod: PodFacts) -> str:
-    if pod.controller is None:
-        return f"gang {pod.gang!r}"
-    return f"{pod.controller.kind.partition('.')[0]} {pod.controller.name}"
-
-
-def _tally_key(review: PodReview) -> str:
-    return review.pod.uid or f"review {review.request.uid}"
-
-
-def _excess(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace: str) -> str | None:
-    """Return how a pod asks more than its place holds, in any resource that a queue or a fence counts."""
-    for word, asked, held in (
-        ("requests", cost.requests, reserved.price.requests),
-        ("limits", cost.limits, reserved.price.limits),
-    ):
-        over = {name: amount for name, amount in asked.items() if amount > held.get(name, 0)}
-        for name in sorted(over):
-            # Queues count requests; what a controller adds beside the template (an init container) may have limits.
-            queued = word == "requests" and name in reserved.flavors
-            if "/" in name or queued or _is_fenced_resource(view, namespace, word, name):
-                holds = quantity.render(held.get(name, 0), name)
-                return (
-                    f"the pod {word} {amounts.render({name: over[name]})}, its place in the reservation holds {holds}"
-                )
-    return None
-
-
-def _is_fenced_resource(view: View, namespace: str, word: str, name: str) -> bool:
-    keys = (f"{word}.{name}", name) if word == "requests" else (f"{word}.{name}",)
-    return any(key in fence.hard for fence in view.fences.fences(namespace) for key in keys)
-
-
-# -- change ------------------------------------------------------------------------------------------------------
-
-
-def _update(review: PodReview, rules: PodRules) -> Answer:
-    pod, old, user = review.pod, review.old, review.request.username
-    assert old is not None
-    if user == rules.settings.account:
-        return ALLOW
-    if pod.own != old.own:
-        changed = sorted(key for key in pod.own.keys() | old.own.keys() if pod.own.get(key) != old.own.get(key))
-        message = f"{changed[0]} is written by Tutti alone; leave it as it is"
-        return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and pod.group != old.group:
-        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}); create the pod anew"
-        return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and old.group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
-        return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
-    if old.gated and not pod.gated:
-        message = (
-            f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
-        )
-        return deny(Refusal.GATE_REMOVED, message)
-    return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
-
-
-def _queue_of(pod: PodFacts) -> object:
-    return next((pod.labels[label] for label in names.QUEUE_LABELS if label in pod.labels), None)
-
-
-def _owner_change(review: PodReview, rules: PodRules) -> Answer:
-    user, settings = review.request.username, rules.settings
-    if user in settings.collector_users or user in controller_users(rules.kinds) | settings.known_manifest_users:
-        return ALLOW
-    message = f"the controller of a gang's pod is changed by its job's controller alone, not by {user!r}"
-    return deny(Refusal.FOREIGN_CREATOR, message)
-
-
-def _resize(review: PodReview, rules: PodRules, now: float) -> Answer:
-    pod, old, request = review.pod, review.old, review.request
-    assert old is not None
-    try:
-        cost = price(pod.spec)
-        held, before = _held(pod, request.object), _held(old, request.old_object)
-    except (PriceError, quantity.QuantityError) as error:
-        return deny(Refusal.UNPRICEABLE, str(error), 422)
-    reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
-    if reservation is not None:
-        reserved = reservation.pod_set(old.pod_set)
-        excess = None if reserved is None else _excess(cost, reserved, rules.view, request.namespace)
-        return ALLOW if excess is None else deny(Refusal.BEYOND_RESERVATION, f"{reservation}: {excess}")
-    if not is_fenced(rules.view, request.namespace):
-        return ALLOW
-    also = [p.price for p in rules.tally.pending(request.namespace, now, but=old.uid) if p.gang is None]
-    reason = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
-    return ALLOW if reason is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason}")
-
-
-def _held(pod: PodFacts, document: Mapping[str, Any] | None) -> PodPrice:
-    """Return what a pod counts with: one that was to shrink holds what it has until its node has taken it."""
-    return price(as_held(dict(pod.spec), wire.status(document or {})))

@@ -424,6 +424,28 @@ async def test_status_finalizers_and_labels_of_a_running_job_change_freely() -> 
     assert (await ask(admitted(), "/validate/jobs", body)).allowed
 
 
+@pytest.mark.parametrize("key", [names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW])
+async def test_an_annotation_from_which_a_size_is_read_is_judged_where_nothing_else_changes(
+    waiting: Gate, key: str
+) -> None:
+    new = stored()
+    new["metadata"]["annotations"] = {"mine": "1", key: "many"}
+    assert not (await update(waiting, stored(), new)).allowed
+
+
+async def test_what_cannot_be_read_may_lose_its_finalizers_while_it_runs() -> None:
+    new = running()
+    new["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    old = copy.deepcopy(new)
+    old["metadata"]["finalizers"] = ["x"]
+    assert (await update(admitted(), old, new)).allowed
+
+
+async def test_a_suspend_field_of_another_type_is_malformed_when_nothing_changes_either(waiting: Gate) -> None:
+    obj = changed(stored(), suspend="true")
+    assert (await update(waiting, obj, copy.deepcopy(obj))).code == 422
+
+
 async def test_deletion_is_never_hindered() -> None:
     assert (await ask(admitted(), "/validate/jobs", review(None, old=running(), operation="DELETE"))).allowed
     new = changed(running(), parallelism=99, completions=99)

@@ -1,0 +1,33 @@
+"""Pods of no gang: within what reservations leave of their namespace's fences."""
+
+from webhook.core import names
+from webhook.core.gang import PodPrice
+from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.pod_facts import PodFacts
+from webhook.server.pod_review import PodReview, PodRules
+
+
+def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+    """Return whether there is room for a pod that costs ``cost``; remembers it in the tally."""
+    request, tally = review.request, rules.tally
+    if tally.full(request.namespace):
+        return deny(Refusal.BUSY, "too many pods of this namespace were let pass and not seen yet; try again", 429)
+    also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
+    reason = rules.view.fences.pod_shortfall(request.namespace, cost, also)
+    if reason is not None:
+        return deny(Refusal.FENCED, f"this pod would take what the namespace has no room for or has reserved: {reason}")
+    if not request.dry_run:
+        tally.add(request.namespace, review.tally_key, cost, now)
+    return ALLOW
+
+
+def opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
+    """Return what to tell the owner of a pod that asks to be queued and is not."""
+    label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
+    if label is None or pod.controller is not None or pod.group is not None:
+        return ()
+    also = f", label {names.KUEUE_POD_GROUP} neither" if names.KUEUE_POD_GROUP in pod.labels else ""
+    return (
+        f"label {label} has no effect on a single Pod{also}: it does not wait in a queue. "
+        "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
+    )
