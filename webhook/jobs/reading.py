@@ -23,6 +23,7 @@ from webhook.jobs.pod_sets import PodSetSite, UnreadableJob, find_pod_sets
 from webhook.jobs.record import Admission, JobRecord, Requeue, Template
 
 _EMPTY: Final[dict[str, Any]] = {}
+_NONE: Final[Mapping[str, int]] = {}
 _MOST_DIGITS: Final = 11
 BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
@@ -40,11 +41,13 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
     admission = annotations.decode_admission(marks.get(names.ADMISSION), uid) if marks else None
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
     sites: list[PodSetSite] = []
-    gang, problem = None, None
+    gang, problem, reclaimed, spared = None, None, _NONE, _NONE
     try:
         sites = find_pod_sets(kind, obj, context)
-        asked = _as_written(kind, obj, sites, context, requeue)
+        written, asked = _as_written(kind, obj, sites, context, requeue)
         gang = _gang(kind, obj, metadata, asked, context, admission=admission, requeue=requeue)
+        reclaimed = status.reclaimed(kind, written, asked)
+        spared = _spared(kind, obj, asked, context, gang=gang, reclaimed=reclaimed)
     except (UnreadableJob, PriceError) as error:
         problem = str(error)
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
@@ -74,7 +77,8 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         admission=admission,
         requeue=requeue,
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
-        reclaimed=status.reclaimed(kind, obj, sites),
+        reclaimed=reclaimed,
+        spared=spared,
         templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
         generation=_integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
@@ -89,18 +93,39 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
 
 def _as_written(
     kind: JobKind, obj: Mapping[str, Any], sites: list[PodSetSite], context: ReadContext, requeue: Requeue | None
-) -> list[PodSetSite]:
-    """Return the pod sets with the counts their owner wrote, where the last start lowered them."""
+) -> tuple[Mapping[str, Any], list[PodSetSite]]:
+    """Return the object and its pod sets with the counts their owner wrote, where the last start lowered them."""
     undo = None if requeue is None else requeue.undo
     if undo is None or not undo.original_counts:
-        return sites
+        return obj, sites
     restored: Any = obj
     for site in sites:
         count = original_count(undo, site.name, site.count_written)
         if count is not None and site.count_path is not None:
             for place in (site.count_path, site.count_follower):
                 restored = restored if place is None else editing.put(restored, place, count)
-    return find_pod_sets(kind, restored, context)
+    return restored, find_pod_sets(kind, restored, context)
+
+
+def _spared(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    sites: Sequence[PodSetSite],
+    context: ReadContext,
+    *,
+    gang: Gang,
+    reclaimed: Mapping[str, int],
+) -> Mapping[str, int]:
+    """Return how many pods of each set a start need not ask for, because they have ended and do not run again.
+
+    Kueue subtracts all that were reclaimed. Here a gang asks for them all the same where they could be needed: where
+    a restart runs them again; where its PodGroup counts them; where a start with fewer pods would also lower the
+    completions, of which they are part.
+    """
+    if not reclaimed or gang.ensemble or status.runs_again(kind, obj, context):
+        return _NONE
+    sizes = {site.name for site in sites if site.count_follower is not None and site.min_count is not None}
+    return {name: number for name, number in reclaimed.items() if name not in sizes}
 
 
 def _gang(

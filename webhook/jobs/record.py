@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.gang import Gang
-from webhook.core.ledger import Membership
+from webhook.core.ledger import Membership, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,9 @@ class JobRecord:
     requeue: Requeue | None = None
     held: bool = False
     reclaimed: Mapping[str, int] = field(default_factory=dict)
-    """Pods of each set that have ended and will not be replaced."""
+    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """How many of these another start need not ask for."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""
@@ -163,6 +165,25 @@ class JobRecord:
         """How long it ran in earlier starts."""
         noted = self.admission or self.requeue
         return 0.0 if noted is None else noted.ran_seconds
+
+    @property
+    def asks(self) -> Gang | None:
+        """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
+        return None if self.gang is None else self.gang.without(self.spared)
+
+    def given_back(self, reservation: Reservation) -> dict[str, int]:
+        """Return how many pods of each set of its ``reservation`` will not run again.
+
+        Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
+        back: as in Kueue as many may run as were reserved, or as are left, whichever is less.
+        """
+        counts, given = {} if self.gang is None else self.gang.counts, {}
+        for reserved in reservation.pod_sets:
+            never = max(0, counts.get(reserved.name, 0) - reserved.count)
+            number = self.reclaimed.get(reserved.name, 0) - never
+            if number > 0 and reserved.name in counts:
+                given[reserved.name] = number
+        return given
 
     @property
     def key(self) -> str:

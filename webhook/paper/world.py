@@ -266,7 +266,8 @@ def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
             reservation = rebuild.adopted(job, job.gang, view.policy, 1, now)
         waiting = waiting_gang(job, view)
         gang = waiting if isinstance(waiting, Gang) else view.with_quorum(job.gang)
+        given_back = {} if reservation is None else job.given_back(reservation)
         withheld = waiting if isinstance(waiting, Reason) else None
         if reservation is not None:
             reservation = replace(reservation, since_seconds=reservation.since_seconds or now)
-        world.entrants[job.uid] = Entrant(gang, reservation, job.reclaimed, withheld, leaves=job.finished is not None)
+        world.entrants[job.uid] = Entrant(gang, reservation, given_back, withheld, leaves=job.finished is not None)

@@ -273,7 +273,7 @@ def _size_judged(change: _Change) -> Answer:
         # What was malformed before Tutti came must stay editable, as long as nobody can tell that it grows.
         stale = not change.running and gang_problem(before) is not None
         return ALLOW if stale else problem
-    assert record.gang is not None
+    assert record.asks is not None
     if not change.running:
         denial, warnings = check_job(rules, kind, change.obj, record)
         denial = denial or preset_node(record)
@@ -282,7 +282,7 @@ def _size_judged(change: _Change) -> Answer:
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
         unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
         return allow((*unlabelled, *warnings, *gang_warnings(rules, record)))
-    grown = growth(before.gang, record.gang, change.reservation)
+    grown = growth(before.asks, record.asks, change.reservation)
     if grown is None:
         return ALLOW
     message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"

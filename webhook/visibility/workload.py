@@ -131,8 +131,8 @@ def _status(facts: Facts) -> dict[str, Any]:
 def _wanted(facts: Facts) -> int:
     if facts.reservation is not None:
         return sum(facts.reservation.counts.values())
-    gang = None if facts.job is None else facts.job.gang
-    return 0 if gang is None else gang.pods
+    asked = None if facts.job is None else facts.job.asks
+    return 0 if asked is None else asked.pods
 
 
 def _admission(facts: Facts) -> dict[str, Any] | None:
