@@ -122,7 +122,7 @@ def _spared(
     a restart runs them again; where its PodGroup counts them; where a start with fewer pods would also lower the
     completions, of which they are part.
     """
-    if not reclaimed or gang.ensemble or status.runs_again(kind, obj, context):
+    if not reclaimed or gang.pod_group is not None or status.runs_again(kind, obj, context):
         return _NONE
     sizes = {site.name for site in sites if site.count_follower is not None and site.min_count is not None}
     return {name: number for name, number in reclaimed.items() if name not in sizes}
