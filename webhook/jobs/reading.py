@@ -41,13 +41,14 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
     admission = annotations.decode_admission(marks.get(names.ADMISSION), uid) if marks else None
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
     sites: list[PodSetSite] = []
-    gang, problem, reclaimed, spared = None, None, _NONE, _NONE
+    gang, problem, reclaimed, spared, runs_again = None, None, _NONE, _NONE, False
     try:
         sites = find_pod_sets(kind, obj, context)
         written, asked = _as_written(kind, obj, sites, context, requeue)
         gang = _gang(kind, obj, metadata, asked, context, admission=admission, requeue=requeue)
         reclaimed = status.reclaimed(kind, written, asked)
-        spared = _spared(kind, obj, asked, context, gang=gang, reclaimed=reclaimed)
+        runs_again = bool(reclaimed) and status.runs_again(kind, obj, context)
+        spared = _NONE if runs_again else _spared(gang, asked, reclaimed)
     except (UnreadableJob, PriceError) as error:
         problem = str(error)
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
@@ -79,6 +80,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
         reclaimed=reclaimed,
         spared=spared,
+        runs_again=runs_again,
         templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
         generation=_integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
@@ -107,22 +109,13 @@ def _as_written(
     return restored, find_pod_sets(kind, restored, context)
 
 
-def _spared(
-    kind: JobKind,
-    obj: Mapping[str, Any],
-    sites: Sequence[PodSetSite],
-    context: ReadContext,
-    *,
-    gang: Gang,
-    reclaimed: Mapping[str, int],
-) -> Mapping[str, int]:
+def _spared(gang: Gang, sites: Sequence[PodSetSite], reclaimed: Mapping[str, int]) -> Mapping[str, int]:
     """Return how many pods of each set a start need not ask for, because they have ended and do not run again.
 
-    Kueue subtracts all that were reclaimed. Here a gang asks for them all the same where they could be needed: where
-    a restart runs them again; where its PodGroup counts them; where a start with fewer pods would also lower the
-    completions, of which they are part.
+    Kueue subtracts all that were reclaimed. Here a gang asks for them all the same where its PodGroup counts them, and
+    where a start with fewer pods would also lower the completions, of which they are part.
     """
-    if not reclaimed or gang.pod_group is not None or status.runs_again(kind, obj, context):
+    if not reclaimed or gang.pod_group is not None:
         return _NONE
     sizes = {site.name for site in sites if site.count_follower is not None and site.min_count is not None}
     return {name: number for name, number in reclaimed.items() if name not in sizes}

@@ -133,6 +133,8 @@ class JobRecord:
     """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
     spared: Mapping[str, int] = field(default_factory=dict)
     """How many of these another start need not ask for."""
+    runs_again: bool = False
+    """A restart may run again what has ended: nothing is given back before the end."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""
@@ -175,9 +177,10 @@ class JobRecord:
         """Return how many pods of each set of its ``reservation`` will not run again.
 
         Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
-        back: as in Kueue as many may run as were reserved, or as are left, whichever is less.
+        back: as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet
+        that may be restarted gives nothing back: its restart would run beyond its quota.
         """
-        counts, given = {} if self.gang is None else self.gang.counts, {}
+        counts, given = {} if self.gang is None or self.runs_again else self.gang.counts, {}
         for reserved in reservation.pod_sets:
             never = max(0, counts.get(reserved.name, 0) - reserved.count)
             number = self.reclaimed.get(reserved.name, 0) - never

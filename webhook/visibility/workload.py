@@ -118,7 +118,7 @@ def _status(facts: Facts) -> dict[str, Any]:
             status["requeueState"]["requeueAt"] = timestamp(requeue.not_before_seconds)
     if facts.job is not None and facts.job.ran_seconds >= 1:
         status["accumulatedPastExecutionTimeSeconds"] = int(facts.job.ran_seconds)
-    if facts.job is not None and facts.job.reclaimed:
+    if facts.job is not None and facts.job.reclaimed and not facts.job.runs_again:
         status["reclaimablePods"] = [{"name": s, "count": count} for s, count in sorted(facts.job.reclaimed.items())]
     status["pods"] = {"wanted": _wanted(facts), "present": facts.pods}
     if facts.position is not None:

@@ -333,11 +333,14 @@ def test_a_job_of_a_pod_group_asks_for_all_since_the_group_counts_them():
         ({"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, 4),
     ],
 )
-def test_a_jobset_asks_again_for_children_that_a_restart_would_run_again(policy, workers):
+def test_a_jobset_asks_for_and_holds_children_that_a_restart_would_run_again(policy, workers):
     obj = load("jobset")
     obj["spec"]["failurePolicy"] = policy
     obj["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
-    assert asked(record_of(obj)) == {"driver": (1, None), "workers": (workers, None)}
+    record = record_of(obj)
+    assert asked(record) == {"driver": (1, None), "workers": (workers, None)}
+    # Nor is their room free while it runs: the restart needs it.
+    assert record.given_back(reservation_of(record)) == ({"workers": 2} if workers == 2 else {})
 
 
 @pytest.mark.parametrize(
