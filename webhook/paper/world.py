@@ -228,6 +228,10 @@ def _record(
     namespace = obj["metadata"]["namespace"]
     gate = gating.gated_by(kind, obj, view.namespaces.get(namespace, {}), view.policy.namespace_queues, kinds=kinds)
     record = reading.read(kind, obj, context)
+    if gate is not None and not record.marked:
+        # It is new to the webhook, which would write the label.
+        queued = gating.with_default_queue(kind, obj, view.namespaces.get(namespace, {}), view.policy)
+        record = reading.read(kind, queued, context)
     why = None
     if gate is None and record.admission is None:
         why = "names no queue and no PodGroup and its namespace asks for no gate: it starts without Tutti"
