@@ -110,7 +110,8 @@ class WholeGangs:
         """
         since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
         progress, (job, reservation) = _Progress(-1, False, False, since), parts[0]
-        if job.kind == JOB.key and reservation.membership is None:
+        if job.kind == JOB.key and reservation.membership is None and job.marked:
+            # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
             progress.before, progress.spared = _ended(job, view), job.reclaimed
         if now - since >= self._start_seconds(job, view):
             progress.whole_once, progress.since_seconds = self._settings.recovery_seconds is not None, now

@@ -121,6 +121,11 @@ def test_what_a_job_reports_of_work_that_was_done_before_proves_nothing() -> Non
     assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 110) is not None
 
 
+def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> None:
+    older = replace(LEFT, ready=True, marked=False)
+    assert watched((older, RESERVED), view=view_with()).overdue("uid", [(older, RESERVED)], view_with(), 900) is None
+
+
 def test_another_leader_counts_from_what_it_finds() -> None:
     whole, later = WholeGangs(SETTINGS), replace(LEFT, reclaimed={"main": 3})
     assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None
