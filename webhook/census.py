@@ -115,7 +115,7 @@ class Census:
     ) -> None:
         job = self._view.jobs.get(reservation.uid)
         label = "" if job is None else job.queue_label or ""
-        part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation, job))
+        part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation))
         for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
             if tally is not None:
                 tally.add(part)
@@ -123,13 +123,13 @@ class Census:
         if cohort is not None:
             inherited.setdefault(cohort, Tally()).add(part)
 
-    def _usage(self, reservation: Reservation, job: JobRecord | None) -> Usage:
-        reclaimed: Mapping[str, int] = {} if job is None else job.reclaimed
+    def _usage(self, reservation: Reservation) -> Usage:
+        given_back = self._view.given_back(reservation)
         known = self._usages.get(reservation.uid)
-        if known is not None and known[0] is reservation and known[1] == reclaimed:
+        if known is not None and known[0] is reservation and known[1] == given_back:
             return known[2]
-        usage = reservation.usage(reclaimed)
-        self._usages[reservation.uid] = (reservation, reclaimed, usage)
+        usage = reservation.usage(given_back)
+        self._usages[reservation.uid] = (reservation, given_back, usage)
         return usage
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.fences import Fences
 from webhook.core.gang import Gang
-from webhook.core.ledger import Ledger
+from webhook.core.ledger import Ledger, Reservation
 from webhook.core.policy import Policy
 from webhook.jobs.pod_group_record import PodGroupRecord
 from webhook.jobs.record import JobRecord
@@ -95,14 +95,20 @@ class View:
         return gang if pod_group is None else replace(gang, quorum=min(pod_group.min_member, gang.pods))
 
     def gang_of(self, job: JobRecord | None) -> Gang | None:
-        """Return the gang of a job with its quorum; None when there is no job or it cannot be read as a gang.
+        """Return what a job asks, with its quorum; None when there is no job or it cannot be read as a gang.
 
         One that has ended or is being deleted makes no quorum with others any more.
         """
-        if job is None or job.gang is None:
+        asked = None if job is None else job.asks
+        if job is None or asked is None:
             return None
-        gang = self.with_quorum(job.gang)
+        gang = self.with_quorum(asked)
         return replace(gang, ensemble="") if gang.ensemble and (job.finished or job.deleting) else gang
+
+    def given_back(self, reservation: Reservation) -> Mapping[str, int]:
+        """Return how many pods of each set of a reservation will not run again, as far as its job says."""
+        job = self.jobs.get(reservation.uid)
+        return {} if job is None else job.given_back(reservation)
 
     def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
         """Return the job objects of ``namespace`` that are gangs."""

@@ -218,3 +218,27 @@ def test_a_held_job_does_not_start_although_there_is_room(owner: Kubectl, admin:
         assert all(change.kind != "ADDED" for change in watch.changes)
     owner.patch("jobset", "set", {"spec": {"suspend": False}})
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs again")
+
+
+def test_a_job_that_goes_on_with_a_part_of_its_work_done_holds_no_more_than_what_is_left_needs(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 3)
+    owner.apply(job("list", 3, pod_template(runtime="6s"), QUEUE, completions=5))
+    wait_until(lambda: owner.get("job", "list")["status"].get("succeeded") == 3, 40, "three of five are done")
+    owner.patch("job", "list", {"spec": {"suspend": True}})
+    wait_until(lambda: not reservations(admin), what="it is stopped whole")
+    assert owner.get("job", "list")["status"]["succeeded"] == 3
+    owner.apply(job("other", 1, pod_template(), QUEUE))
+    running(owner, "other", 1)
+    with Watch(owner) as watch:
+        owner.patch("job", "list", {"spec": {"suspend": False}})
+        running(owner, "list", 2)
+        assert reservations(admin)["list"].counts == {"main": 2}, "with three it would have to wait for the other"
+        assert reserved(admin) == 3
+        assert annotation(owner, "job", "list", names.ADMISSION)["counts"] == {"main": 2}
+        assert owner.get("job", "list")["spec"]["parallelism"] == 3, "what its owner wrote stays"
+        wait_until(lambda: condition(owner.get("job", "list"), "Complete") == "True", 40, "it does the rest")
+        created = {change.item["metadata"]["name"] for change in watch.changes if change.kind == "ADDED"}
+    assert len([name for name in created if name.startswith("list")]) == 2
+    wait_until(lambda: list(reservations(admin)) == ["other"], what="what it held is free")

@@ -30,6 +30,8 @@ class Invariants:
         self.steps = 0
         self.failure: Violation | None = None
         self._ledger = Ledger()
+        self._work: dict[str, dict[str, int]] = {}
+        """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
         registry = cluster.server.registry
 
         def storage(version: str, kind: str) -> Any:
@@ -75,6 +77,7 @@ class Invariants:
         else:
             for storage, suspended in self._jobs:
                 if event.storage == storage and event.current is not None:
+                    self._work.setdefault(event.current.uid, _work(event.current.copy()))
                     self._running_is_reserved(event.current.copy(), suspended)
 
     def _fail(self, message: str) -> None:
@@ -98,8 +101,12 @@ class Invariants:
         used: dict[str, int] = {}
         ended = self._succeeded_pods()
         for reservation in self._ledger.entries.values():
-            # Pods that have succeeded are not replaced: their part of the quota may be used by others already.
-            for key, amount in reservation.usage(ended.get(reservation.uid)).items():
+            # No more run than have to succeed yet: the rest of the quota may be used by others already.
+            done, given_back = ended.get(reservation.uid, {}), {}
+            for name, count in reservation.counts.items():
+                total = self._work.get(reservation.uid, {}).get(name, count)
+                given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
+            for key, amount in reservation.usage(given_back).items():
                 if key.resource == GPU and reservation.queue is not None:
                     node = COHORT[reservation.queue] or reservation.queue
                     used[node] = used.get(node, 0) + amount
@@ -230,3 +237,12 @@ class Invariants:
             self._fail(f"claims or bookings left over at rest: {left}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")
+
+
+def _work(job: dict[str, Any]) -> dict[str, int]:
+    if job["kind"] == "Job":
+        return {"main": job["spec"]["completions"]}
+    return {
+        each["name"]: each["replicas"] * each["template"]["spec"]["completions"]
+        for each in job["spec"].get("replicatedJobs") or ()
+    }

@@ -35,10 +35,11 @@ SUSPEND: Final = {
 class Load:
     """Everything users do, by one seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0, long: float = 0.0) -> None:
         self._cluster = cluster
         self._rng = rng
         self._limited = limited
+        self._long = long
         self._too_short: dict[tuple[str, str], str] = {}
         """Jobs whose run-time limit is shorter than they run."""
         self._api = cluster.api(USER)
@@ -95,6 +96,8 @@ class Load:
             await self._attempt(self._create())
             if self._jobs and self._rng.random() < 0.5:
                 await self._attempt(self._disturb())
+            if self._long:
+                await self._attempt(self._interrupt())
 
     async def lift_holds(self) -> None:
         """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down."""
@@ -135,6 +138,8 @@ class Load:
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
         document = document_of(kind, name, pods, self._template())
+        if kind == "Job" and self._long and self._rng.random() < self._long:
+            document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._limited and self._rng.random() < self._limited:
             limit = self._rng.choice((5, 15, 60))
@@ -171,6 +176,21 @@ class Load:
                 await self._loose_pod(namespace)
             case 4:
                 await self._cluster.create(_loose(namespace, f"loose-{self._number}"), USER)
+
+    async def _interrupt(self) -> None:
+        """Stop a Job in its last round, with less left than it does at a time, and soon let it go on."""
+        for (namespace, name), kind in sorted(self._jobs.items()):
+            job = stored_job(self._cluster, kind, namespace, name) if kind == "Job" else None
+            if job is None or job["spec"].get("suspend"):
+                continue
+            left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
+            if 0 < left < job["spec"]["parallelism"]:
+                self._held.add((namespace, name))
+                await self._suspend(namespace, name, True)
+                await asyncio.sleep(self._rng.choice((1, 4)))
+                await self._suspend(namespace, name, False)
+                self._held.discard((namespace, name))
+                return
 
     async def _suspend(self, namespace: str, name: str, value: bool) -> None:
         kind = self._jobs[namespace, name]

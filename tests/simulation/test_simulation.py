@@ -32,6 +32,8 @@ WEATHERS = {
     "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 4),
     "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
     "rough with run-time limits": (Weather(limited=0.5), 8),
+    "calm with long jobs": (replace(CALM_WEATHER, long=0.8), 2),
+    "rough with long jobs": (Weather(long=0.8), 8),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

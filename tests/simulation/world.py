@@ -51,6 +51,8 @@ class Weather:
     """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
     limited: float = 0.0
     """Chance that a job carries a run-time limit, which may be too short for it."""
+    long: float = 0.0
+    """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
     watchdog: bool = True
     """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
     pod_groups: int = 0
@@ -101,7 +103,7 @@ class World:
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
-        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited)
+        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, self.weather.long)
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
         self.replicas: dict[str, Replica] = {}

@@ -11,8 +11,8 @@ from webhook.view import View
 
 
 def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
-    """Return the gang of ``job`` with its PodGroup's quorum, or the reason why the engine must not consider it yet."""
-    gang = job.gang
+    """Return what ``job`` asks with its PodGroup's quorum, or the reason why the engine must not consider it yet."""
+    gang = job.asks
     if gang is None:
         return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
     if job.admission_gates:

@@ -70,7 +70,7 @@ class Reconciler:
         self._proof = PodProof(api, feeds, self.marks.add)
         self._withheld: dict[str, Reason] = {}
         self._submitted: dict[str, Gang] = {}
-        self._charged: dict[str, tuple[Reservation, Mapping[str, int], Gang | None]] = {}
+        self._charged: dict[str, tuple[Reservation, Mapping[str, int], Mapping[str, int], Gang | None]] = {}
         """What engine and fences were last told of a running gang."""
         self._lagging: set[str] = set()
         """Gangs of plain pods that wait for the pods to be read."""
@@ -226,8 +226,8 @@ class Reconciler:
         self._reserved = set(ledger.entries)
         self._charged.clear()
         for uid, reservation in ledger.entries.items():
-            job = self._view.jobs.get(uid)
-            self.engine.restore(reservation, self._view.gang_of(job), None if job is None else job.reclaimed)
+            gang = self._view.gang_of(self._view.jobs.get(uid))
+            self.engine.restore(reservation, gang, self._view.given_back(reservation))
             self._submitted.pop(uid, None)
             self.marks.gangs.add(uid)
 
@@ -295,12 +295,13 @@ class Reconciler:
             self._withheld.pop(uid, None)
 
     def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
-        told = (reservation, job.reclaimed, job.gang if gated_pods.is_pod_group(job) else None)
+        given_back = job.given_back(reservation)
+        told = (reservation, given_back, job.spared, job.gang if gated_pods.is_pod_group(job) else None)
         if self._charged.get(job.uid) == told:
             return
         self._charged[job.uid] = told
-        self._view.fences.put_reservation(reservation, job.reclaimed)
-        self.engine.restore(reservation, self._view.gang_of(job), job.reclaimed)
+        self._view.fences.put_reservation(reservation, given_back)
+        self.engine.restore(reservation, self._view.gang_of(job), given_back)
 
     # -- one gang's next step --------------------------------------------------------------------------------------
 
@@ -343,7 +344,7 @@ class Reconciler:
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._clock.now()
             batch.put[job.uid] = rebuild.adopted(job, gang, self._view.policy, epoch, now)
-            self.engine.restore(batch.put[job.uid], gang, job.reclaimed)
+            self.engine.restore(batch.put[job.uid], gang, job.given_back(batch.put[job.uid]))
             self._reserved.add(job.uid)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)

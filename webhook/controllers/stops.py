@@ -160,7 +160,7 @@ class Stops:
         for entry in entries:
             known = self._view.jobs.get(entry.uid)
             batch.put[entry.uid] = entry
-            self._engine.restore(entry, self._view.gang_of(known), None if known is None else known.reclaimed)
+            self._engine.restore(entry, self._view.gang_of(known), self._view.given_back(entry))
             # One that was stopped before is told anew how much of its quorum has been made.
             self._voided.discard(entry.uid)
             self._on_change(entry.uid)

@@ -10,15 +10,19 @@ is the time that its gangs have to start; after they have been whole once, the c
 Pods prove that a gang is whole. What its controller reports counts too until its pods have proved it once; later the
 report may be stale, for training operators write none while a pod that they want is refused. Kinds that bring pods up
 in order also let them go while they run, so that their report always counts.
+
+A Job that starts again with a part of its work done is judged by what is left: what had ended before the first look
+proves nothing about this start, and nor does its report, which counts that too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from webhook.config import Start
 from webhook.controllers.gated_pods import is_pod_group, started_by
 from webhook.core.ledger import Reservation
 from webhook.core.stopping import ATTEMPTS_USED_UP, START_TIMEOUT
+from webhook.jobs.entries import JOB
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
@@ -38,6 +42,15 @@ class _Progress:
     """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
     succeeded: set[str] = field(default_factory=set)
     """Uids of plain pods that were seen to succeed: deleted ones count on, and nobody else knows of them."""
+    before: frozenset[str] = frozenset()
+    """Uids of pods of a Job that had ended before the first look."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """Of the pods that a Job wants, those that were not needed any more at the first look."""
+
+    @property
+    def anew(self) -> bool:
+        """Nothing of its work was done before."""
+        return not self.before and not self.spared
 
 
 class WholeGangs:
@@ -63,19 +76,22 @@ class WholeGangs:
         return self.requeue(max((job for job, _ in parts), key=lambda job: job.attempts), why, now)
 
     def _incomplete(self, name: str, parts: Sequence[Started], view: View, now: float) -> str | None:
-        quorum = _quorum(parts, view)
         jobs = [job for job, _ in parts]
-        if quorum is None or all(job.suspended for job in jobs):
+        if all(job.suspended for job in jobs):
             return None
         progress = self._progress.get(name)
         if progress is None:
             progress = self._progress[name] = self._first_look(parts, view, now)
-        running = sum(_running(job, held, view, progress.succeeded) for job, held in parts)
+        quorum, spared = _quorum(parts, view, progress.spared), sum(progress.spared.values())
+        if quorum is None:
+            return None
+        running = sum(_running(job, held, view, progress) for job, held in parts)
         moved = 0 <= progress.running < running
         progress.running = running
         progress.proved = progress.proved or running >= quorum
         ordered = any(job.ordered_start for job in jobs)
-        if running >= quorum or (all(job.ready for job in jobs) and (ordered or not progress.proved)):
+        reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.anew
+        if running >= quorum or reported:
             progress.whole_once, progress.since_seconds = True, now
             return None
         if moved and ordered:
@@ -84,7 +100,7 @@ class WholeGangs:
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
-        return f"only {running} of the {quorum} pods it needs ran within {limit:g} s {stage}"
+        return f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
 
     def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
         """Return the clock of a gang that is looked at for the first time, by this leader.
@@ -93,9 +109,13 @@ class WholeGangs:
         lost pods only that one knew: it is given the time anew.
         """
         since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
-        if now - since < self._start_seconds(parts[0][0], view):
-            return _Progress(-1, False, False, since)
-        return _Progress(-1, self._settings.recovery_seconds is not None, False, now)
+        progress, (job, reservation) = _Progress(-1, False, False, since), parts[0]
+        if job.kind == JOB.key and reservation.membership is None and job.marked:
+            # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
+            progress.before, progress.spared = _ended(job, view), job.reclaimed
+        if now - since >= self._start_seconds(job, view):
+            progress.whole_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
+        return progress
 
     def _start_seconds(self, job: JobRecord, view: View) -> float:
         group = None if job.gang is None else view.pod_group_of(job.gang)
@@ -117,8 +137,8 @@ class WholeGangs:
         return Requeue(START_TIMEOUT, place, attempts + 1, now + delay, why)
 
 
-def _quorum(parts: Sequence[Started], view: View) -> int | None:
-    """Return how many pods must run; None for a gang whose pods cannot be told."""
+def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> int | None:
+    """Return how many pods must run or have ended, ``spared`` ones included; None where its pods cannot be told."""
     reserved = sum(sum(reservation.counts.values()) for _, reservation in parts)
     job, reservation = parts[0]
     if reservation.membership is not None:
@@ -127,17 +147,26 @@ def _quorum(parts: Sequence[Started], view: View) -> int | None:
         # Such a gang is no more than the pods that it has: it never lacks any by its own count.
         needed = None if job.gang is None else view.quorum_of(job.gang)
         return reserved if needed is None else min(max(1, needed), reserved)
-    gang = view.gang_of(job)
-    return None if gang is None or gang.loose_pods or reservation.adopted else min(gang.least_pods, reserved)
+    if job.gang is None or job.gang.loose_pods or reservation.adopted:
+        return None
+    gang = view.with_quorum(job.gang)
+    if gang.quorum is None:
+        # That is more than was reserved where what had ended has to run again: such a gang is to ask for it anew.
+        return gang.without(spared).least_pods + sum(spared.values())
+    return min(gang.least_pods, reserved + sum(job.reclaimed.values()))
 
 
-def _running(job: JobRecord, reservation: Reservation, view: View, succeeded: set[str]) -> int:
-    """Return how many pods of a job run, or have run to their end; ``succeeded`` keeps those of plain pods."""
-    pods = view.fences.pods_of(job.namespace, job.uid)
-    ended = {pod.uid for pod in pods if pod.phase == "Succeeded"}
+def _ended(job: JobRecord, view: View) -> frozenset[str]:
+    return frozenset(pod.uid for pod in view.fences.pods_of(job.namespace, job.uid) if pod.phase == "Succeeded")
+
+
+def _running(job: JobRecord, reservation: Reservation, view: View, progress: _Progress) -> int:
+    """Return how many pods of a job run, or have run to their end; ``progress`` keeps those of plain pods."""
+    pods, ended = view.fences.pods_of(job.namespace, job.uid), _ended(job, view)
+    done = max(len(ended - progress.before) + sum(progress.spared.values()), sum(job.reclaimed.values()))
     if is_pod_group(job):
         # What an earlier start left behind does nothing for this one.
-        known = (pod for pod in pods if pod.uid in ended - succeeded)
-        succeeded.update(pod.uid for pod in known if started_by(pod, reservation))
-        ended = succeeded
-    return sum(pod.phase == "Running" for pod in pods) + max(len(ended), sum(job.reclaimed.values()))
+        known = (pod for pod in pods if pod.uid in ended - progress.succeeded)
+        progress.succeeded.update(pod.uid for pod in known if started_by(pod, reservation))
+        done = len(progress.succeeded)
+    return sum(pod.phase == "Running" for pod in pods) + done

@@ -5,7 +5,7 @@ where its owner said that fewer are worth starting (PodGroup ``minMember``, ``mi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core import amounts
 from webhook.core.amounts import Amounts
@@ -75,6 +75,11 @@ class PodSet:
     def floor(self) -> int:
         """Fewest pods of this set worth starting."""
         return self.count if self.min_count is None else self.min_count
+
+    def without(self, ended: int) -> "PodSet":
+        """Return the set less ``ended`` pods; one that has fewer left than its own minimum needs all of these."""
+        count, least = max(0, self.count - ended), self.min_count
+        return replace(self, count=count, min_count=None if least is None or least > count else least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,17 @@ class Gang:
     def least_pods(self) -> int:
         """Number of pods in the smallest start worth making."""
         return sum(self.least_counts.values())
+
+    def without(self, ended: Mapping[str, int]) -> "Gang":
+        """Return what is left of it when ``ended`` pods of each set have run to their end and come no more.
+
+        A gang-wide quorum that is more than what is left means all of that.
+        """
+        if not ended:
+            return self
+        sets = tuple(pod_set.without(ended.get(pod_set.name, 0)) for pod_set in self.pod_sets)
+        left = max(1, sum(pod_set.count for pod_set in sets))
+        return replace(self, pod_sets=sets, quorum=None if self.quorum is None else min(self.quorum, left))
 
     def requests(self, counts: Mapping[str, int] | None = None) -> dict[str, int]:
         """Return the summed requests of ``counts`` pods per set (all of them by default)."""

@@ -10,6 +10,8 @@ DOMAIN: Final = "tutti.dev"
 
 QUEUE_LABELS: Final = ("tutti.dev/queue-name", "kueue.x-k8s.io/queue-name")
 """Labels by which a job's owner asks for a queue; the first one present wins."""
+DEFAULT_LOCAL_QUEUE: Final = "default"
+"""The LocalQueue, as in Kueue, in which jobs of its gated namespace wait that name no queue."""
 
 GANG_LABEL: Final = "tutti.dev/gang"
 """On pod templates and pods: ``pending`` from the mutation on, the job's uid from the first admission on. On a plain

@@ -23,6 +23,7 @@ from webhook.jobs.pod_sets import find_pod_sets
 from webhook.jobs.record import Admission, Requeue
 from webhook.jobs.values import seconds, text
 
+_NONE: Final[Mapping[str, int]] = {}
 _MOST_DIGITS: Final = 11
 BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
@@ -40,8 +41,19 @@ class GangReading(NamedTuple):
     """The pod sets as they stand in the object; none when they could not be found."""
     missing_class: str
     """The priority class that the gang names and that does not exist (yet)."""
+    reclaimed: Mapping[str, int]
+    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    spared: Mapping[str, int]
+    """How many of these another start need not ask for."""
+    runs_again: bool
+    """The controller may run again what has ended."""
     admission: Admission | None
     requeue: Requeue | None
+
+    @property
+    def asks(self) -> Gang | None:
+        """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
+        return None if self.gang is None else self.gang.without(self.spared)
 
 
 def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> GangReading:
@@ -53,30 +65,46 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
     sites: Sequence[PodSetSite] = ()
     gang, problem, missing = None, None, ""
+    reclaimed, spared, runs_again = _NONE, _NONE, False
     try:
         sites = find_pod_sets(kind, obj, context)
-        asked = _as_written(kind, obj, sites, context, requeue)
+        written, asked = _as_written(kind, obj, sites, context, requeue)
         priority, missing = _priority(kind, obj, asked, context)
         gang = _gang(kind, obj, metadata, asked, context, priority=priority, admission=admission, requeue=requeue)
+        reclaimed = status.reclaimed(kind, written, asked)
+        runs_again = bool(reclaimed) and status.runs_again(kind, obj, context)
+        spared = _NONE if runs_again else _spared(gang, asked, reclaimed)
     except (UnreadableJob, PriceError) as error:
         problem = str(error)
-    return GangReading(gang, problem, sites, missing, admission, requeue)
+    return GangReading(gang, problem, sites, missing, reclaimed, spared, runs_again, admission, requeue)
 
 
 def _as_written(
     kind: JobKind, obj: Mapping[str, Any], sites: list[PodSetSite], context: ReadContext, requeue: Requeue | None
-) -> list[PodSetSite]:
-    """Return the pod sets with the counts their owner wrote, where the last start lowered them."""
+) -> tuple[Mapping[str, Any], list[PodSetSite]]:
+    """Return the object and its pod sets with the counts their owner wrote, where the last start lowered them."""
     undo = None if requeue is None else requeue.undo
     if undo is None or not undo.original_counts:
-        return sites
+        return obj, sites
     restored: Any = obj
     for site in sites:
         count = original_count(undo, site.name, site.count_written)
         if count is not None and site.count_path is not None:
             for place in (site.count_path, site.count_follower):
                 restored = restored if place is None else editing.put(restored, place, count)
-    return find_pod_sets(kind, restored, context)
+    return restored, find_pod_sets(kind, restored, context)
+
+
+def _spared(gang: Gang, sites: Sequence[PodSetSite], reclaimed: Mapping[str, int]) -> Mapping[str, int]:
+    """Return how many pods of each set a start need not ask for, because they have ended and do not run again.
+
+    Kueue subtracts all that were reclaimed. Here a gang asks for them all the same where its PodGroup counts them, and
+    where a start with fewer pods would also lower the completions, of which they are part.
+    """
+    if not reclaimed or gang.pod_group is not None:
+        return _NONE
+    sizes = {site.name for site in sites if site.count_follower is not None and site.min_count is not None}
+    return {name: number for name, number in reclaimed.items() if name not in sizes}
 
 
 def _gang(

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from webhook.core import names
-from webhook.jobs import paths
+from webhook.core.policy import Policy
+from webhook.jobs import editing, paths
 from webhook.jobs.context import NO_CONTEXT, ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob
@@ -108,6 +109,25 @@ def gated_by(
     if mandatory or namespace in mapped_namespaces:
         return Gate(GateRule.NAMESPACE, None)
     return None
+
+
+def with_default_queue(
+    kind: JobKind, obj: Mapping[str, Any], namespace_labels: Mapping[str, str], policy: Policy
+) -> Mapping[str, Any]:
+    """Return a gated ``obj`` that is being created with the queue label that it lacks, as Kueue writes it.
+
+    That is the LocalQueue ``default`` of its namespace. Unlike in Kueue the namespace must be gated by hand too:
+    nothing else shows that all of its jobs are to wait.
+    """
+    namespace = paths.find(obj, ("metadata", "namespace"))
+    by_hand = namespace_labels.get(names.GATED_NAMESPACE) == "true" and namespace not in policy.namespace_queues
+    if not by_hand or (namespace, names.DEFAULT_LOCAL_QUEUE) not in policy.local_queues or queue_label(obj, kind):
+        return obj
+    try:
+        labelled = editing.put(obj, ("metadata", "labels", names.QUEUE_LABELS[0]), names.DEFAULT_LOCAL_QUEUE)
+    except editing.Blocked:
+        return obj
+    return labelled if isinstance(labelled, dict) else obj
 
 
 def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:

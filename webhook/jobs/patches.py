@@ -186,12 +186,13 @@ def _set_count(
     when there is room.
     """
     reserved = reservation.pod_set(template.pod_set)
-    if template.count_path is None or template.count_written is None or reserved is None or record.gang is None:
+    gang = record.asks
+    if template.count_path is None or template.count_written is None or reserved is None or gang is None:
         return []
     lowered = None if undo is None else annotations.original_count(undo, template.pod_set, template.count_written)
     owners = template.count_written if lowered is None else lowered
     count = owners
-    asked = next((s for s in record.gang.pod_sets if s.name == template.pod_set), None)
+    asked = next((s for s in gang.pod_sets if s.name == template.pod_set), None)
     partial = asked is not None and asked.min_count is not None and reserved.count < asked.count
     if partial and reservation.membership is None:
         count = reserved.count

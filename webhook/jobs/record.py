@@ -134,7 +134,11 @@ class JobRecord:
     requeue: Requeue | None = None
     held: bool = False
     reclaimed: Mapping[str, int] = field(default_factory=dict)
-    """Pods of each set that have ended and will not be replaced."""
+    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """How many of these another start need not ask for."""
+    runs_again: bool = False
+    """A restart may run again what has ended: nothing is given back before the end."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""
@@ -172,6 +176,26 @@ class JobRecord:
     def place_seconds(self) -> float:
         """Unix time that orders it in its queue, by its own word."""
         return self.created_seconds if self.gang is None else self.gang.created_seconds
+
+    @property
+    def asks(self) -> Gang | None:
+        """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
+        return None if self.gang is None else self.gang.without(self.spared)
+
+    def given_back(self, reservation: Reservation) -> dict[str, int]:
+        """Return how many pods of each set of its ``reservation`` will not run again.
+
+        Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
+        back: as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet
+        that may be restarted gives nothing back: its restart would run beyond its quota.
+        """
+        counts, given = {} if self.gang is None or self.runs_again else self.gang.counts, {}
+        for reserved in reservation.pod_sets:
+            never = max(0, counts.get(reserved.name, 0) - reserved.count)
+            number = self.reclaimed.get(reserved.name, 0) - never
+            if number > 0 and reserved.name in counts:
+                given[reserved.name] = number
+        return given
 
     @property
     def key(self) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from webhook.jobs import paths
+from webhook.jobs import paths, train_job
+from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind, Signal, Tally, TemplateChange
 from webhook.jobs.pod_set_sites import PodSetSite
 
@@ -98,6 +99,20 @@ def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]
     counts = {site.name: site.count for site in sites}
     gone = _RECLAIM_RULES[kind.reclaim](obj, counts)
     return {name: min(number, counts[name]) for name, number in gone.items() if number > 0 and name in counts}
+
+
+def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
+    """Return whether the kind's controller may run again what has ended: a JobSet that is restarted starts all anew.
+
+    Raises UnreadableJob when that stands in another object, and there is none.
+    """
+    if kind.reclaim == "train-job":
+        obj = paths.find_mapping(train_job.runtime_of(obj, context), ("spec", "template"))
+    if kind.reclaim not in ("jobset", "train-job"):
+        return False
+    policy = paths.find_mapping(obj, ("spec", "failurePolicy"))
+    actions = paths.find_each(policy, ("rules", paths.EACH, "action"))
+    return _number(policy.get("maxRestarts")) > 0 or any(action != "FailJobSet" for action in actions)
 
 
 def _reclaimed_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:

@@ -34,7 +34,7 @@ _RUNTIME: Final = PodSetSource(
 
 def pod_sets(obj: Mapping[str, Any], context: ReadContext) -> list[PodSetSite]:
     """Return the pod sets. Raises UnreadableJob when the runtime is unknown or cannot be read."""
-    runtime = _runtime(obj, context)
+    runtime = runtime_of(obj, context)
     found, jobs = list(from_source(_RUNTIME, runtime)), paths.find(runtime, _RUNTIME.items)
     nodes, entry = _nodes(obj, runtime), _our_entry(obj, [str(job.get("name")) for job in jobs])
     stated, sites = _patched_labels(obj), []
@@ -84,7 +84,8 @@ def _with_scheduling(spec: Mapping[str, Any], obj: Mapping[str, Any], name: str)
     return changed
 
 
-def _runtime(obj: Mapping[str, Any], context: ReadContext) -> Mapping[str, Any]:
+def runtime_of(obj: Mapping[str, Any], context: ReadContext) -> Mapping[str, Any]:
+    """Return the (Cluster)TrainingRuntime that a TrainJob names. Raises UnreadableJob where there is none."""
     reference = paths.find_mapping(obj, ("spec", "runtimeRef"))
     name, kind = reference.get("name"), reference.get("kind") or "ClusterTrainingRuntime"
     namespace = "" if kind == "ClusterTrainingRuntime" else paths.find(obj, ("metadata", "namespace"))

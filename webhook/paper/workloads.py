@@ -122,7 +122,7 @@ def _gang(
             )
     labels = paths.find_mapping(metadata, ("labels",))
     limit = spec.get("maximumExecutionTimeSeconds")
-    spent = past_run_seconds(obj)
+    spent, ended = past_run_seconds(obj), _reclaimable(obj)
     gang = Gang(
         uid=str(metadata.get("uid")),
         kind=KIND.key,
@@ -131,7 +131,7 @@ def _gang(
         # Without a queue it waits in vain, unless all of its namespace waits in one.
         queue=str(spec.get("queueName") or "") or (None if namespace in around.policy.namespace_queues else ""),
         pod_sets=tuple(
-            replace(_still_to_run(pod_set, _reclaimable(obj)), together=group)
+            replace(pod_set.without(ended.get(pod_set.name, 0)), together=group)
             for pod_set, group in zip(written, _groups(spec), strict=True)
         ),
         priority=_priority(spec, around.context),
@@ -163,12 +163,6 @@ def _groups(spec: Mapping[str, Any]) -> list[str]:
     """Return for each pod set with which others it is to be placed together."""
     group = ("topologyRequest", "podSetGroupName")
     return [str(paths.find(item, group) or "") if isinstance(item, dict) else "" for item in spec["podSets"]]
-
-
-def _still_to_run(pod_set: PodSet, reclaimable: Mapping[str, int]) -> PodSet:
-    count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
-    least = pod_set.min_count
-    return replace(pod_set, count=count, min_count=None if least is None or least > count else least)
 
 
 def _reclaimable(obj: Mapping[str, Any]) -> dict[str, int]:

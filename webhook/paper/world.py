@@ -214,6 +214,10 @@ def _record(
     namespace = obj["metadata"]["namespace"]
     gate = gating.gated_by(kind, obj, view.namespaces.get(namespace, {}), view.policy.namespace_queues, kinds=kinds)
     record = reading.read(kind, obj, context)
+    if gate is not None and not record.marked:
+        # It is new to the webhook, which would write the label.
+        queued = gating.with_default_queue(kind, obj, view.namespaces.get(namespace, {}), view.policy)
+        record = reading.read(kind, queued, context)
     why = None
     if gate is None and record.admission is None:
         why = "names no queue and no PodGroup and its namespace asks for no gate: it starts without Tutti"
@@ -252,7 +256,8 @@ def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
             reservation = rebuild.adopted(job, job.gang, view.policy, 1, now)
         waiting = waiting_gang(job, view)
         gang = waiting if isinstance(waiting, Gang) else view.with_quorum(job.gang)
+        given_back = {} if reservation is None else job.given_back(reservation)
         withheld = waiting if isinstance(waiting, Reason) else None
         if reservation is not None:
             reservation = replace(reservation, since_seconds=reservation.since_seconds or now)
-        world.entrants[job.uid] = Entrant(gang, reservation, job.reclaimed, withheld, leaves=job.finished is not None)
+        world.entrants[job.uid] = Entrant(gang, reservation, given_back, withheld, leaves=job.finished is not None)

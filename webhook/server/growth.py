@@ -2,7 +2,8 @@
 
 A running gang may shrink, and may go back up to its reservation; more than that would start pods nobody counted. A
 waiting gang may change as it likes, it is judged anew. The comparison is between pod sets as the reconciler reads
-them, so every spelling of the same change (parallelism, completions, replicas, resources, a new replica type) is seen.
+them, so every spelling of the same change (parallelism, completions, replicas, resources, a new replica type) is seen,
+and pods that have ended for good, which a larger number does not bring back, are not.
 """
 
 from collections.abc import Mapping

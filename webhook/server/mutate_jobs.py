@@ -1,5 +1,8 @@
 """/mutate/jobs and /mutate/pods: a gated object is stored suspended and marked; a lifted hold waits again.
 
+In a namespace that is gated by hand one that names no queue gets the label of the LocalQueue ``default``, if there is
+one.
+
 Idempotent and smallest: run on its own output it patches nothing. Owned children are never touched; their owner's
 controller decides them. A user who un-suspends a job on hold lifts the hold: the job is stored suspended still, and
 waits at its old place.
@@ -10,6 +13,7 @@ from typing import Any
 
 from webhook.core import names
 from webhook.jobs import annotations, editing, paths
+from webhook.jobs.gating import with_default_queue
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod, mark, marked
 from webhook.jobs.pod_groups import gang_uid
@@ -30,12 +34,24 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
         return ALLOW
     if request.operation == "UPDATE":
         return _lift_hold(request, rules, kind, obj)
-    if ruling(rules, kind, _placed(request, obj), request.username) is None:
+    placed = _placed(request, obj)
+    if ruling(rules, kind, placed, request.username) is None:
         return _passed_over(rules, obj)
-    if not corrects(rules.classes):
+    queued = _with_default_queue(rules, kind, placed)
+    if queued is placed and not corrects(rules.classes):
         return patch(tuple(mark(kind, obj, rules.context())))
-    stored = corrected(rules, kind, marked(kind, obj, rules.context()))
-    return patch(tuple(editing.diff(obj, stored)))
+    stored = marked(kind, queued, rules.context())
+    if corrects(rules.classes):
+        stored = corrected(rules, kind, stored)
+    return patch(tuple(editing.diff(placed, stored)))
+
+
+def _with_default_queue(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    # Where Kueue serves, it writes its own label on jobs, and they are left to it.
+    if rules.settings.left_to_kueue:
+        return obj
+    namespace = str(paths.find(obj, ("metadata", "namespace")))
+    return with_default_queue(kind, obj, rules.view.namespaces.get(namespace, {}), rules.view.policy)
 
 
 def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:

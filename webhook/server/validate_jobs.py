@@ -297,7 +297,7 @@ def _size_judged(change: _Change) -> Answer:
         # What was malformed before Tutti came must stay editable, as long as nobody can tell that it grows.
         stale = not change.running and gang_problem(reading(rules, kind, change.old)) is not None
         return ALLOW if stale else problem
-    assert asking.gang is not None
+    assert asking.asks is not None
     if not change.running:
         denial, warnings = check_job(rules, asking)
         denial = denial or preset_node(asking)
@@ -306,7 +306,7 @@ def _size_judged(change: _Change) -> Answer:
         lost = change.queues[0] is not None and ruling(rules, kind, change.obj) is None
         unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
         return allow((*unlabelled, *warnings, *gang_warnings(rules, kind, change.obj, asking)))
-    grown = growth(reading(rules, kind, change.old).gang, asking.gang, change.reservation)
+    grown = growth(reading(rules, kind, change.old).asks, asking.asks, change.reservation)
     if grown is None:
         return ALLOW
     message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"

@@ -113,7 +113,7 @@ def _status(facts: Facts) -> dict[str, Any]:
             status["requeueState"]["requeueAt"] = time_text(int(requeue.not_before_seconds))
     if facts.job is not None and facts.job.ran_seconds >= 1:
         status["accumulatedPastExecutionTimeSeconds"] = int(facts.job.ran_seconds)
-    if facts.job is not None and facts.job.reclaimed:
+    if facts.job is not None and facts.job.reclaimed and not facts.job.runs_again:
         status["reclaimablePods"] = [{"name": s, "count": count} for s, count in sorted(facts.job.reclaimed.items())]
     status["pods"] = {"wanted": _wanted(facts), "present": facts.pods}
     if facts.position is not None:
@@ -126,8 +126,8 @@ def _status(facts: Facts) -> dict[str, Any]:
 def _wanted(facts: Facts) -> int:
     if facts.reservation is not None:
         return sum(facts.reservation.counts.values())
-    gang = None if facts.job is None else facts.job.gang
-    return 0 if gang is None else gang.pods
+    asked = None if facts.job is None else facts.job.asks
+    return 0 if asked is None else asked.pods
 
 
 def _admission(facts: Facts) -> dict[str, Any] | None:

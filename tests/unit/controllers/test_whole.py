@@ -7,7 +7,7 @@ from tests.unit.controllers.test_assess import GANG, RESERVED, STARTED, job
 from webhook.config import Start
 from webhook.controllers.requeues import is_hold, requeue_of
 from webhook.controllers.whole import Started, WholeGangs
-from webhook.core.gang import PodPrice
+from webhook.core.gang import PodPrice, PodSet
 from webhook.core.ledger import Reservation
 from webhook.core.pods import PodRecord
 from webhook.jobs.pod_group_record import PodGroupRecord
@@ -89,6 +89,59 @@ def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Succeeded"), 200) is None
     gone = replace(RUNNING, reclaimed={"main": 1})
     assert whole.overdue("uid", [(gone, RESERVED)], view_with("Running"), 300) is None
+
+
+LEFT = replace(RUNNING, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice()),)), reclaimed={"main": 2})
+"""A Job of four pods at a time, with two left to run when it started again."""
+
+
+def test_of_a_job_that_starts_again_what_is_left_has_to_run() -> None:
+    whole, before = watched((LEFT, RESERVED), view=view_with(*["Succeeded"] * 8)), ["Succeeded"] * 8
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running"), 109) is None
+    requeue = whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running"), 110)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running", "Running"), 110) is None
+
+
+def test_of_a_job_that_starts_again_those_that_have_ended_since_count() -> None:
+    whole, before = watched((LEFT, RESERVED), view=view_with("Succeeded", "Succeeded")), ["Succeeded"] * 2
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running", "Succeeded"), 200) is None
+    counted = replace(LEFT, reclaimed={"main": 3})
+    assert whole.overdue("uid", [(counted, RESERVED)], view_with("Running"), 300) is None
+
+
+def test_what_is_left_of_a_job_has_to_run_though_its_minimum_was_less() -> None:
+    smaller = replace(LEFT, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice(), min_count=2),)))
+    assert watched((smaller, RESERVED), view=view_with()).overdue("uid", [(smaller, RESERVED)], view_with(), 110)
+
+
+def test_what_a_job_reports_of_work_that_was_done_before_proves_nothing() -> None:
+    reported = replace(LEFT, ready=True)
+    whole = watched((reported, RESERVED), view=view_with())
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 110) is not None
+
+
+def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> None:
+    older = replace(LEFT, ready=True, marked=False)
+    assert watched((older, RESERVED), view=view_with()).overdue("uid", [(older, RESERVED)], view_with(), 900) is None
+
+
+def test_another_leader_counts_from_what_it_finds() -> None:
+    whole, later = WholeGangs(SETTINGS), replace(LEFT, reclaimed={"main": 3})
+    assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(later, RESERVED)], view_with(), 504) is None
+    assert whole.overdue("uid", [(later, RESERVED)], view_with(), 505) is not None
+
+
+def test_a_gang_that_was_spared_pods_that_have_to_run_again_is_stopped_to_ask_for_them() -> None:
+    children = replace(LEFT, kind="JobSet.jobset.x-k8s.io")
+    pods = view_with("Running", "Running")
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(children, RESERVED)], pods, 150) is None
+    restarted = replace(children, reclaimed={})
+    assert whole.overdue("uid", [(restarted, RESERVED)], pods, 154) is None
+    assert whole.overdue("uid", [(restarted, RESERVED)], pods, 155) is not None
 
 
 def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:

@@ -227,6 +227,17 @@ def test_a_train_job_reclaims_the_pods_of_child_jobs_that_succeeded():
     assert record_of(obj, RUNTIMES).reclaimed == {"dataset-initializer": 1}
 
 
+def test_a_train_job_asks_again_for_what_a_restart_of_its_jobset_would_run_again():
+    obj = special("trainjob")
+    obj["status"] = {"jobsStatus": [{"name": "dataset-initializer", "succeeded": 1}]}
+    assert record_of(obj, RUNTIMES).asks.counts["dataset-initializer"] == 0
+    runtimes = copy.deepcopy(RUNTIMES.training_runtimes)
+    for runtime in runtimes.values():
+        runtime["spec"]["template"]["spec"]["failurePolicy"] = {"maxRestarts": 3}
+    restarting = replace(RUNTIMES, training_runtimes=runtimes)
+    assert record_of(obj, restarting).asks.counts["dataset-initializer"] == 1
+
+
 def test_a_train_job_is_whole_once_each_of_its_child_jobs_is():
     obj = special("trainjob")
     obj["status"] = {"conditions": [{"type": "Suspended", "status": "False"}]}

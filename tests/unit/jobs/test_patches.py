@@ -155,6 +155,17 @@ def test_completions_follow_a_lowered_parallelism_where_the_owner_says_so():
     assert (lowered_again["spec"]["parallelism"], lowered_again["spec"]["completions"]) == (3, 3)
 
 
+def test_a_start_with_all_that_is_left_of_a_job_leaves_its_numbers_as_they_are():
+    obj = held("job")
+    obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "1"}
+    obj["spec"]["completions"] = 10
+    obj["status"] = {"succeeded": 8}
+    running = start(obj, {"main": 2})
+    assert (running["spec"]["parallelism"], running["spec"]["completions"]) == (4, 10)
+    assert record_of(running).admission.counts == {"main": 2}
+    assert start(obj, {"main": 1})["spec"]["parallelism"] == 1, "a start with less still lowers it"
+
+
 def test_a_gang_that_starts_with_its_quorum_keeps_its_parallelism_and_notes_its_growth():
     obj = load("job")
     obj["spec"] |= {"parallelism": 4, "completions": 4}

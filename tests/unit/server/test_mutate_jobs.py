@@ -1,5 +1,6 @@
 """What the mutating phase makes of an object."""
 
+from dataclasses import replace
 from typing import Any
 
 import jsonpatch
@@ -19,6 +20,7 @@ from tests.unit.server.reviews import (
     view,
 )
 from webhook.core import names
+from webhook.core.policy import LocalQueue, Policy, Queue
 from webhook.jobs.annotations import encode_hold
 from webhook.jobs.compute_class_policy import Mode, Rule
 from webhook.jobs.editing import diff
@@ -28,6 +30,7 @@ from webhook.jobs.registry import KINDS
 from webhook.server.class_checks import shipped
 from webhook.server.gate import Gate
 from webhook.server.settings import GateSettings
+from webhook.view import View
 
 OWNER = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "uid": "s", "controller": True}
 
@@ -58,6 +61,47 @@ async def test_in_a_gated_namespace_every_job_is_held() -> None:
     seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
     answer = await ask(Gate(seen), "/mutate/jobs", review(job(queue=None)))
     assert answer.applied(job(queue=None))["spec"]["suspend"] is True
+
+
+def with_a_default_queue(gated: str = "true") -> View:
+    seen = view()
+    seen.namespaces["team-a"] = {names.GATED_NAMESPACE: gated}
+    queue = Queue("research", "kueue")
+    local = {("team-a", "default"): LocalQueue("team-a", "default", "research")}
+    seen.policy = Policy(queues={"research": queue}, local_queues=local)
+    return seen
+
+
+def queue_of(obj: Any) -> object:
+    return obj["metadata"].get("labels", {}).get(names.QUEUE_LABELS[0])
+
+
+async def test_in_a_gated_namespace_a_job_without_a_queue_waits_in_its_default_one() -> None:
+    gate = Gate(with_a_default_queue())
+    stored = (await ask(gate, "/mutate/jobs", review(job(queue=None)))).applied(job(queue=None))
+    assert (queue_of(stored), stored["spec"]["suspend"]) == ("default", True)
+    assert (await ask(gate, "/mutate/jobs", review(stored))).patch == []
+    assert (await ask(gate, "/validate/jobs", review(stored))).allowed
+    named = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
+    assert queue_of(named) == queue_of(job())
+
+
+async def test_nobody_is_put_into_a_default_queue_where_the_namespace_is_not_gated_by_hand() -> None:
+    for gated in ("false", "policy"):
+        answer = await ask(Gate(with_a_default_queue(gated)), "/mutate/jobs", review(job(queue=None)))
+        assert queue_of(answer.applied(job(queue=None))) is None
+    mapped = with_a_default_queue()
+    mapped.policy = replace(mapped.policy, namespace_queues={"team-a": "root/a"})
+    answer = await ask(Gate(mapped), "/mutate/jobs", review(job(queue=None)))
+    assert queue_of(answer.applied(job(queue=None))) is None
+    elsewhere = Gate(with_a_default_queue(), GateSettings(left_to_kueue=True))
+    assert queue_of((await ask(elsewhere, "/mutate/jobs", review(job(queue=None)))).applied(job(queue=None))) is None
+
+
+async def test_what_belongs_to_an_owner_of_a_known_kind_is_in_no_queue_of_its_own() -> None:
+    child = job("train-workers-0", queue=None)
+    child["metadata"]["ownerReferences"] = [OWNER]
+    assert (await ask(Gate(with_a_default_queue()), "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"labels": None}, {"labels": {}}, {"annotations": None}])

@@ -65,12 +65,12 @@ def changed(obj: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {**copy.deepcopy(obj), "spec": {**copy.deepcopy(obj["spec"]), **spec}}
 
 
-def admitted() -> Gate:
-    """Return a gate whose ledger holds the Job's reservation: 4 pods of 1 GPU, 4 CPUs, 16 GiB."""
+def admitted(pods: int = 4) -> Gate:
+    """Return a gate whose ledger holds the Job's reservation: pods of 1 GPU, 4 CPUs, 16 GiB."""
     record = read(JOB, running(), ReadContext())
     assert record.gang is not None
     held = reservation()
-    priced = held.pod_sets[0].__class__("main", 4, record.gang.pod_sets[0].price, {GPU: "default"})
+    priced = held.pod_sets[0].__class__("main", pods, record.gang.pod_sets[0].price, {GPU: "default"})
     return Gate(with_ledger(view(), held.__class__(**{**_fields(held), "pod_sets": (priced,)})))
 
 
@@ -324,6 +324,18 @@ async def test_a_running_gang_may_shrink_and_come_back() -> None:
     small = changed(running(), parallelism=2)
     assert (await update(admitted(), running(), small)).allowed
     assert (await update(admitted(), small, running())).allowed
+
+
+async def test_a_running_gang_with_little_left_to_do_may_come_back_and_no_more_than_that() -> None:
+    """What it was started with is for what was left of it, less than its parallelism."""
+    gate = admitted(2)
+    indexed = changed(running(), completionMode="Indexed", parallelism=6, completions=6)
+    indexed["status"] = {"completedIndexes": "1-4", "succeeded": 4}
+    smaller = changed(indexed, parallelism=1)
+    assert (await update(gate, indexed, smaller)).allowed
+    assert (await update(gate, smaller, indexed)).allowed
+    answer = await update(gate, indexed, changed(indexed, parallelism=7, completions=7))
+    assert "3 pods, 2 are reserved" in answer.message
 
 
 async def test_a_running_job_without_a_reservation_does_not_grow_either() -> None:

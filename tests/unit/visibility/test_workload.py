@@ -48,6 +48,16 @@ async def test_a_waiting_gang_says_why_with_numbers_and_holders() -> None:
     assert condition(document, "Finished") == {}
 
 
+async def test_a_gang_that_waits_again_wants_what_is_left_of_it() -> None:
+    world = World()
+    job = world.waits("again", pods=3)
+    world.view.put_job(replace(job, reclaimed={"main": 1}, spared={"main": 1}))
+    document = await world.workload(job)
+    assert document["status"]["pods"]["wanted"] == 2
+    assert document["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+    assert document["spec"]["podSets"][0]["count"] == 3, "what its owner wrote, as in Kueue"
+
+
 async def test_positions_count_who_is_ahead_in_the_same_queue() -> None:
     world = World()
     world.admits(world.waits("holder", cpu=8, pods=1))
