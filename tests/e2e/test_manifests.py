@@ -19,7 +19,7 @@ from certs.authority import DAY_SECONDS, service_names
 from certs.rotation import Terms
 from tests.e2e import objects
 from tests.e2e.controlplane.cluster import Cluster, Shape
-from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.clock import SystemClock
 from webhook.kube.http import connect
 
@@ -252,6 +252,23 @@ def test_the_reconcilers_hand_on_namespaces_is_held_to_two_labels(alone: Cluster
     labels = here.get("namespace", here.namespace)["metadata"]["labels"]
     assert labels["tutti.dev/gated"] == "true"
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_the_reconcilers_hand_on_the_status_of_jobs_is_held_to_taking_out_a_start_time(
+    alone: Cluster, here: Kubectl
+) -> None:
+    reconciler, status = account(alone, "tutti-reconciler", here.namespace), ("--subresource=status", "--type=merge")
+    here.create(job("stopped") | {"spec": job("stopped")["spec"] | {"suspend": True}})
+    wait_until(lambda: condition(here.get("job", "stopped"), "Suspended") == "True", what="reported stopped")
+    here("patch", "job", "stopped", *status, '--patch={"status":{"startTime":"2026-03-01T10:00:05Z"}}')
+    for change in ({"succeeded": 1}, {"startTime": "2026-03-02T10:00:05Z"}, {"conditions": []}):
+        told = reconciler.refused("patch", "job", "stopped", *status, f"--patch={json.dumps({'status': change})}")
+        assert "but take out its start time" in told
+    label = {"metadata": {"labels": {"team": "a"}}}
+    told = reconciler.refused("patch", "job", "stopped", *status, f"--patch={json.dumps(label)}")
+    assert "nothing but the status" in told
+    reconciler("patch", "job", "stopped", *status, '--patch={"status":{"startTime":null}}')
+    assert "startTime" not in here.get("job", "stopped")["status"]
 
 
 def test_editors_may_make_pod_groups_and_look_at_quota_but_not_change_it(alone: Cluster, here: Kubectl) -> None:

@@ -32,6 +32,8 @@ WEATHERS = {
     "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 4),
     "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
     "rough with run-time limits": (Weather(limited=0.5), 8),
+    "calm on Kubernetes 1.34": (replace(CALM_WEATHER, release=34), 1),
+    "rough on Kubernetes 1.34": (Weather(release=34), 6),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

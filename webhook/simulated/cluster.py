@@ -20,7 +20,7 @@ from webhook.simulated.faults import FaultPlan
 from webhook.simulated.identity import ADMIN, Call, User
 from webhook.simulated.refusals import Json, Refused
 from webhook.simulated.router import Router
-from webhook.simulated.server import SimulatedServer
+from webhook.simulated.server import RELEASE, SimulatedServer
 from webhook.simulated.store import DEFAULT_HISTORY, Stored
 
 _FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -40,8 +40,10 @@ class SimulatedCluster:
         pace: Pace | None = None,
         history: int = DEFAULT_HISTORY,
         namespaces: Iterable[str] = (),
+        release: int = RELEASE,
     ) -> None:
-        self.server = SimulatedServer(_child(rng), clock or LoopClock(), history=history)
+        """``release`` is the minor release of Kubernetes to be, where releases differ in what is modelled."""
+        self.server = SimulatedServer(_child(rng), clock or LoopClock(), history=history, release=release)
         self.router = Router(self.server)
         pace = pace or Pace()
         self.controllers: list[Controller] = [

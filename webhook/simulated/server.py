@@ -31,6 +31,7 @@ Change = Callable[[Stored], Json]
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS: Final = 20
+RELEASE: Final = 36
 _SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 NAMESPACES: Final = ("", "namespaces")
 PODS: Final = ("", "pods")
@@ -40,7 +41,9 @@ NODES: Final = ("", "nodes")
 class SimulatedServer:
     """One API server: storage, admission and quota behind the verbs. Controllers are apart, in ``cluster``."""
 
-    def __init__(self, rng: Random, clock: Clock, *, history: int = DEFAULT_HISTORY) -> None:
+    def __init__(self, rng: Random, clock: Clock, *, history: int = DEFAULT_HISTORY, release: int = RELEASE) -> None:
+        self.release = release
+        """The minor release of Kubernetes whose rules are followed, where releases differ."""
         self.rng = rng
         self.clock = clock
         self.registry = Registry()
@@ -213,7 +216,9 @@ class SimulatedServer:
             mutated = self._mutated(resource, namespace, new, attributes)
             new = self._prepared(resource, stored, mutated, subresource)
         if not subresource:
-            validation.update(resource, stored.object, new)
+            validation.update(resource, stored.object, new, self.release)
+        elif subresource == "status":
+            validation.update_status(resource, stored.object, new)
         if reviewed:
             attributes.object = new
             await self.admission.validate(attributes)
