@@ -53,6 +53,10 @@ CONTEXT_PATHS: Final = {
 """What jobs are read with."""
 
 
+NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", "Job.batch/v1")
+"""What every cluster serves, and nothing can be decided well without."""
+
+
 class Listener(Protocol):
     """Who wants to know what changed."""
 
@@ -231,6 +235,10 @@ class Feeds:
     async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
         await informer.synced.wait()
         self.view.unsynced.discard(name)
+        if name in NEEDED and not informer.served:
+            log.error(
+                "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
+            )
         if name == "ledger":
             self.listener.ledger_changed()
 

@@ -26,8 +26,8 @@ from webhook.simulated.api import SimulatedApi, WritePoint
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
 from webhook.simulated.identity import User
+from webhook.simulated.resources import RELEASE
 from webhook.simulated.selectors import compile_selector
-from webhook.simulated.server import RELEASE
 
 ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
 READER: Final = User.service_account("tutti-system", "tutti-webhook")

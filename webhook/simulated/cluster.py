@@ -19,8 +19,9 @@ from webhook.simulated.controllers.training import TrainingOperator
 from webhook.simulated.faults import FaultPlan
 from webhook.simulated.identity import ADMIN, Call, User
 from webhook.simulated.refusals import Json, Refused
+from webhook.simulated.resources import RELEASE
 from webhook.simulated.router import Router
-from webhook.simulated.server import RELEASE, SimulatedServer
+from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import DEFAULT_HISTORY, Stored
 
 _FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")

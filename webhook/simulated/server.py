@@ -22,7 +22,7 @@ from webhook.simulated.conversion import as_served, to_stored
 from webhook.simulated.identity import Call
 from webhook.simulated.quota import Quotas
 from webhook.simulated.refusals import Json, already_exists, bad_request, conflict, forbidden, invalid, not_found
-from webhook.simulated.resources import Registry, Resource
+from webhook.simulated.resources import RELEASE, Registry, Resource
 from webhook.simulated.store import DEFAULT_HISTORY, Store, Stored
 from webhook.simulated.watches import Selection, Watch
 
@@ -31,7 +31,6 @@ Change = Callable[[Stored], Json]
 
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS: Final = 20
-RELEASE: Final = 36
 _SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 NAMESPACES: Final = ("", "namespaces")
 PODS: Final = ("", "pods")
