@@ -33,6 +33,7 @@ from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
+from webhook.kube.release import say_release
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
 from webhook.read_api import ReadApi, certificate_problems, read_api
 from webhook.server.app import build_app, build_health_app
@@ -231,6 +232,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     clock, identity = SystemClock(), _identity(config)
     certificate = ServingCertificate(config.cert_dir, clock=clock)
     api = await connect(config.kubeconfig)
+    saying = asyncio.create_task(say_release(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter
     service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
     parts = webhook(
@@ -269,6 +271,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
             for task in running:
                 task.cancel()
     finally:
+        saying.cancel()
         await health.close()
         await api.close()
 
@@ -290,6 +293,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
 
     clock, identity = SystemClock(), _identity(config)
     api = await connect(config.kubeconfig)
+    saying = asyncio.create_task(say_release(api), name="release")
     watchdog = Watchdog()
     watchdog.start()
     parts = reconciler(
@@ -315,6 +319,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         # Ledger rule 7: nothing of a leader may run on.
         os._exit(EXIT_CODE)
     finally:
+        saying.cancel()
         await health.close()
         await api.close()
 

@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 
 RECOMPILE_SECONDS: Final = 0.05
 """How long changes of policy gather before they are compiled."""
+NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", "Job.batch/v1")
+"""What every cluster serves, and nothing can be decided well without."""
 
 
 class Listener:
@@ -170,6 +172,10 @@ class Feeds:
     async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
         await informer.synced.wait()
         self.view.unsynced.discard(name)
+        if name in NEEDED and not informer.served:
+            log.error(
+                "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
+            )
         if name == "ledger":
             self.listener.ledger_changed()
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.e2e.controlplane.api import Api
-from tests.e2e.controlplane.binaries import say
+from tests.e2e.controlplane.binaries import release, say
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.external import ExternalCluster, ExternalError
 from tests.e2e.controlplane.install import NAMESPACE, Installation
@@ -40,9 +40,10 @@ OWNER_RULES = [
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With KUBECONFIG leave out, aloud, the tests that say nothing about that cluster or need what it has not."""
+    """Leave out, aloud, tests that need what is not there: in the cluster of KUBECONFIG, or in an older Kubernetes."""
     given = os.environ.get("KUBECONFIG")
     if not given:
+        _leave_out(config, items, {item: reason for item in items if (reason := _too_new(item))})
         return
     try:
         cluster = ExternalCluster(Path(given))
@@ -51,11 +52,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         pytest.exit(f"KUBECONFIG={given}: {error}", returncode=1)
     if missing:
         pytest.exit(f"the cluster of KUBECONFIG={given} lacks {'; '.join(missing)}", returncode=1)
-    left_out = {item: reason for item in items if (reason := _why_not(item, cluster))}
+    _leave_out(config, items, {item: reason for item in items if (reason := _why_not(item, cluster))})
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: dict[pytest.Item, str]) -> None:
     for reason, count in Counter(left_out.values()).items():
         say(f"left out: {count} tests {reason}")
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+
+
+def _too_new(item: pytest.Item) -> str:
+    """Say which release of Kubernetes a test needs, if what ``$KUBEBUILDER_ASSETS`` holds is older."""
+    if os.environ.get("KUBEBUILDER_ASSETS"):
+        for mark in item.iter_markers("since"):
+            if release() < tuple(map(int, mark.args[0].split("."))):
+                return f"that need Kubernetes {mark.args[0]}"
+    return ""
 
 
 def _why_not(item: pytest.Item, cluster: ExternalCluster) -> str:

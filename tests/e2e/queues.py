@@ -40,7 +40,7 @@ def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
 
 def _is_known(admin: Kubectl, name: str) -> None:
     """Wait until the webhook knows a queue: it hears of policy by watches, each a moment after the object is stored."""
-    probe = job("probe", 1, pod_template(gpus=0), name)
+    probe = job("probe", 1, pod_template(gpus=0), name, suspend=True)
     wait_until(lambda: admin.create(probe, "--dry-run=server") and not admin.warnings, what=f"queue {name} is known")
 
 

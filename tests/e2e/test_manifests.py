@@ -17,10 +17,12 @@ from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_cer
 from certs import cluster as certs_cluster
 from certs.authority import DAY_SECONDS, service_names
 from certs.rotation import Terms
-from tests.e2e import objects
+from tests.e2e import objects, policies
 from tests.e2e.controlplane.cluster import Cluster, Shape
-from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.clock import SystemClock
+from webhook.errors import ApiError
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH
 from webhook.kube.http import connect
 
 pytestmark = pytest.mark.own_cluster
@@ -254,6 +256,31 @@ def test_the_reconcilers_hand_on_namespaces_is_held_to_two_labels(alone: Cluster
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
+async def test_the_reconcilers_hand_on_the_status_of_jobs_is_held_to_taking_out_a_start_time(
+    alone: Cluster, here: Kubectl
+) -> None:
+    here.create(suspended(job("stopped")))
+    wait_until(lambda: condition(here.get("job", "stopped"), "Suspended") == "True", what="reported stopped")
+    ran = '--patch={"status":{"startTime":"2026-03-01T10:00:05Z"}}'
+    here("patch", "job", "stopped", "--subresource=status", "--type=merge", ran)
+    path = f"/apis/batch/v1/namespaces/{here.namespace}/jobs/stopped/status"
+    api = await connect(str(alone.kubeconfig_for_service_account("tutti-system", "tutti-reconciler")))
+    try:
+        for change, told in (
+            ({"status": {"succeeded": 1}}, "but take out its start time"),
+            ({"status": {"startTime": "2026-03-02T10:00:05Z"}}, "but take out its start time"),
+            ({"status": {"conditions": []}}, "but take out its start time"),
+            ({"metadata": {"labels": {"team": "a"}}}, "nothing but the status"),
+        ):
+            with pytest.raises(ApiError, match=told):
+                await api.request("PATCH", path, body=json.dumps(change).encode(), content_type=MERGE_PATCH)
+        clear = b'[{"op": "remove", "path": "/status/startTime"}]'
+        await api.request("PATCH", path, body=clear, content_type=JSON_PATCH)
+    finally:
+        await api.close()
+    assert "startTime" not in here.get("job", "stopped")["status"]
+
+
 def test_editors_may_make_pod_groups_and_look_at_quota_but_not_change_it(alone: Cluster, here: Kubectl) -> None:
     here("create", "rolebinding", "edit", "--clusterrole=edit", "--user=ann")
     ann = Kubectl(alone.binaries["kubectl"], alone.kubeconfig_for_user("ann"), here.namespace)
@@ -300,11 +327,24 @@ async def test_rotation_runs_under_its_own_narrow_account(alone: Cluster, root: 
 def twin(root: Kubectl) -> Kubectl:
     """The administrator of a cluster whose registrations are gone, with the policies in force."""
     root("delete", *REGISTRATIONS)
-    install(root, "admission-policies")
-    wait_until(lambda: born(root, job("probe", queue=QUEUE))["spec"].get("suspend"), what="policies in force")
+    install(root, policies.overlay().name)
+    wait_until(lambda: in_force(root), what="policies in force")
     for policy in root.items("validatingadmissionpolicies"):
         assert "typeChecking" not in policy.get("status", {}) or not policy["status"]["typeChecking"]
     return root
+
+
+def in_force(kubectl: Kubectl) -> bool:
+    """Return whether a queued job that is to run at once is stored suspended, or refused where nothing suspends it."""
+    running = job("probe", queue=QUEUE)
+    if policies.suspending():
+        return born(kubectl, running)["spec"].get("suspend") is True
+    return "is created suspended" in kubectl.refused("create", "--dry-run=server", "-f", "-", stdin=json.dumps(running))
+
+
+def suspended(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a job as its owner writes it who suspends it."""
+    return manifest | {"spec": manifest["spec"] | {"suspend": True}}
 
 
 def born(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -313,6 +353,7 @@ def born(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+@pytest.mark.since("1.36")
 @pytest.mark.parametrize("make", [job, jobset])
 def test_policies_let_a_queued_job_be_born_suspended(twin: Kubectl, here: Kubectl, make: Any) -> None:
     assert born(here, make("queued", queue=QUEUE))["spec"]["suspend"] is True
@@ -320,6 +361,7 @@ def test_policies_let_a_queued_job_be_born_suspended(twin: Kubectl, here: Kubect
     assert not born(here, make("plain"))["spec"].get("suspend", False)
 
 
+@pytest.mark.since("1.36")
 def test_policies_suspend_a_training_job_with_and_without_a_run_policy(twin: Kubectl, here: Kubectl) -> None:
     assert born(here, pytorchjob("queued", queue=QUEUE))["spec"]["runPolicy"] == {"suspend": True}
     with_policy = pytorchjob("queued", queue=QUEUE)
@@ -328,6 +370,7 @@ def test_policies_suspend_a_training_job_with_and_without_a_run_policy(twin: Kub
     assert "runPolicy" not in born(here, pytorchjob("plain"))["spec"]
 
 
+@pytest.mark.since("1.36")
 def test_policies_know_namespaces_where_everything_waits(twin: Kubectl, here: Kubectl) -> None:
     here("label", "namespace", here.namespace, "tutti.dev/gated=true")
     wait_until(lambda: born(here, job("plain"))["spec"]["suspend"], what="namespace label seen")
@@ -336,7 +379,7 @@ def test_policies_know_namespaces_where_everything_waits(twin: Kubectl, here: Ku
 def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
     alone: Cluster, twin: Kubectl, here: Kubectl
 ) -> None:
-    here.create(job("queued", queue=QUEUE))
+    here.create(suspended(job("queued", queue=QUEUE)))
     start = '--patch={"spec":{"suspend":false}}'
     assert "only Tutti starts" in here.refused("patch", "job", "queued", "--type=merge", start)
     away = '--patch={"spec":{"suspend":false},"metadata":{"labels":{"tutti.dev/queue-name":null}}}'
@@ -353,7 +396,7 @@ def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kub
     forged = job("forged", labels={"tutti.dev/gang": "0b5e6f1c"})
     with pytest.raises(AssertionError, match="written by Tutti alone"):
         here.create(forged)
-    here.create(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"}))
+    here.create(suspended(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"})))
 
 
 def test_policies_keep_gang_pods_to_their_controllers(alone: Cluster, twin: Kubectl, here: Kubectl) -> None:

@@ -13,7 +13,7 @@ from tests.e2e.objects import pod, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reserved, set_gpus
 from tests.e2e.test_pod_groups import running, waiting
 
-pytestmark = pytest.mark.own_cluster
+pytestmark = [pytest.mark.own_cluster, pytest.mark.since("1.36")]
 
 FLAGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 

@@ -135,4 +135,6 @@ def test_a_resource_quota_that_a_less_urgent_gang_fills_keeps_no_urgent_one_out(
     owner.apply(high)
     wait_until(lambda: len(owner.pods("job-name=high", "Running")) == 4, 60, what="the urgent one has its place")
     assert owner.get("job", "low")["spec"]["suspend"] is True
+    owner.delete("job", "high")
+    wait_until(lambda: len(owner.pods("job-name=low", "Running")) == 4, 60, what="the other comes back")
     admin.delete("workloadpriorityclass", f"{admin.namespace}-urgent")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e import policies
 from tests.e2e.conftest import Team, create_namespace, member
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import Installation
@@ -18,7 +19,7 @@ from tests.e2e.watching import Watch
 pytestmark = pytest.mark.own_cluster
 
 REGISTRATIONS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
-BINDINGS = "validatingadmissionpolicybinding,mutatingadmissionpolicybinding"
+BINDINGS = ("validatingadmissionpolicybinding", *(["mutatingadmissionpolicybinding"] if policies.suspending() else []))
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +79,10 @@ def test_with_the_glass_broken_jobs_run_at_once_and_are_counted_and_the_next_wai
 ) -> None:
     owner, shell = squad.owner, Shell(squad.admin)
     owner.create(job("patient", 1, pod_template(), QUEUE))
-    shell("kubectl apply --server-side -k manifests/overlays/admission-policies")
+    shell(f"kubectl apply --server-side -k manifests/overlays/{policies.overlay().name}")
     shell(f"kubectl delete {REGISTRATIONS} tutti")
-    shell(f"kubectl delete {BINDINGS} -l app.kubernetes.io/part-of=tutti")
+    for bindings in BINDINGS:
+        shell(f"kubectl delete {bindings} -l app.kubernetes.io/part-of=tutti")
     wait_until(lambda: not born_suspended(squad), what="the API server has taken note of the policies' end")
     owner.create(job("urgent", 2, pod_template(), QUEUE))
     wait_until(lambda: len(runs(squad, "urgent")) == 2, what="a job runs past its queue")

@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.e2e import policies
 from tests.e2e.conftest import Team, member
-from tests.e2e.controlplane.install import ROOT, Installation
+from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.load import Load
 from tests.e2e.objects import deployment, job, jobset, pod, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reserved, set_gpus
 
-POLICIES: Final = ROOT / "manifests" / "overlays" / "admission-policies"
 REGISTRATIONS: Final = ("mutatingwebhookconfiguration/tutti", "validatingwebhookconfiguration/tutti")
 NO_ANSWER: Final = "failed calling webhook"
 START: Final = {"spec": {"suspend": False}}
@@ -123,12 +123,12 @@ def policies_only(breakable: Installation, team: Team) -> Iterator[Team]:
     kept = [admin("get", registration, "-o", "json") for registration in REGISTRATIONS]
     # Kustomize's folder is read by kubectl, which is told no namespace: policies have none.
     rendered = subprocess.run(
-        [str(admin.program), "kustomize", str(POLICIES)], capture_output=True, text=True, check=True
+        [str(admin.program), "kustomize", str(policies.overlay())], capture_output=True, text=True, check=True
     ).stdout
     admin("apply", "--server-side", "-f", "-", stdin=rendered)
     admin("delete", *REGISTRATIONS)
     try:
-        probe = job("probe", 1, pod_template(), QUEUE)
+        probe = job("probe", 1, pod_template(), QUEUE, suspend=not policies.suspending())
         wait_until(
             lambda: json.loads(admin.create(probe, "--dry-run=server", "-o", "json"))["spec"].get("suspend"),
             what="the policies that mark are in force",
@@ -160,7 +160,11 @@ def _is_refused_by_policy(owner: Kubectl, name: str) -> bool:
 def test_with_the_policies_alone_a_gang_still_waits_and_starts_whole(policies_only: Team) -> None:
     owner, admin = policies_only.owner, policies_only.admin
     give_queue(admin, 0)
-    owner.create(job("gang", 2, pod_template(), QUEUE, suspend=False))
+    gang = job("gang", 2, pod_template(), QUEUE, suspend=False)
+    if not policies.suspending():
+        assert "is created suspended" in refused(owner, gang)
+        gang = job("gang", 2, pod_template(), QUEUE, suspend=True)
+    owner.create(gang)
     assert owner.get("job", "gang")["spec"]["suspend"] is True
     start = ("patch", "job", "gang", "--type=merge", f"--patch={json.dumps(START)}")
     assert "only Tutti starts" in owner.refused(*start)

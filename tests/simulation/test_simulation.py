@@ -34,6 +34,8 @@ WEATHERS = {
     "rough with run-time limits": (Weather(limited=0.5), 8),
     "calm with long jobs": (replace(CALM_WEATHER, long=0.8), 2),
     "rough with long jobs": (Weather(long=0.8), 8),
+    "calm on Kubernetes 1.34": (replace(CALM_WEATHER, release=34), 1),
+    "rough on Kubernetes 1.34": (Weather(release=34), 6),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

@@ -26,6 +26,7 @@ from webhook.simulated.api import SimulatedApi, WritePoint
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
 from webhook.simulated.identity import User
+from webhook.simulated.resources import RELEASE
 from webhook.simulated.selectors import compile_selector
 
 ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
@@ -59,6 +60,8 @@ class Weather:
     """How many gangs of plain pods there are beside the jobs."""
     ensembles: int = 0
     """How many PodGroups there are that several jobs share."""
+    release: int = RELEASE
+    """The minor release of Kubernetes that the cluster is."""
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
@@ -102,7 +105,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
+        seed, release = self.rng.getrandbits(64), self.weather.release
+        self.cluster = SimulatedCluster(Random(seed), namespaces=("tutti-system",), release=release)
         self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, self.weather.long)
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)

@@ -40,6 +40,8 @@ class Step(StrEnum):
     END = "end"
     """Of a gang of plain pods all that it started has ended, or its pods went away before it started: those that wait
     queue anew."""
+    CLEAR = "clear"
+    """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
 
@@ -59,7 +61,9 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
     if reservation.stopping is not None:
         return _stopping(job, pods_present, voided)
     if job.suspended:
-        return Step.HOLD if started(job, reservation) else Step.START
+        if started(job, reservation):
+            return Step.HOLD
+        return Step.CLEAR if job.start_time_left else Step.START
     if job.admission is None:
         return Step.ADOPT if reservation.adopted else Step.NOTHING
     noted = (job.admission.counts, job.admission.membership)
@@ -75,6 +79,8 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
         return Step.SUSPEND if job.marked else Step.ADOPT
     if pods_present or job.active:
         return Step.WITHDRAW
+    if job.start_time_left:
+        return Step.CLEAR
     if job.requeue is not None and job.requeue.undo is not None:
         # Its template still carries what the last start injected; the API server takes the correction only once the
         # job's controller has reported it stopped.
@@ -90,7 +96,8 @@ def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:
     if not voided:
         return Step.VOID
     # Its controller must have seen the suspension too: one that lags could still be creating pods.
-    return Step.RELEASE if pods_present == 0 and not job.active and job.restorable else Step.NOTHING
+    stopped = not job.active and (job.restorable or job.start_time_left)
+    return Step.RELEASE if pods_present == 0 and stopped else Step.NOTHING
 
 
 def started(job: JobRecord, reservation: Reservation) -> bool:

@@ -43,6 +43,8 @@ class Effect:
     name: str
     job: JobRecord
     patch: Sequence[Mapping[str, Any]] = ()
+    subresource: str = ""
+    """Where the patch goes, if not to the job itself: ``status``."""
     pods: tuple[PodWrite, ...] = ()
 
 
@@ -143,6 +145,7 @@ class Effects:
     async def _patch_job(self, effect: Effect) -> ApiError | None:
         job = effect.job
         path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
+        path = f"{path}/{effect.subresource}" if effect.subresource else path
         try:
             async with self._slots:
                 raw = await self._api.request("PATCH", path, body=orjson.dumps(effect.patch), content_type=JSON_PATCH)

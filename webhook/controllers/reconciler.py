@@ -286,7 +286,7 @@ class Reconciler:
                 self.engine.submit(gang, self._clock.now())
                 self._announcer.queued(uid)
             return
-        if self._submitted.pop(uid, None) is not None and step in (Step.WAIT, Step.WITHDRAW, Step.RESTORE):
+        if self._submitted.pop(uid, None) is not None and step in (Step.WAIT, Step.WITHDRAW, Step.CLEAR, Step.RESTORE):
             self.engine.withdraw(uid)
         if isinstance(gang, Reason):
             self._withheld[uid] = gang
@@ -328,6 +328,8 @@ class Reconciler:
             case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
                 requeue, held = self._stops.requeue(job, reservation), requeues.is_hold(job, reservation)
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
+            case Step.CLEAR if job is not None:
+                batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
 

@@ -116,7 +116,7 @@ class TemplateChange(StrEnum):
     SUSPENDED = "suspended"
     """Stored suspended, and its controller reports no active pod."""
     STOPPED = "stopped"
-    """As ``SUSPENDED``, and never started or reported stopped: batch/v1 Job."""
+    """As ``SUSPENDED``, and without a start time in its status: batch/v1 Job."""
     NEVER = "never"
 
 

@@ -1,4 +1,4 @@
-"""The reconciler's patches of jobs, made from a ``JobRecord``: start, stop, restore, void, adopt, grow.
+"""The reconciler's patches of jobs, made from a ``JobRecord``: start, stop, clear, restore, void, adopt, grow.
 
 Each carries the uid and the resourceVersion of the record: an object that moved on answers 409 (or 422 when it is
 another object of the same name) and nothing is applied.
@@ -6,7 +6,8 @@ another object of the same name) and nothing is applied.
 A start injects flavor labels and tolerations and may lower a count. The annotation ``tutti.dev/admission`` says what
 was injected. A stop cannot take it back where the API server freezes pod templates until the job has come to rest
 (batch/v1 Job, JobSet): it moves that part of the admission into the re-queue annotation as ``undo``, and the patch
-``restore`` follows once the record is ``restorable``. A ``start`` of a job not yet restored does both at once.
+``restore`` follows once the record is ``restorable``. A ``start`` of a job not yet restored does both at once. Before
+Kubernetes 1.36 a Job that ran becomes so only when ``clear`` has taken the start time out of its status.
 """
 
 from collections.abc import Mapping
@@ -82,6 +83,14 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
         marks[names.HOLD] = annotations.encode_hold(record.uid)
     gone = (names.ADMISSION,) if record.admission is not None else ()
     return [*_preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
+
+
+def clear(record: JobRecord) -> Patch:
+    """Return the patch, of the status, that takes the start time of its last run out of a stopped job.
+
+    Only for a record with ``start_time_left``; the API server refuses it for a job that is not suspended.
+    """
+    return [*_preconditions(record), {"op": "remove", "path": "/status/startTime"}]
 
 
 def restore(record: JobRecord) -> Patch:

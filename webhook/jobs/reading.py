@@ -51,6 +51,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         deleting=metadata.get("deletionTimestamp") is not None,
         marked=any(names.GANG_LABEL in site.labels for site in sites),
         restorable=status.restorable(kind, obj, suspended, active),
+        start_time_left=status.start_time_left(kind, obj, suspended, active),
         managed_by_other=managed_by_other(kind, obj),
         has_annotations=isinstance(own, dict),
         admission=admission,

@@ -133,6 +133,8 @@ class JobRecord:
     admission: Admission | None = None
     requeue: Requeue | None = None
     held: bool = False
+    start_time_left: bool = False
+    """Stopped, but before Kubernetes 1.36 its templates stay frozen until the start time of its last run is cleared."""
     reclaimed: Mapping[str, int] = field(default_factory=dict)
     """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
     spared: Mapping[str, int] = field(default_factory=dict)

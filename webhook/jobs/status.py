@@ -61,9 +61,22 @@ def restorable(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active
         case TemplateChange.SUSPENDED:
             return suspended and not is_active
         case TemplateChange.STOPPED:
-            started = paths.find(obj, ("status", "startTime")) is not None
-            return suspended and not is_active and (not started or has_condition(obj, "Suspended"))
+            return suspended and not is_active and not _start_time(obj)
     return False
+
+
+def start_time_left(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active: bool) -> bool:
+    """Return whether a job is reported stopped, but with the start time of its last run.
+
+    The Job controller clears it since Kubernetes 1.36 (``MutableSchedulingDirectivesForSuspendedJobs``). Before, it
+    leaves that to others, and the API server freezes the pod templates until it is cleared.
+    """
+    frozen = kind.template_change is TemplateChange.STOPPED and suspended and not is_active
+    return frozen and _start_time(obj) and has_condition(obj, "Suspended")
+
+
+def _start_time(obj: Mapping[str, Any]) -> bool:
+    return paths.find(obj, ("status", "startTime")) is not None
 
 
 def holds(signal: Signal, obj: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from webhook.simulated.controllers.training import TrainingOperator
 from webhook.simulated.faults import FaultPlan
 from webhook.simulated.identity import ADMIN, Call, User
 from webhook.simulated.refusals import Json, Refused
+from webhook.simulated.resources import RELEASE
 from webhook.simulated.router import Router
 from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import DEFAULT_HISTORY, Stored
@@ -40,8 +41,10 @@ class SimulatedCluster:
         pace: Pace | None = None,
         history: int = DEFAULT_HISTORY,
         namespaces: Iterable[str] = (),
+        release: int = RELEASE,
     ) -> None:
-        self.server = SimulatedServer(_child(rng), clock or LoopClock(), history=history)
+        """``release`` is the minor release of Kubernetes to be, where releases differ in what is modelled."""
+        self.server = SimulatedServer(_child(rng), clock or LoopClock(), history=history, release=release)
         self.router = Router(self.server)
         pace = pace or Pace()
         self.controllers: list[Controller] = [

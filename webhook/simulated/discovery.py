@@ -11,12 +11,10 @@ from typing import Any, Final
 import orjson
 
 from webhook.simulated.refusals import Json
-from webhook.simulated.resources import ALL_VERBS, Registry, Resource
+from webhook.simulated.resources import ALL_VERBS, RELEASE, Registry, Resource
 
 VERSION: Final = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0+simulated",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",
@@ -27,10 +25,13 @@ VERSION: Final = {
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 
-def document(registry: Registry, path: str, aggregated: Sequence[tuple[str, str]] = ()) -> bytes | None:
+def document(
+    registry: Registry, path: str, aggregated: Sequence[tuple[str, str]] = (), release: int = RELEASE
+) -> bytes | None:
     """Return the discovery document at ``path``, None when there is none.
 
-    ``aggregated`` are (group, version) pairs that other servers serve behind this one.
+    ``aggregated`` are (group, version) pairs that other servers serve behind this one; ``release`` is the minor release
+    of Kubernetes to be.
     """
     if path in _HEALTH:
         return b"ok"
@@ -39,7 +40,7 @@ def document(registry: Registry, path: str, aggregated: Sequence[tuple[str, str]
         return _openapi(registry, parts)
     found: Json | None = None
     if path == "/version":
-        found = dict(VERSION)
+        found = VERSION | {"minor": str(release), "gitVersion": f"v1.{release}.0+simulated"}
     elif path == "/api":
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]
         found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
@@ -122,5 +123,5 @@ def _openapi_group(served: tuple[Resource, ...]) -> bytes | None:
         where = "/namespaces/{namespace}/" if resource.namespaced else "/"
         patch = {"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": gvk, "parameters": parameters}
         paths[f"{resource.path}{where}{resource.plural}/{{name}}"] = {"patch": patch}
-    info = {"title": "Simulated Kubernetes", "version": VERSION["gitVersion"]}
+    info = {"title": "Simulated Kubernetes", "version": "simulated"}
     return orjson.dumps({"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}})

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+RELEASE: Final = 36
+"""The minor release of Kubernetes that a simulated cluster is, unless told otherwise."""
+
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 

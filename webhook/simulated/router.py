@@ -107,7 +107,7 @@ class Router:
 
     async def _handle(self, request: Request) -> Answer:
         if request.method == "GET" and "/namespaces/" not in request.path:
-            known = discovery.document(self.server.registry, request.path, self._aggregated())
+            known = discovery.document(self.server.registry, request.path, self._aggregated(), self.server.release)
             if known is not None:
                 return Answer(200, known)
         if len(request.body) > MAX_BODY_BYTES:

@@ -20,7 +20,7 @@ from webhook.simulated.conversion import as_served, to_stored
 from webhook.simulated.identity import Call
 from webhook.simulated.quota import Quotas
 from webhook.simulated.refusals import Json, already_exists, bad_request, conflict, forbidden, invalid, not_found
-from webhook.simulated.resources import Registry, Resource
+from webhook.simulated.resources import RELEASE, Registry, Resource
 from webhook.simulated.store import DEFAULT_HISTORY, Store, Stored
 from webhook.simulated.watches import Selection, Watch
 from webhook.wire.times import time_text
@@ -39,7 +39,9 @@ NODES: Final = ("", "nodes")
 class SimulatedServer:
     """One API server: storage, admission and quota behind the verbs. Controllers are apart, in ``cluster``."""
 
-    def __init__(self, rng: Random, clock: Clock, *, history: int = DEFAULT_HISTORY) -> None:
+    def __init__(self, rng: Random, clock: Clock, *, history: int = DEFAULT_HISTORY, release: int = RELEASE) -> None:
+        self.release = release
+        """The minor release of Kubernetes whose rules are followed, where releases differ."""
         self.rng = rng
         self.clock = clock
         self.registry = Registry()
@@ -212,7 +214,9 @@ class SimulatedServer:
             mutated = self._mutated(resource, namespace, new, attributes)
             new = self._prepared(resource, stored, mutated, subresource)
         if not subresource:
-            validation.update(resource, stored.object, new)
+            validation.update(resource, stored.object, new, self.release)
+        elif subresource == "status":
+            validation.update_status(resource, stored.object, new)
         if reviewed:
             attributes.object = new
             await self.admission.validate(attributes)

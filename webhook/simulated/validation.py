@@ -32,6 +32,9 @@ _POD_RULE: Final = (
     "(allow it to be set to 1 if it was previously negative)"
 )
 _IMMUTABLE: Final = "field is immutable"
+CLEARS_START_TIME: Final = 36
+"""Since this release of Kubernetes a stopped Job's template may change though it ran before; its controller also clears
+its start time (gate ``MutableSchedulingDirectivesForSuspendedJobs``)."""
 _MUTABLE_POD_FIELDS: Final = (
     "activeDeadlineSeconds",
     "terminationGracePeriodSeconds",
@@ -89,12 +92,23 @@ def create(resource: Resource, item: Json) -> None:
         check(resource, item)
 
 
-def update(resource: Resource, old: Json, new: Json) -> None:
-    """Refuse a change of the main resource that is not allowed. Raises Refused (422)."""
+def update(resource: Resource, old: Json, new: Json, release: int) -> None:
+    """Refuse a change of the main resource that ``release`` does not allow. Raises Refused (422)."""
     metadata(resource, new)
     check = _UPDATE.get((resource.group, resource.plural))
     if check is not None:
         check(resource, old, new)
+    if (resource.group, resource.plural) == ("batch", "jobs"):
+        _job_template_update(resource, old, new, release)
+
+
+def update_status(resource: Resource, old: Json, new: Json) -> None:
+    """Refuse a change of the status that is not allowed. Raises Refused (422)."""
+    if (resource.group, resource.plural) != ("batch", "jobs") or new["spec"].get("suspend"):
+        return
+    if (old.get("status") or {}).get("startTime") and not (new.get("status") or {}).get("startTime"):
+        why = "Required value: startTime cannot be removed for unsuspended job"
+        raise invalid(resource, new["metadata"]["name"], "status.startTime", why, "FieldValueRequired")
 
 
 def _configmap(resource: Resource, item: Json) -> None:
@@ -150,10 +164,14 @@ def _job_update(resource: Resource, old: Json, new: Json) -> None:
         if not elastic:
             why = f"Invalid value: {after.get('completions')}: {_IMMUTABLE}"
             raise invalid(resource, name, "spec.completions", why)
+
+
+def _job_template_update(resource: Resource, old: Json, new: Json, release: int) -> None:
+    name, before, after = new["metadata"]["name"], old["spec"], new["spec"]
     if before["template"] == after["template"]:
         return
     status = old.get("status") or {}
-    stopped = not status.get("startTime") or is_true(status, "Suspended")
+    stopped = not status.get("startTime") or (release >= CLEARS_START_TIME and is_true(status, "Suspended"))
     frozen = f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}"
     if not (before.get("suspend") and stopped and not status.get("active")):
         raise invalid(resource, name, "spec.template", frozen)

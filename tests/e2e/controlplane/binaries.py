@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +86,16 @@ def find(name: str, report: Report = say) -> Path:
 def find_all(names: tuple[str, ...], report: Report = say) -> dict[str, Path]:
     """Return the path of every named program; see :func:`find`."""
     return {name: find(name, report) for name in names}
+
+
+@cache
+def release() -> tuple[int, int]:
+    """Return the release of Kubernetes that is run: that of the pins, or of what ``$KUBEBUILDER_ASSETS`` holds."""
+    printed = subprocess.run([find("kube-apiserver"), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v(\d+)\.(\d+)\.", printed)
+    if found is None:
+        raise BuildError(f"{find('kube-apiserver')} --version prints {printed!r}")
+    return int(found[1]), int(found[2])
 
 
 def go(project: str, *arguments: str) -> str:

@@ -86,6 +86,27 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         False,
         Step.NOTHING,
     ),
+    "one whose start time freezes its template is freed of that before anything else": (
+        job(requeue=Requeue("Preempted", 0, undo=STARTED), restorable=False, start_time_left=True),
+        None,
+        0,
+        False,
+        Step.CLEAR,
+    ),
+    "and before it starts, whoever reserved for it": (
+        job(restorable=False, start_time_left=True),
+        RESERVED,
+        0,
+        False,
+        Step.CLEAR,
+    ),
+    "but its quota does not wait for that": (
+        job(requeue=Requeue("x", 0), restorable=False, start_time_left=True),
+        STOPPING,
+        0,
+        True,
+        Step.RELEASE,
+    ),
     "leftover pods keep it from waiting": (job(), None, 1, False, Step.WITHDRAW),
     "a finished one is forgotten": (job(finished="Succeeded"), None, 0, False, Step.WITHDRAW),
 }

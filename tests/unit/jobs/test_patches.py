@@ -205,6 +205,16 @@ def test_every_patch_names_uid_and_resource_version():
         ]
 
 
+def test_the_start_time_of_the_last_run_is_cleared_under_the_same_precondition():
+    obj = load("job")
+    obj["spec"]["suspend"] = True
+    obj = stopped_in_cluster(obj)
+    obj["status"] |= {"failed": 1, "startTime": "2026-03-01T10:00:05Z"}
+    patch = patches.clear(record_of(obj))
+    assert {operation["path"] for operation in patch[:2]} == {"/metadata/uid", "/metadata/resourceVersion"}
+    assert apply(obj, patch)["status"] == {key: obj["status"][key] for key in ("conditions", "failed")}
+
+
 def test_voiding_twice_in_one_epoch_moves_the_object_twice():
     first = apply(held("job"), patches.void(record_of(held("job")), 7))
     second = apply(first, patches.void(record_of(first), 7))

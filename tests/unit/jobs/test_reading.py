@@ -381,10 +381,22 @@ def test_templates_of_a_job_change_only_while_it_is_stopped():
     assert record_of(obj).restorable
     obj["status"] = {"startTime": "2026-03-01T10:00:05Z"}
     assert not record_of(obj).restorable
-    obj["status"] |= condition("Suspended")
+    obj["status"] = condition("Suspended")
     assert record_of(obj).restorable
     obj["status"]["active"] = 1
     assert not record_of(obj).restorable
+
+
+def test_a_start_time_is_left_over_once_the_controller_reports_the_job_stopped():
+    obj = load("job")
+    obj["status"] = {"startTime": "2026-03-01T10:00:05Z"} | condition("Suspended")
+    assert not record_of(obj).start_time_left
+    obj["spec"]["suspend"] = True
+    assert (record_of(obj).restorable, record_of(obj).start_time_left) == (False, True)
+    obj["status"]["active"] = 1
+    assert not record_of(obj).start_time_left
+    obj["status"] = {"startTime": "2026-03-01T10:00:05Z"}
+    assert not record_of(obj).start_time_left
 
 
 def test_owner_and_manager_are_read():

@@ -102,13 +102,19 @@ def test_every_policy_resource_is_read_by_both(resource: PolicyResource) -> None
         assert any(rule[:2] == (resource.group, resource.plural) and rule[2] >= READ for rule in rules_for(account))
 
 
-def test_no_job_kind_is_created_or_its_status_written() -> None:
+def test_no_job_kind_is_created_or_its_status_written_but_the_start_time_of_jobs() -> None:
     plurals = {(kind.group, kind.plural) for kind in KINDS.values()}
     for group, resource, verbs, _ in rules_for("tutti-reconciler"):
         plural, _, subresource = resource.partition("/")
         if (group, plural) in plurals:
-            assert not subresource
+            assert not subresource or (group, resource, verbs) == ("batch", "jobs/status", {"patch"})
             assert verbs <= READ | {"patch", "delete"}
+
+
+def test_what_it_may_write_into_the_status_of_jobs_is_settled_inside_the_api_server() -> None:
+    policy = named(DOCUMENTS, "ValidatingAdmissionPolicy", "tutti-start-times-only")["spec"]
+    assert policy["matchConstraints"]["resourceRules"][0]["resources"] == ["jobs/status"]
+    assert any("startTime" in validation["expression"] for validation in policy["validations"])
 
 
 @pytest.mark.parametrize("verb", ["view", "edit", "admin"])

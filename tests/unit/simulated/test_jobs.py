@@ -1,6 +1,7 @@
 """Jobs on simulated nodes: they run, suspend, resume, finish and fail as Kubernetes' do."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -96,6 +97,29 @@ async def test_suspending_deletes_active_pods_and_resuming_starts_anew(client: C
     resumed = await client.get(f"{JOBS}/a")
     assert condition(resumed, "Suspended") == "False"
     assert resumed["status"]["startTime"] > started
+
+
+async def test_before_1_36_a_stopped_job_keeps_its_start_time_and_its_template_stays_frozen_until_that_is_cleared() -> (
+    None
+):
+    async with SimulatedCluster(Random(1), namespaces=["team-a"], release=34) as older:
+        await older.add_node("n1", labels={"pool": "b"}, gpu="4")
+        client = Client(older.api())
+        await client.post(JOBS, job("a"))
+        await status_reaches(client, "a", ready=2)
+        cleared = {"status": {"startTime": None}}
+        with pytest.raises(errors.Invalid, match="cannot be removed for unsuspended job"):
+            await client.merge(f"{JOBS}/a/status", cleared)
+        await client.merge(f"{JOBS}/a", {"spec": {"suspend": True}})
+        await status_reaches(client, "a", active=None)
+        assert condition(await client.get(f"{JOBS}/a"), "Suspended") == "True"
+        elsewhere = {"spec": {"template": {"spec": {"nodeSelector": {"pool": "b"}}}}}
+        with pytest.raises(errors.Invalid, match="field is immutable"):
+            await client.merge(f"{JOBS}/a", elsewhere)
+        await client.merge(f"{JOBS}/a/status", cleared)
+        await client.merge(f"{JOBS}/a", elsewhere)
+        await client.merge(f"{JOBS}/a", {"spec": {"suspend": False}})
+        await status_reaches(client, "a", ready=2)
 
 
 async def test_terminating_pods_are_seen_until_their_node_lets_them_go(client: Client) -> None:

@@ -1,10 +1,10 @@
 """The Job controller: pods for running Jobs, no pods for suspended ones, counts, conditions, back-off.
 
-Follows ``pkg/controller/job`` of Kubernetes 1.36: suspending deletes active pods and clears startTime; resuming sets it
-anew; pods are created in batches that double while none is refused; a refused pod is retried with a back-off; each
-ended pod is counted once (by the tracking finalizer); the interim conditions SuccessCriteriaMet and FailureTarget come
-before Complete and Failed, which wait until no pod is left terminating. Not modelled: podFailurePolicy, successPolicy,
-backoffLimitPerIndex.
+Follows ``pkg/controller/job`` of Kubernetes 1.36: suspending deletes active pods and clears startTime (earlier releases
+leave it); resuming sets it anew; pods are created in batches that double while none is refused; a refused pod is
+retried with a back-off; each ended pod is counted once (by the tracking finalizer); the interim conditions
+SuccessCriteriaMet and FailureTarget come before Complete and Failed, which wait until no pod is left terminating. Not
+modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from webhook.simulated.identity import JOB_CONTROLLER
 from webhook.simulated.refusals import Json, Refused
 from webhook.simulated.server import SimulatedServer
 from webhook.simulated.store import Event, Stored
+from webhook.simulated.validation import CLEARS_START_TIME
 from webhook.wire.times import unix_seconds
 
 JOBS: Final = ("batch", "jobs")
@@ -197,7 +198,8 @@ class JobController(Controller):
             status = with_condition(
                 status, "Suspended", "True", now, "JobSuspended", "Job suspended", lastProbeTime=now
             )
-            status.pop("startTime", None)
+            if self.server.release >= CLEARS_START_TIME:
+                status.pop("startTime", None)
         elif was and not suspended:
             status = with_condition(status, "Suspended", "False", now, "JobResumed", "Job resumed", lastProbeTime=now)
             status["startTime"] = now
