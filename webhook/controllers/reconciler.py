@@ -20,11 +20,11 @@ from webhook.controllers.assess import Step
 from webhook.controllers.batch import Batch
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger_room import LedgerRoom
 from webhook.controllers.marks import Marks
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
 from webhook.controllers.stops import Stops
-from webhook.core import ledger_text
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
@@ -71,13 +71,13 @@ class Reconciler:
         self._charged: dict[str, tuple[Reservation, Mapping[str, int], Gang | None]] = {}
         """What engine and fences were last told of a running gang."""
         self._lagging: set[str] = set()
-        """Gangs of plain pods that wait for the pods to be read."""
+        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self._reserved: set[str] = set()
         """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
         self._labelling: asyncio.Task[None] | None = None
-        self._full = False
+        self._room = LedgerRoom(keeper)
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
@@ -91,12 +91,8 @@ class Reconciler:
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
-        if self._full and self.engine.position(uid) is not None:
-            return Reason(
-                Code.LEDGER_FULL,
-                f"the ledger has {self._keeper.size_bytes} of {ledger_text.BYTES_MAX} bytes",
-                help="it waits until other gangs end",
-            )
+        if self._room.full and self.engine.position(uid) is not None:
+            return self._room.reason()
         return self._withheld.get(uid) or self.engine.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -176,6 +172,7 @@ class Reconciler:
 
     async def _cycle(self) -> None:
         now, batch = self._clock.now(), Batch()
+        self._room.begin()
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
             self._absorb(batch, act=True)
@@ -340,8 +337,12 @@ class Reconciler:
         assert self._keeper.ledger is not None
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._clock.now()
-            batch.put[job.uid] = rebuild.adopted(job, gang, self._view.policy, epoch, now)
-            self.engine.restore(batch.put[job.uid], gang, job.reclaimed)
+            adopted = rebuild.adopted(job, gang, self._view.policy, epoch, now)
+            if not self._room.takes(adopted):
+                self._lagging.add(job.uid)
+                return
+            batch.put[job.uid] = adopted
+            self.engine.restore(adopted, gang, job.reclaimed)
             self._reserved.add(job.uid)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
@@ -384,8 +385,8 @@ class Reconciler:
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
-        self._full = self._keeper.size_bytes >= ledger_text.FULL_AT * ledger_text.BYTES_MAX
-        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=not self._full)
+        admit, most = not self._room.full, self._room.most
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit, most)
         self._take_plan(plan, batch, now)
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
@@ -395,6 +396,7 @@ class Reconciler:
             if uid not in self._view.jobs or uid not in self._submitted or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
+        unfit |= self._room.without(plan.admitted, unfit)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
             gang = self._submitted.pop(reservation.uid, None)
