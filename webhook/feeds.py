@@ -296,7 +296,8 @@ class Feeds:
             self.view.namespaces.pop(name, None)
         else:
             self.view.namespaces[name] = labels
-        if self._jobs_running and before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE):
+        regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
+        if self._jobs_running and regated and new is not None:
             self._relist_jobs()
         self.listener.namespace_changed(name)
 

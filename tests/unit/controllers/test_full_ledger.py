@@ -37,7 +37,7 @@ def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
 async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
     """Yield a cluster with room for everybody, in which these jobs were before there was a leader."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        policy: tuple[dict[str, Any], ...] = deepcopy(POLICY)  # type: ignore[assignment]
+        policy: tuple[dict[str, Any], ...] = deepcopy(POLICY)
         for item in policy:
             if item["kind"] == "ClusterQueue":
                 item["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = cpu
