@@ -14,7 +14,7 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.config import Config, engine_settings
-from webhook.controllers import gangs, gated_pods, namespaces, rebuild, requeues, siblings
+from webhook.controllers import gangs, gated_pods, rebuild, requeues, siblings
 from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step
 from webhook.controllers.batch import Batch
@@ -22,6 +22,7 @@ from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
 from webhook.controllers.ledger_room import LedgerRoom
 from webhook.controllers.marks import Marks
+from webhook.controllers.namespaces import NamespaceLabels
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
 from webhook.controllers.stops import Stops
@@ -76,6 +77,7 @@ class Reconciler:
         """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
+        self._labels = NamespaceLabels(api, feeds.view)
         self._labelling: asyncio.Task[None] | None = None
         self._room = LedgerRoom(keeper)
         self.leading = False
@@ -91,6 +93,9 @@ class Reconciler:
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
+        refused = None if uid in self._view.ledger.entries else self._effects.refused(uid)
+        if refused is not None:
+            return gangs.write_refused(refused)
         if self._room.full and self.engine.position(uid) is not None:
             return self._room.reason()
         return self._withheld.get(uid) or self.engine.reason(uid)
@@ -202,8 +207,9 @@ class Reconciler:
             lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
             if lifting is not None:
                 batch.effects[job.uid] = lifting
-        for effect in batch.effects.values():
-            self._effects.start(effect)
+        for uid, effect in batch.effects.items():
+            if not self._effects.resting(uid):
+                self._effects.start(effect)
         self.after_cycle()
 
     # -- taking in what changed ------------------------------------------------------------------------------------
@@ -253,7 +259,8 @@ class Reconciler:
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
-        if act and step is Step.WAIT and job is not None and self._stops.owes(job):
+        if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or self._effects.refused(uid)):
+            # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
         self._queueing(step, uid, job)
         if act:
@@ -309,7 +316,7 @@ class Reconciler:
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
-                batch.starts.append(job)
+                self._start(job, reservation, batch)
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
@@ -324,6 +331,13 @@ class Reconciler:
                 self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
+
+    def _start(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
+        refused = self._effects.refused(job.uid)
+        if refused is None or reservation is None or not reservation.evictable:
+            batch.starts.append(job)
+        else:
+            self._stops.refused(job, reservation, refused, batch)
 
     def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
         pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)
@@ -378,9 +392,7 @@ class Reconciler:
             self._stops.if_due(job, reservation, now, batch)
         if self._labelling is None or self._labelling.done():
             # Beside the cycle: an API server that does not answer must not cost the lease.
-            self._labelling = asyncio.create_task(
-                namespaces.keep_labels(self._api, self._view), name="namespace labels"
-            )
+            self._labelling = asyncio.create_task(self._labels.keep(), name="namespace labels")
         self._announcer.tick(now, self.reason)
 
     def _decide(self, batch: Batch, now: float) -> None:
@@ -442,6 +454,9 @@ class Reconciler:
                 self._stops.written(uid)
             self.marks.add(uid)
             return
+        if effect.name == Step.VOID and self._effects.refused(uid) is not None:
+            # As in a rebuild: what refuses this would refuse a start as well.
+            self._stops.written(uid)
         current = self._view.jobs.get(uid)
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version

@@ -137,6 +137,11 @@ class Stops:
         self.gang(reservation, why, batch, requeue)
         self._stop_with(reservation, others, why, batch)
 
+    def refused(self, job: JobRecord, reservation: Reservation, why: str, batch: Batch) -> None:
+        """Stop a gang whose start is refused for good, before anything of it ran."""
+        due = self._whole.requeue(job, f"its start was refused: {why}", self._now())
+        self.one(reservation, due.reason, batch, due)
+
     def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
         """Let a job that has ended or goes away leave its ensemble, and stop the rest if that cannot do without it."""
         departure = siblings.departure(job, reservation, self._siblings(reservation.uid, batch))
