@@ -1,6 +1,8 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.simulation.ensembles import Ensemble
@@ -48,6 +50,14 @@ class Invariants:
             ),
         ]
 
+    @contextmanager
+    def set_back(self) -> Iterator[None]:
+        """Check nothing while the store is set back; what it has then is what was seen last."""
+        known, self.failure = self.failure, self.failure or Violation("being set back")
+        yield
+        self.failure, self._ledger = known, Ledger()
+        self._read_ledger()
+
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
         return self._server.store.subscribe(self._stored)
@@ -84,11 +94,11 @@ class Invariants:
 
     def _read_ledger(self) -> None:
         stored = self._server.store.get(self._config_maps, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
-        if stored is None:
-            return
         try:
-            ledger = ledger_text.decode(stored.copy().get("data") or {})
+            ledger = ledger_text.decode({} if stored is None else stored.copy().get("data") or {})
         except LedgerCorrupt:
+            # What it held is held on. How far it had come nobody may know who has to rebuild it.
+            self._ledger = replace(self._ledger, epoch=0, seq=0)
             return
         if ledger.version < self._ledger.version:
             self._fail(f"the ledger went back from {self._ledger.version} to {ledger.version}")

@@ -35,10 +35,11 @@ SUSPEND: Final = {
 class Load:
     """Everything users do, by one seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0, *, orphans: bool = True) -> None:
         self._cluster = cluster
         self._rng = rng
         self._limited = limited
+        self._orphans = orphans
         self._too_short: dict[tuple[str, str], str] = {}
         """Jobs whose run-time limit is shorter than they run."""
         self._api = cluster.api(USER)
@@ -158,7 +159,8 @@ class Load:
         (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))
         match self._rng.randrange(5):
             case 0:
-                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
+                options = None if self._orphans else b'{"propagationPolicy": "Background"}'
+                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=options)
                 self._jobs.pop((namespace, name), None)
                 self._held.discard((namespace, name))
             case 1:

@@ -32,6 +32,10 @@ WEATHERS = {
     "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 4),
     "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
     "rough with run-time limits": (Weather(limited=0.5), 8),
+    "calm with a backup restored": (replace(CALM_WEATHER, restored=True), 4),
+    "rough with a backup restored": (Weather(restored=True), 8),
+    "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 4),
+    "rough with a ledger lost": (Weather(ledger_lost=4), 8),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

@@ -18,6 +18,9 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.core.names import LEDGER_NAME, SYSTEM_NAMESPACE
+from webhook.errors import ApiError
+from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.server.forward import Forwarder
 from webhook.server.gate import Gate
@@ -57,6 +60,12 @@ class Weather:
     """How many gangs of plain pods there are beside the jobs."""
     ensembles: int = 0
     """How many PodGroups there are that several jobs share."""
+    restored: bool = False
+    """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    ledger_lost: int = 0
+    """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
+    before cannot know which quota they hold.
+    """
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
@@ -101,7 +110,8 @@ class World:
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
-        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited)
+        orphans = not self.weather.ledger_lost
+        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, orphans=orphans)
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
         self.replicas: dict[str, Replica] = {}
@@ -124,11 +134,15 @@ class World:
         for number in range(2):
             self._start_reconciler(f"reconciler-{number}")
         watchdog = self._spawn(self._watch_leases())
+        restoring = self._spawn(self._restore(busy_seconds))
+        losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
             await self.load.run(jobs, busy_seconds)
+            await restoring
+            await losing
             await grouping
             await sharing
             self._calm_down()
@@ -250,6 +264,28 @@ class World:
     async def _thaw_later(self, replica: Replica) -> None:
         await asyncio.sleep(self.rng.uniform(0.5, 30))
         replica.api.thaw()
+
+    async def _restore(self, busy_seconds: float) -> None:
+        if not self.weather.restored:
+            return
+        chance = Random(self.seed)
+        await asyncio.sleep(chance.uniform(0.2, 0.7) * busy_seconds)
+        backup = self.cluster.server.store.backup()
+        await asyncio.sleep(chance.uniform(1, 30))
+        with self.invariants.set_back():
+            self.cluster.restore(backup, bumped=chance.random() < 0.5)
+
+    async def _lose_ledger(self, busy_seconds: float) -> None:
+        chance, admin = Random(self.seed), self.cluster.api()
+        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{LEDGER_NAME}"
+        for _ in range(self.weather.ledger_lost):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ledger_lost))
+            with suppress(ApiError):
+                if chance.random() < 0.5:
+                    await admin.request("DELETE", path)
+                else:
+                    edit = b'{"data": {"meta": "something else"}}'
+                    await admin.request("PATCH", path, body=edit, content_type=MERGE_PATCH)
 
     async def _watch_leases(self) -> None:
         """The watchdog thread of each process."""

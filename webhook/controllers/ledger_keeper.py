@@ -29,7 +29,7 @@ WRITE_TIMEOUT_SECONDS: Final = 2.0
 
 
 class LeaseLost(TuttiError):
-    """Another replica leads, or ours could not be renewed in time. The process must end."""
+    """Another replica leads, ours could not be renewed in time, or a backup was restored. The process must end."""
 
 
 class LedgerBroken(TuttiError):
@@ -82,6 +82,8 @@ class LedgerKeeper:
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
         self._path = f"{self._collection}/{name}"
         self._resource_version = ""
+        self._newest = 0
+        """The newest version of it that we read or wrote."""
         self._texts: dict[str, str] = {}
         self._digest = 0
         self.ledger: Ledger | None = None
@@ -98,7 +100,10 @@ class LedgerKeeper:
     # -- leadership -------------------------------------------------------------------------------------------------
 
     async def campaign(self) -> bool:
-        """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt."""
+        """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt.
+
+        Raises LeaseLost when the API server was set back.
+        """
         stored = await self._read()
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
@@ -317,10 +322,19 @@ class LedgerKeeper:
     # -- transport --------------------------------------------------------------------------------------------------
 
     async def _read(self) -> Stored | None:
+        """Return what is stored, None where there is nothing. Raises LeaseLost when that is older than what was before.
+
+        Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
+        """
         try:
-            return project(await self._api.request("GET", self._path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
+            stored = project(await self._api.request("GET", self._path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
         except NotFound:
             return None
+        version = int(stored.resource_version)
+        if version < self._newest:
+            raise LeaseLost(f"the ledger went back from version {self._newest} to {version}: a backup was restored")
+        self._newest = version
+        return stored
 
     async def _patch(self, changes: Mapping[str, str | None], lease: str) -> None:
         body: dict[str, Any] = {
@@ -342,6 +356,7 @@ class LedgerKeeper:
 
     def _adopt_version(self, raw: bytes) -> None:
         self._resource_version = orjson.loads(raw)["metadata"]["resourceVersion"]
+        self._newest = max(self._newest, int(self._resource_version))
 
     def _remember(self, ledger: Ledger) -> None:
         self.ledger = ledger

@@ -32,6 +32,10 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
         reservation = _reservation(job, view, epoch + 1)
         if reservation is not None:
             entries[job.uid] = reservation
+    for uid, entry in view.ledger.entries.items():
+        # Nothing else says what the pods of a deleted job hold that outlive it.
+        if uid not in view.jobs and view.fences.present(entry.namespace, uid):
+            entries[uid] = replace(entry, epoch=epoch + 1)
     return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
 
 

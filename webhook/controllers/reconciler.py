@@ -187,6 +187,8 @@ class Reconciler:
         assert self._keeper.ledger is not None
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
+        # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
+        changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
             # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.

@@ -63,8 +63,8 @@ class Requeue:
     """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
     patch ``restore`` takes it back and clears this."""
     start: Admission | None = None
-    """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of the
-    ledger."""
+    """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of
+    the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,3 +126,25 @@ async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gon
         (job,) = parts.view.jobs.values()
         assert job.held, "its owner's word stands"
         running.cancel()
+
+
+async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though_the_ledger_is_lost() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        await cluster.create(queued_job(pods=3))
+        await asyncio.sleep(5)
+        admin = cluster.api()
+        await admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(2)
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        assert [str(entry) for entry in parts.view.ledger.entries.values()] == ["Job team-a/train"]
+        await admin.request("DELETE", "/api/v1/namespaces/team-a/pods")
+        await asyncio.sleep(30)
+        assert not parts.view.ledger.entries
+        running.cancel()
