@@ -310,8 +310,10 @@ class Reconciler:
 
     def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
         match step:
-            case Step.RELEASE if reservation is not None and not self._stops.too_soon(reservation):
-                if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
+            case Step.RELEASE if reservation is not None:
+                if self._stops.too_soon(job, reservation):
+                    self._lagging.add(reservation.uid)
+                elif reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
                 self._stops.one(reservation, requeues.HELD, batch)
