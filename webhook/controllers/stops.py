@@ -71,7 +71,7 @@ class Stops:
         self._whole.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
-        """Return whether pods could still come that were on their way when a gang just started was stopped or deleted."""
+        """Return whether pods could still come that were on their way when a gang, just started, was ended."""
         age_seconds = self._now() - reservation.since_seconds
         # An earlier leader's clock may have been ahead: an entry from the future says nothing.
         ended_early = reservation.stopping is not None or (job is not None and job.deleting)
