@@ -1,12 +1,13 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
-from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS, how_it_ended, stored_job
+from tests.simulation.load import HARD_PODS, how_it_ended, stored_job
 from webhook.core import ledger_text, names
 from webhook.core.ensemble import uid_of
 from webhook.core.ledger import Ledger, Reservation
@@ -31,6 +32,8 @@ class Invariants:
         self._seed = seed
         self.steps = 0
         self.failure: Violation | None = None
+        self.recent: Callable[[], Sequence[Trees]] | None = None
+        """Where policy changes: what a process may know of it."""
         self._ledger = Ledger()
         registry = cluster.server.registry
 
@@ -78,7 +81,7 @@ class Invariants:
             self._read_ledger()
             self._no_ensemble_in_part(before)
             self._claims_have_ground()
-            self._no_queue_oversubscribed()
+            self._no_queue_oversubscribed(before)
         elif event.storage == self._pods:
             self._pods_are_reserved()
             self._no_fence_oversubscribed()
@@ -104,23 +107,41 @@ class Invariants:
             self._fail(f"the ledger went back from {self._ledger.version} to {ledger.version}")
         self._ledger = ledger
 
-    def _no_queue_oversubscribed(self) -> None:
+    def _no_queue_oversubscribed(self, before: Ledger) -> None:
+        if self.recent is None:
+            self._fits([USUAL], self._ledger.entries)
+            return
+        # Under a new policy what runs may be too much; nothing is to be admitted on top of that.
+        new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}
+        if new:
+            self._fits(self.recent(), new)
+
+    def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
+        """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
+        over = [self._overdrawn(policy, asked) for policy in policies]
+        if all(over):
+            self._fail(over[-1])
+
+    def _overdrawn(self, policy: Trees, asked: Mapping[str, Reservation]) -> str:
+        """Return what is oversubscribed, empty when nothing is."""
         used: dict[str, int] = {}
         ended = self._succeeded_pods()
         for reservation in self._ledger.entries.values():
             # Pods that have succeeded are not replaced: their part of the quota may be used by others already.
             for key, amount in reservation.usage(ended.get(reservation.uid)).items():
-                if key.resource == GPU and reservation.queue is not None:
-                    node = COHORT[reservation.queue] or reservation.queue
+                if key.resource == GPU and reservation.queue in policy:
+                    node = policy[reservation.queue][1] or reservation.queue
                     used[node] = used.get(node, 0) + amount
         room: dict[str, int] = {}
-        for queue, gpus in NOMINAL_GPUS.items():
-            node = COHORT[queue] or queue
+        for queue, (gpus, cohort) in policy.items():
+            node = cohort or queue
             room[node] = room.get(node, 0) + gpus * 1000
-        for node, amount in used.items():
-            if amount > room[node]:
+        trees = {policy[entry.queue][1] or entry.queue for entry in asked.values() if entry.queue in policy}
+        for node in sorted(trees):
+            if used[node] > room[node]:
                 held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
-                self._fail(f"{node} is oversubscribed in the ledger: {amount} of {room[node]}: {held}")
+                return f"{node} is oversubscribed in the ledger: {used[node]} of {room[node]}: {held}"
+        return ""
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""
@@ -195,6 +216,8 @@ class Invariants:
                 self._fail(f"{self._ledger.entries[gang]} has {count} pods in {pod_set}, reserved {reserved}")
 
     def _no_fence_oversubscribed(self) -> None:
+        if self.recent is not None:
+            return
         for namespace, hard in HARD_PODS.items():
             live = sum(
                 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.invariants import Invariants
@@ -62,6 +63,8 @@ class Weather:
     """How many PodGroups there are that several jobs share."""
     restored: bool = False
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    churn: int = 0
+    """How often policy changes for a while."""
     ledger_lost: int = 0
     """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
     before cannot know which quota they hold.
@@ -114,6 +117,10 @@ class World:
         self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, orphans=orphans)
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
+        known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
+        self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after)
+        if self.weather.churn:
+            self.invariants.recent = self.churn.recent
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
@@ -135,6 +142,7 @@ class World:
             self._start_reconciler(f"reconciler-{number}")
         watchdog = self._spawn(self._watch_leases())
         restoring = self._spawn(self._restore(busy_seconds))
+        churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
         try:
@@ -143,6 +151,7 @@ class World:
             await self.load.run(jobs, busy_seconds)
             await restoring
             await losing
+            await churning
             await grouping
             await sharing
             self._calm_down()
