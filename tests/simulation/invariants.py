@@ -231,6 +231,8 @@ class Invariants:
         metadata = job["metadata"]
         if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
             return
+        if "deletionTimestamp" in metadata:
+            return  # A finalizer keeps it: it gets no more pods.
         ended = {"Complete", "Failed", "Completed", "Succeeded"}
         conditions = (job.get("status") or {}).get("conditions") or ()
         finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)

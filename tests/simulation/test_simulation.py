@@ -34,6 +34,8 @@ WEATHERS = {
     "rough with run-time limits": (Weather(limited=0.5), 8),
     "calm with a backup restored": (replace(CALM_WEATHER, restored=True), 4),
     "rough with a backup restored": (Weather(restored=True), 8),
+    "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 4),
+    "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 8),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 4),
     "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 8),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 4),

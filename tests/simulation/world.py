@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+import orjson
+
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
@@ -63,6 +65,10 @@ class Weather:
     """How many PodGroups there are that several jobs share."""
     restored: bool = False
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    kept: float = 0.0
+    """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    refused: int = 0
+    """How often another webhook begins to refuse every write of ours on a job, for a while."""
     churn: int = 0
     """How often policy changes for a while."""
     ledger_lost: int = 0
@@ -114,7 +120,15 @@ class World:
         self.rng = Random(self.seed)
         self.cluster = SimulatedCluster(Random(self.rng.getrandbits(64)), namespaces=("tutti-system",))
         orphans = not self.weather.ledger_lost
-        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, orphans=orphans)
+        self.load = Load(
+            self.cluster,
+            Random(self.rng.getrandbits(64)),
+            self.weather.limited,
+            orphans=orphans,
+            kept=self.weather.kept,
+        )
+        self.refused: set[tuple[str, str]] = set()
+        """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
@@ -142,6 +156,7 @@ class World:
             self._start_reconciler(f"reconciler-{number}")
         watchdog = self._spawn(self._watch_leases())
         restoring = self._spawn(self._restore(busy_seconds))
+        refusing = self._spawn(self._refuse(busy_seconds))
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
@@ -152,6 +167,7 @@ class World:
             await restoring
             await losing
             await churning
+            await refusing
             await grouping
             await sharing
             self._calm_down()
@@ -177,6 +193,8 @@ class World:
                     # A watch that fell silent is given up after so long; until then it may hide that pods are gone.
                     await asyncio.sleep(IDLE_SECONDS + 20)
                 break
+        if self.weather.kept:
+            await self.load.let_go()
         self.invariants.at_rest(self._unfinished(), self._reasons())
         if self.weather.rates is CALM:
             self.invariants.limits_were_kept(self.load.overran())
@@ -284,6 +302,15 @@ class World:
         with self.invariants.set_back():
             self.cluster.restore(backup, bumped=chance.random() < 0.5)
 
+    async def _refuse(self, busy_seconds: float) -> None:
+        chance = Random(self.seed)
+        for _ in range(self.weather.refused):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.refused))
+            job = self.load.any_job()
+            if job is not None:
+                self.refused.add(job)
+                asyncio.get_running_loop().call_later(chance.uniform(1, 150), self.refused.discard, job)
+
     async def _lose_ledger(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()
         path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{LEDGER_NAME}"
@@ -321,6 +348,10 @@ class World:
             raise RuntimeError(f"webhook answered {status}")
         return answer
 
+    def _is_refused(self, request: Any) -> bool:
+        ours = request["userInfo"]["username"] == ACCOUNT.name
+        return ours and (request.get("namespace"), request.get("name")) in self.refused
+
     def _register(self) -> None:
         every = frozenset({"*"})
         jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
@@ -338,8 +369,23 @@ class World:
             hook("plain-pods", "/mutate/pods", pods, conditions=(_joins_pod_group,)),
             hook("validate-jobs", "/validate/jobs", jobs, scales),
             hook("gang-pods", "/validate/pods", pods, object_selector=gang),
+            Registration(
+                "another",
+                mutating=False,
+                path="/refuse",
+                review=_refusal,
+                rules=(jobs,),
+                configuration="another",
+                conditions=(self._is_refused,),
+            ),
             hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
         )
+
+
+async def _refusal(_path: str, body: bytes) -> bytes:
+    review = orjson.loads(body)
+    status = {"code": 403, "message": "not as it is"}
+    return orjson.dumps({**review, "response": {"uid": review["request"]["uid"], "allowed": False, "status": status}})
 
 
 def _joins_pod_group(request: Any) -> bool:

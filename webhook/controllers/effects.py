@@ -197,7 +197,8 @@ class Effects:
             self._resting.pop(uid, None)
         else:
             self._failures[uid] = self._failures.get(uid, 0) + (1 if isinstance(failure, Unavailable) else 3)
-            self._resting[uid] = asyncio.get_running_loop().time() + self.retry_delay_seconds(uid)
+            # The timer that ends the rest may fire a hair before its time.
+            self._resting[uid] = asyncio.get_running_loop().time() + 0.9 * self.retry_delay_seconds(uid)
 
 
 def _version(raw: bytes) -> int:
