@@ -14,6 +14,7 @@ import structlog
 
 from webhook.config import Config
 from webhook.core import ledger_text, names
+from webhook.core.ledger import Ledger
 from webhook.core.ledger_text import LedgerCorrupt
 from webhook.core.pods import PodRecord
 from webhook.dialects import config_map, merge, resource_quota
@@ -76,6 +77,10 @@ class Feeds:
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
     """Feed name to uid to object, for the feeds kept as plain data."""
+    _ledger_read: Ledger | None = None
+    """What was read last. What the view has instead a leader put there, who knows of it before it can be read. Where
+    there is none, what is read stands, though it be older: a backup was restored.
+    """
     _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
     _recompile_timer: asyncio.TimerHandle | None = None
     _jobs_running: bool = False
@@ -241,7 +246,8 @@ class Feeds:
             self.view.namespaces.pop(name, None)
         else:
             self.view.namespaces[name] = labels
-        if self._jobs_running and before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE):
+        regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
+        if self._jobs_running and regated and new is not None:
             self._relist_jobs()
         self.listener.namespace_changed(name)
 
@@ -284,7 +290,9 @@ class Feeds:
         except LedgerCorrupt as error:
             log.error("ledger.corrupt", error=str(error))
             ledger = None
-        if ledger is None or ledger.version >= self.view.ledger.version or not self.view.ledger_trusted:
+        ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
+        if ledger is None or ledger.version >= self.view.ledger.version or not ahead:
+            self._ledger_read = ledger
             self.view.set_ledger(ledger)
             self.listener.ledger_changed()
 

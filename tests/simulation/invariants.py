@@ -1,10 +1,13 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
+from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
-from tests.simulation.load import COHORT, HARD_PODS, NOMINAL_GPUS, how_it_ended, stored_job
+from tests.simulation.load import HARD_PODS, how_it_ended, stored_job
 from webhook.core import ledger_text, names
 from webhook.core.ensemble import uid_of
 from webhook.core.ledger import Ledger, Reservation
@@ -29,6 +32,8 @@ class Invariants:
         self._seed = seed
         self.steps = 0
         self.failure: Violation | None = None
+        self.recent: Callable[[], Sequence[Trees]] | None = None
+        """Where policy changes: what a process may know of it."""
         self._ledger = Ledger()
         self._work: dict[str, dict[str, int]] = {}
         """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
@@ -50,6 +55,14 @@ class Invariants:
             ),
         ]
 
+    @contextmanager
+    def set_back(self) -> Iterator[None]:
+        """Check nothing while the store is set back; what it has then is what was seen last."""
+        known, self.failure = self.failure, self.failure or Violation("being set back")
+        yield
+        self.failure, self._ledger = known, Ledger()
+        self._read_ledger()
+
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
         return self._server.store.subscribe(self._stored)
@@ -70,7 +83,7 @@ class Invariants:
             self._read_ledger()
             self._no_ensemble_in_part(before)
             self._claims_have_ground()
-            self._no_queue_oversubscribed()
+            self._no_queue_oversubscribed(before)
         elif event.storage == self._pods:
             self._pods_are_reserved()
             self._no_fence_oversubscribed()
@@ -87,17 +100,33 @@ class Invariants:
 
     def _read_ledger(self) -> None:
         stored = self._server.store.get(self._config_maps, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
-        if stored is None:
-            return
         try:
-            ledger = ledger_text.decode(stored.copy().get("data") or {})
+            ledger = ledger_text.decode({} if stored is None else stored.copy().get("data") or {})
         except LedgerCorrupt:
+            # What it held is held on. How far it had come nobody may know who has to rebuild it.
+            self._ledger = replace(self._ledger, epoch=0, seq=0)
             return
         if ledger.version < self._ledger.version:
             self._fail(f"the ledger went back from {self._ledger.version} to {ledger.version}")
         self._ledger = ledger
 
-    def _no_queue_oversubscribed(self) -> None:
+    def _no_queue_oversubscribed(self, before: Ledger) -> None:
+        if self.recent is None:
+            self._fits([USUAL], self._ledger.entries)
+            return
+        # Under a new policy what runs may be too much; nothing is to be admitted on top of that.
+        new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}
+        if new:
+            self._fits(self.recent(), new)
+
+    def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
+        """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
+        over = [self._overdrawn(policy, asked) for policy in policies]
+        if all(over):
+            self._fail(over[-1])
+
+    def _overdrawn(self, policy: Trees, asked: Mapping[str, Reservation]) -> str:
+        """Return what is oversubscribed, empty when nothing is."""
         used: dict[str, int] = {}
         ended = self._succeeded_pods()
         for reservation in self._ledger.entries.values():
@@ -107,17 +136,19 @@ class Invariants:
                 total = self._work.get(reservation.uid, {}).get(name, count)
                 given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
             for key, amount in reservation.usage(given_back).items():
-                if key.resource == GPU and reservation.queue is not None:
-                    node = COHORT[reservation.queue] or reservation.queue
+                if key.resource == GPU and reservation.queue in policy:
+                    node = policy[reservation.queue][1] or reservation.queue
                     used[node] = used.get(node, 0) + amount
         room: dict[str, int] = {}
-        for queue, gpus in NOMINAL_GPUS.items():
-            node = COHORT[queue] or queue
+        for queue, (gpus, cohort) in policy.items():
+            node = cohort or queue
             room[node] = room.get(node, 0) + gpus * 1000
-        for node, amount in used.items():
-            if amount > room[node]:
+        trees = {policy[entry.queue][1] or entry.queue for entry in asked.values() if entry.queue in policy}
+        for node in sorted(trees):
+            if used[node] > room[node]:
                 held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
-                self._fail(f"{node} is oversubscribed in the ledger: {amount} of {room[node]}: {held}")
+                return f"{node} is oversubscribed in the ledger: {used[node]} of {room[node]}: {held}"
+        return ""
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""
@@ -192,6 +223,8 @@ class Invariants:
                 self._fail(f"{self._ledger.entries[gang]} has {count} pods in {pod_set}, reserved {reserved}")
 
     def _no_fence_oversubscribed(self) -> None:
+        if self.recent is not None:
+            return
         for namespace, hard in HARD_PODS.items():
             live = sum(
                 1
@@ -205,6 +238,8 @@ class Invariants:
         metadata = job["metadata"]
         if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
             return
+        if "deletionTimestamp" in metadata:
+            return  # A finalizer keeps it: it gets no more pods.
         ended = {"Complete", "Failed", "Completed", "Succeeded"}
         conditions = (job.get("status") or {}).get("conditions") or ()
         finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)

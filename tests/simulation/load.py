@@ -35,11 +35,24 @@ SUSPEND: Final = {
 class Load:
     """Everything users do, by one seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random, limited: float = 0.0, long: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        rng: Random,
+        limited: float = 0.0,
+        long: float = 0.0,
+        *,
+        orphans: bool = True,
+        kept: float = 0.0,
+    ) -> None:
         self._cluster = cluster
         self._rng = rng
         self._limited = limited
         self._long = long
+        self._orphans = orphans
+        self._kept = kept
+        self._keeping: dict[tuple[str, str], str] = {}
+        """Jobs that a finalizer of somebody else keeps."""
         self._too_short: dict[tuple[str, str], str] = {}
         """Jobs whose run-time limit is shorter than they run."""
         self._api = cluster.api(USER)
@@ -111,6 +124,17 @@ class Load:
                     break
         self._held.clear()
 
+    async def let_go(self) -> None:
+        """Remove the finalizers of somebody else."""
+        for (namespace, name), kind in self._keeping.items():
+            path, none = f"{PATHS[kind].format(namespace)}/{name}", b'{"metadata": {"finalizers": null}}'
+            with suppress(ApiError):
+                await self._cluster.api().request("PATCH", path, body=none, content_type=MERGE_PATCH)
+
+    def any_job(self) -> tuple[str, str] | None:
+        """Return the namespace and the name of a job."""
+        return self._rng.choice(sorted(self._jobs)) if self._jobs else None
+
     def unfinished(self) -> dict[tuple[str, str], str]:
         """Return the jobs that have not ended and are not held at their limit, as (namespace, name) to kind."""
         return {
@@ -146,6 +170,9 @@ class Load:
             document["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = str(limit)
             if limit + 3 < self._seconds:
                 self._too_short[namespace, name] = kind
+        if self._kept and self._rng.random() < self._kept:
+            document["metadata"]["finalizers"] = ["example.org/accounting"]
+            self._keeping[namespace, name] = kind
         for _ in range(20):
             try:
                 await self._api.request("POST", PATHS[kind].format(namespace), body=orjson.dumps(document))
@@ -163,7 +190,10 @@ class Load:
         (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))
         match self._rng.randrange(5):
             case 0:
-                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
+                options = None if self._orphans else b'{"propagationPolicy": "Background"}'
+                if (namespace, name) in self._keeping:
+                    options = b'{"propagationPolicy": "Foreground"}'
+                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=options)
                 self._jobs.pop((namespace, name), None)
                 self._held.discard((namespace, name))
             case 1:

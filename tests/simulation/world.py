@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+import orjson
+
+from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.invariants import Invariants
@@ -18,6 +21,9 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.core.names import LEDGER_NAME, SYSTEM_NAMESPACE
+from webhook.errors import ApiError
+from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.server.forward import Forwarder
 from webhook.server.gate import Gate
@@ -62,6 +68,18 @@ class Weather:
     """How many PodGroups there are that several jobs share."""
     release: int = RELEASE
     """The minor release of Kubernetes that the cluster is."""
+    restored: bool = False
+    """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    kept: float = 0.0
+    """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    refused: int = 0
+    """How often another webhook begins to refuse every write of ours on a job, for a while."""
+    churn: int = 0
+    """How often policy changes for a while."""
+    ledger_lost: int = 0
+    """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
+    before cannot know which quota they hold.
+    """
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
@@ -107,9 +125,22 @@ class World:
         self.rng = Random(self.seed)
         seed, release = self.rng.getrandbits(64), self.weather.release
         self.cluster = SimulatedCluster(Random(seed), namespaces=("tutti-system",), release=release)
-        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), self.weather.limited, self.weather.long)
+        self.load = Load(
+            self.cluster,
+            Random(self.rng.getrandbits(64)),
+            self.weather.limited,
+            self.weather.long,
+            orphans=not self.weather.ledger_lost,
+            kept=self.weather.kept,
+        )
+        self.refused: set[tuple[str, str]] = set()
+        """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
+        known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
+        self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after)
+        if self.weather.churn:
+            self.invariants.recent = self.churn.recent
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
@@ -130,11 +161,19 @@ class World:
         for number in range(2):
             self._start_reconciler(f"reconciler-{number}")
         watchdog = self._spawn(self._watch_leases())
+        restoring = self._spawn(self._restore(busy_seconds))
+        refusing = self._spawn(self._refuse(busy_seconds))
+        churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
+        losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
             await self.load.run(jobs, busy_seconds)
+            await restoring
+            await losing
+            await churning
+            await refusing
             await grouping
             await sharing
             self._calm_down()
@@ -160,6 +199,8 @@ class World:
                     # A watch that fell silent is given up after so long; until then it may hide that pods are gone.
                     await asyncio.sleep(IDLE_SECONDS + 20)
                 break
+        if self.weather.kept:
+            await self.load.let_go()
         self.invariants.at_rest(self._unfinished(), self._reasons())
         if self.weather.rates is CALM:
             self.invariants.limits_were_kept(self.load.overran())
@@ -257,6 +298,37 @@ class World:
         await asyncio.sleep(self.rng.uniform(0.5, 30))
         replica.api.thaw()
 
+    async def _restore(self, busy_seconds: float) -> None:
+        if not self.weather.restored:
+            return
+        chance = Random(self.seed)
+        await asyncio.sleep(chance.uniform(0.2, 0.7) * busy_seconds)
+        backup = self.cluster.server.store.backup()
+        await asyncio.sleep(chance.uniform(1, 30))
+        with self.invariants.set_back():
+            self.cluster.restore(backup, bumped=chance.random() < 0.5)
+
+    async def _refuse(self, busy_seconds: float) -> None:
+        chance = Random(self.seed)
+        for _ in range(self.weather.refused):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.refused))
+            job = self.load.any_job()
+            if job is not None:
+                self.refused.add(job)
+                asyncio.get_running_loop().call_later(chance.uniform(1, 150), self.refused.discard, job)
+
+    async def _lose_ledger(self, busy_seconds: float) -> None:
+        chance, admin = Random(self.seed), self.cluster.api()
+        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{LEDGER_NAME}"
+        for _ in range(self.weather.ledger_lost):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ledger_lost))
+            with suppress(ApiError):
+                if chance.random() < 0.5:
+                    await admin.request("DELETE", path)
+                else:
+                    edit = b'{"data": {"meta": "something else"}}'
+                    await admin.request("PATCH", path, body=edit, content_type=MERGE_PATCH)
+
     async def _watch_leases(self) -> None:
         """The watchdog thread of each process."""
         while True:
@@ -282,6 +354,10 @@ class World:
             raise RuntimeError(f"webhook answered {status}")
         return answer
 
+    def _is_refused(self, request: Any) -> bool:
+        ours = request["userInfo"]["username"] == ACCOUNT.name
+        return ours and (request.get("namespace"), request.get("name")) in self.refused
+
     def _register(self) -> None:
         every = frozenset({"*"})
         jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
@@ -299,8 +375,23 @@ class World:
             hook("plain-pods", "/mutate/pods", pods, conditions=(_joins_pod_group,)),
             hook("validate-jobs", "/validate/jobs", jobs, scales),
             hook("gang-pods", "/validate/pods", pods, object_selector=gang),
+            Registration(
+                "another",
+                mutating=False,
+                path="/refuse",
+                review=_refusal,
+                rules=(jobs,),
+                configuration="another",
+                conditions=(self._is_refused,),
+            ),
             hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
         )
+
+
+async def _refusal(_path: str, body: bytes) -> bytes:
+    review = orjson.loads(body)
+    status = {"code": 403, "message": "not as it is"}
+    return orjson.dumps({**review, "response": {"uid": review["request"]["uid"], "allowed": False, "status": status}})
 
 
 def _joins_pod_group(request: Any) -> bool:

@@ -27,7 +27,7 @@ class Step(StrEnum):
     RELEASE = "release"
     """Nothing of it runs any more: free the entry."""
     HOLD = "hold"
-    """Its owner suspended it: mark the entry as stopping, keep its place."""
+    """Its owner suspended it, or deletes it before it was started: mark the entry as stopping, keep its place."""
     ADOPT = "adopt"
     """It was running before Tutti knew it: reserve what it uses, then write that on the job."""
     SUSPEND = "suspend"
@@ -58,8 +58,13 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         return Step.RELEASE if pods_present == 0 else Step.NOTHING
     if job.finished is not None:
         return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
+    if job.deleting and not job.suspended and pods_present == 0:
+        # A finalizer may keep the object for hours: its controller creates no more pods for it.
+        return Step.RELEASE
     if reservation.stopping is not None:
         return _stopping(job, pods_present, voided)
+    if job.suspended and job.deleting:
+        return Step.HOLD
     if job.suspended:
         if started(job, reservation):
             return Step.HOLD
@@ -95,9 +100,10 @@ def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:
         return Step.STOP
     if not voided:
         return Step.VOID
-    # Its controller must have seen the suspension too: one that lags could still be creating pods.
+    # Its controller must have seen the suspension too: one that lags could still be creating pods. Of an object that is
+    # being deleted it does not report that any more.
     stopped = not job.active and (job.restorable or job.start_time_left)
-    return Step.RELEASE if pods_present == 0 and stopped else Step.NOTHING
+    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING
 
 
 def started(job: JobRecord, reservation: Reservation) -> bool:

@@ -15,7 +15,7 @@ import structlog
 
 from webhook import metrics
 from webhook.core.pods import PodRecord
-from webhook.errors import ApiError, Conflict, NotFound, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import JobRecord
 from webhook.jobs.rest_paths import object_path
@@ -25,6 +25,9 @@ log = structlog.get_logger(__name__)
 
 RETRY_SECONDS: Final = 0.5
 RETRY_MAX_SECONDS: Final = 30.0
+REFUSALS_MEANT: Final = 4
+"""So many refusals in a row are meant. With the waits between them that is 48 seconds: whatever was sent before the
+first and never answered has arrived by then or never will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ class Effects:
         self._stored_pods: dict[str, dict[str, int]] = {}
         """The same for the pods of a gang, by their uids."""
         self._failures: dict[str, int] = {}
+        self._resting: dict[str, float] = {}
+        """Loop time before which a job is left alone."""
+        self._refusals: dict[str, tuple[int, str]] = {}
+        """How often in a row a job's patches were refused, and why."""
         self._open: set[str] = set()
         """Jobs whose last patch met another version, or whose outcome nobody knows."""
 
@@ -96,8 +103,18 @@ class Effects:
         """Drop what is remembered of a job that is gone."""
         self._stored_version.pop(uid, None)
         self._stored_pods.pop(uid, None)
-        self._failures.pop(uid, None)
+        for table in (self._failures, self._resting, self._refusals):
+            table.pop(uid, None)
         self._open.discard(uid)
+
+    def refused(self, uid: str) -> str | None:
+        """Return why every write of this job is refused, for so long that it is meant; None where that is not so."""
+        times, why = self._refusals.get(uid, (0, ""))
+        return why if times >= REFUSALS_MEANT else None
+
+    def resting(self, uid: str) -> bool:
+        """Return whether a job is to be left alone after its last failure."""
+        return asyncio.get_running_loop().time() < self._resting.get(uid, 0.0)
 
     def retry_delay_seconds(self, uid: str) -> float:
         """Return how long to leave a job alone after its last failure."""
@@ -173,11 +190,18 @@ class Effects:
         return None
 
     def _count(self, uid: str, failure: ApiError | None) -> None:
+        if isinstance(failure, (Forbidden, Invalid)):
+            self._refusals[uid] = (self._refusals.get(uid, (0, ""))[0] + 1, str(failure))
+        else:
+            self._refusals.pop(uid, None)
         if failure is None or isinstance(failure, (Conflict, NotFound)):
             # Both only mean that our picture is old: the watch brings the new one.
             self._failures.pop(uid, None)
+            self._resting.pop(uid, None)
         else:
             self._failures[uid] = self._failures.get(uid, 0) + (1 if isinstance(failure, Unavailable) else 3)
+            # The timer that ends the rest may fire a hair before its time.
+            self._resting[uid] = asyncio.get_running_loop().time() + 0.9 * self.retry_delay_seconds(uid)
 
 
 def _version(raw: bytes) -> int:

@@ -64,3 +64,12 @@ def behind_gates(gates: str) -> Reason:
 def is_fenced(view: View, namespace: str) -> bool:
     """Return whether loose pods of the namespace are checked: its label is stored."""
     return view.namespaces.get(namespace, {}).get(names.FENCED_NAMESPACE) == "true"
+
+
+def write_refused(why: str) -> Reason:
+    """Return the reason of a gang whose job somebody lets nobody write."""
+    return Reason(
+        Code.WRITE_REFUSED,
+        f"what Tutti writes on the job is refused: {why}",
+        help="correct the job or whatever refuses it; it is tried twice a minute",
+    )

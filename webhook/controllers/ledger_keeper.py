@@ -9,7 +9,7 @@ loop (7).
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -30,7 +30,7 @@ WRITE_TIMEOUT_SECONDS: Final = 2.0
 
 
 class LeaseLost(TuttiError):
-    """Another replica leads, or ours could not be renewed in time. The process must end."""
+    """Another replica leads, ours could not be renewed in time, or a backup was restored. The process must end."""
 
 
 class LedgerBroken(TuttiError):
@@ -83,11 +83,15 @@ class LedgerKeeper:
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
         self._path = f"{self._collection}/{name}"
         self._resource_version = ""
+        self._newest = 0
+        """The newest version of it that we read or wrote."""
         self._texts: dict[str, str] = {}
         self._digest = 0
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
         self.size_bytes = 0
+        self.entries_bytes = 0
+        """Its part that is neither claims nor bookings, which are left out where there is no room for them."""
 
     @property
     def resource_version(self) -> int:
@@ -97,7 +101,10 @@ class LedgerKeeper:
     # -- leadership -------------------------------------------------------------------------------------------------
 
     async def campaign(self) -> bool:
-        """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt."""
+        """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt.
+
+        Raises LeaseLost when the API server was set back.
+        """
         stored = await self._read()
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
@@ -205,12 +212,12 @@ class LedgerKeeper:
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
         put = tuple(put)
         ledger = self.ledger.amended(put, drop, claims, bookings)
-        changes: dict[str, str | None] = dict.fromkeys(self.ledger.entries.keys() - ledger.entries.keys())
-        changes |= {reservation.uid: ledger_text.encode_entry(reservation) for reservation in put}
-        if ledger.claims != self.ledger.claims:
-            changes[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
-        if ledger.bookings != self.ledger.bookings:
-            changes[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
+        changes = self._changes(ledger, put)
+        if (ledger.claims or ledger.bookings) and self._size_with(changes) > ledger_text.BYTES_MAX:
+            # A new leader works them out anew; an entry that cannot be written would stop everything.
+            log.warning("ledger.claims_left_out", claims=len(ledger.claims), bookings=len(ledger.bookings))
+            ledger = replace(ledger, claims={}, bookings={})
+            changes = self._changes(ledger, put)
         digest = self._digest
         for uid, text in changes.items():
             if uid in self._texts:
@@ -227,6 +234,22 @@ class LedgerKeeper:
         self._digest = digest
         self._remember(ledger)
         return ledger
+
+    def _changes(self, ledger: Ledger, put: Iterable[Reservation]) -> dict[str, str | None]:
+        """Return what to write of a successor of our ledger, by key; None removes one."""
+        assert self.ledger is not None
+        changes: dict[str, str | None] = dict.fromkeys(self.ledger.entries.keys() - ledger.entries.keys())
+        changes |= {reservation.uid: ledger_text.encode_entry(reservation) for reservation in put}
+        if ledger.claims != self.ledger.claims:
+            changes[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
+        if ledger.bookings != self.ledger.bookings:
+            changes[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
+        return changes
+
+    def _size_with(self, changes: Mapping[str, str | None]) -> int:
+        """Return what the stored ledger would have, in bytes, with ``changes`` and a little more to count them."""
+        data = self._texts | {key: text or "" for key, text in changes.items()}
+        return ledger_text.size_bytes(data) + 2 * len(self._meta())
 
     async def replace(self, ledger: Ledger) -> None:
         """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted."""
@@ -300,10 +323,19 @@ class LedgerKeeper:
     # -- transport --------------------------------------------------------------------------------------------------
 
     async def _read(self) -> Stored | None:
+        """Return what is stored, None where there is nothing. Raises LeaseLost when that is older than what was before.
+
+        Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
+        """
         try:
-            return project(await self._api.request("GET", self._path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
+            stored = project(await self._api.request("GET", self._path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
         except NotFound:
             return None
+        version = int(stored.resource_version)
+        if version < self._newest:
+            raise LeaseLost(f"the ledger went back from version {self._newest} to {version}: a backup was restored")
+        self._newest = version
+        return stored
 
     async def _patch(self, changes: Mapping[str, str | None], lease: str) -> None:
         body: dict[str, Any] = {
@@ -325,10 +357,13 @@ class LedgerKeeper:
 
     def _adopt_version(self, raw: bytes) -> None:
         self._resource_version = orjson.loads(raw)["metadata"]["resourceVersion"]
+        self._newest = max(self._newest, int(self._resource_version))
 
     def _remember(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.size_bytes = sum(len(uid) + len(text) for uid, text in self._texts.items()) + len(self._meta())
+        self.entries_bytes = sum(len(uid) + len(text) for uid, text in self._texts.items()) + len(self._meta())
+        self.size_bytes = self.entries_bytes
+        self.entries_bytes -= sum(len(self._texts.get(key, "")) for key in (ledger_text.CLAIMS, ledger_text.BOOKINGS))
         metrics.RESERVATIONS.set(len(ledger.entries))
         metrics.LEDGER_BYTES.set(self.size_bytes)
         metrics.EPOCH.set(ledger.epoch)

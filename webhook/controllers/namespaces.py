@@ -6,14 +6,15 @@ it and nothing in the namespace waits or runs by it alone. Without it such a job
 Labelling namespaces is a strong right; a ValidatingAdmissionPolicy of the manifests holds our account to these two.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
 
 import orjson
 import structlog
 
 from webhook.core import names
-from webhook.errors import ApiError
+from webhook.errors import ApiError, Unavailable
 from webhook.jobs import paths
 from webhook.jobs.record import JobRecord
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
@@ -21,15 +22,45 @@ from webhook.view import View
 
 log = structlog.get_logger(__name__)
 
+RETRY_SECONDS: Final = 1.0
+REFUSED_SECONDS: Final = 30.0
+"""One that somebody else's webhook or policy keeps as it is, or that our account may not write, is asked so often."""
 BY_POLICY: Final = "policy"
 """Value of the label ``gated`` where policy, not a person, asked for it."""
 
 
-async def keep_labels(api: Api, view: View) -> None:
-    """Store the labels that are missing and remove those that are outdated, as ``view`` says now."""
-    wanted, outdated = wanted_labels(view, {job.namespace for job in view.jobs.values()}), outdated_labels(view)
-    await _add(api, wanted)
-    await _remove(api, outdated)
+class NamespaceLabels:
+    """Stores the labels that are missing and removes those that are outdated, as the view says."""
+
+    def __init__(self, api: Api, view: View) -> None:
+        self._api = api
+        self._view = view
+        self._resting: dict[str, float] = {}
+        """Namespaces whose last write failed, and until when (loop time) they are left alone."""
+
+    async def keep(self) -> None:
+        """Look once. What fails is found missing again at a later look."""
+        view, now = self._view, asyncio.get_running_loop().time()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        wanted, outdated = wanted_labels(view, {job.namespace for job in view.jobs.values()}), outdated_labels(view)
+        for namespace, labels in sorted(wanted.items()):
+            await self._patch(namespace, {"metadata": {"labels": labels}}, MERGE_PATCH)
+        # Only where our label still is ours when the patch arrives.
+        place = paths.pointer("metadata", "labels", names.GATED_NAMESPACE)
+        removal = [{"op": "test", "path": place, "value": BY_POLICY}, {"op": "remove", "path": place}]
+        for namespace in outdated:
+            await self._patch(namespace, removal, JSON_PATCH)
+
+    async def _patch(self, namespace: str, patch: Any, content_type: str) -> None:
+        if namespace in self._resting:
+            return
+        try:
+            path, body = f"/api/v1/namespaces/{namespace}", orjson.dumps(patch)
+            await self._api.request("PATCH", path, body=body, content_type=content_type)
+        except ApiError as error:
+            log.warning("namespace.label_failed", namespace=namespace, error=str(error))
+            rest_seconds = RETRY_SECONDS if isinstance(error, Unavailable) else REFUSED_SECONDS
+            self._resting[namespace] = asyncio.get_running_loop().time() + rest_seconds
 
 
 def wanted_labels(view: View, gang_namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -65,24 +96,3 @@ def _gated_by_namespace(job: JobRecord) -> bool:
         return False
     gang = job.gang
     return gang is None or (gang.pod_group is None and not any(gang.labels.get(key) for key in names.QUEUE_LABELS))
-
-
-async def _add(api: Api, wanted: Mapping[str, Mapping[str, str]]) -> None:
-    """Store ``wanted`` labels; what fails is found missing again at the next look."""
-    for namespace, labels in sorted(wanted.items()):
-        body = orjson.dumps({"metadata": {"labels": labels}})
-        try:
-            await api.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE_PATCH)
-        except ApiError as error:
-            log.warning("namespace.label_failed", namespace=namespace, error=str(error))
-
-
-async def _remove(api: Api, outdated: Iterable[str]) -> None:
-    """Remove our label where it still is ours when the patch arrives."""
-    place = paths.pointer("metadata", "labels", names.GATED_NAMESPACE)
-    body = orjson.dumps([{"op": "test", "path": place, "value": BY_POLICY}, {"op": "remove", "path": place}])
-    for namespace in outdated:
-        try:
-            await api.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=JSON_PATCH)
-        except ApiError as error:
-            log.warning("namespace.label_not_removed", namespace=namespace, error=str(error))

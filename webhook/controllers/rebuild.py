@@ -33,6 +33,10 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
         reservation = _reservation(job, view, epoch + 1)
         if reservation is not None:
             entries[job.uid] = reservation
+    for uid, entry in view.ledger.entries.items():
+        # Nothing else says what the pods of a deleted job hold that outlive it.
+        if uid not in view.jobs and view.fences.present(entry.namespace, uid):
+            entries[uid] = replace(entry, epoch=epoch + 1)
     return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
 
 
@@ -60,15 +64,21 @@ def _succeeded_pods(job: JobRecord, name: str, since: float) -> int:
 
 
 def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
-    if job.admission is None or job.gang is None:
+    requeue = job.requeue
+    stopped_from = None if requeue is None else requeue.undo or requeue.start
+    admission = job.admission or stopped_from
+    if admission is None or job.gang is None:
         return None
     present = view.fences.present(job.namespace, job.uid)
     if job.finished is not None and present == 0:
         return None
     if job.suspended and present == 0 and not job.active:
         return None
-    stopping = REBUILT if job.suspended and job.finished is None else None
-    found = from_annotation(job, job.gang, job.admission, epoch, stopping)
+    stopping = None
+    if job.suspended and job.finished is None:
+        # What was written when it was stopped, its back-off among it, stands as long as it is called the same.
+        stopping = requeue.reason if requeue is not None and job.admission is None else REBUILT
+    found = from_annotation(job, job.gang, admission, epoch, stopping)
     return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
 
 

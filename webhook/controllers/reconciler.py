@@ -15,17 +15,18 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.config import Config, engine_settings
-from webhook.controllers import gangs, gated_pods, namespaces, rebuild, requeues, siblings
+from webhook.controllers import gangs, gated_pods, rebuild, requeues, siblings
 from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step
 from webhook.controllers.batch import Batch
 from webhook.controllers.effects import Effect, Effects
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger_room import LedgerRoom
 from webhook.controllers.marks import Marks
+from webhook.controllers.namespaces import NamespaceLabels
 from webhook.controllers.pod_proof import PodProof
 from webhook.controllers.recovery import Recovery
 from webhook.controllers.stops import Stops
-from webhook.core import ledger_text
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
 from webhook.core.ledger import Ledger, Reservation
@@ -73,13 +74,14 @@ class Reconciler:
         self._charged: dict[str, tuple[Reservation, Mapping[str, int], Mapping[str, int], Gang | None]] = {}
         """What engine and fences were last told of a running gang."""
         self._lagging: set[str] = set()
-        """Gangs of plain pods that wait for the pods to be read."""
+        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self._reserved: set[str] = set()
         """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
+        self._labels = NamespaceLabels(api, feeds.view)
         self._labelling: asyncio.Task[None] | None = None
-        self._full = False
+        self._room = LedgerRoom(keeper)
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
@@ -93,12 +95,11 @@ class Reconciler:
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
-        if self._full and self.engine.position(uid) is not None:
-            return Reason(
-                Code.LEDGER_FULL,
-                f"the ledger has {self._keeper.size_bytes} of {ledger_text.BYTES_MAX} bytes",
-                help="it waits until other gangs end",
-            )
+        refused = None if uid in self._view.ledger.entries else self._effects.refused(uid)
+        if refused is not None:
+            return gangs.write_refused(refused)
+        if self._room.full and self.engine.position(uid) is not None:
+            return self._room.reason()
         return self._withheld.get(uid) or self.engine.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -178,6 +179,7 @@ class Reconciler:
 
     async def _cycle(self) -> None:
         now, batch = self._clock.now(), Batch()
+        self._room.begin()
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
             self._absorb(batch, act=True)
@@ -187,6 +189,8 @@ class Reconciler:
         assert self._keeper.ledger is not None
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
+        # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
+        changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
             # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
@@ -207,8 +211,9 @@ class Reconciler:
             lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
             if lifting is not None:
                 batch.effects[job.uid] = lifting
-        for effect in batch.effects.values():
-            self._effects.start(effect)
+        for uid, effect in batch.effects.items():
+            if not self._effects.resting(uid):
+                self._effects.start(effect)
         self.after_cycle()
 
     # -- taking in what changed ------------------------------------------------------------------------------------
@@ -258,7 +263,8 @@ class Reconciler:
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
-        if act and step is Step.WAIT and job is not None and self._stops.owes(job):
+        if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or self._effects.refused(uid)):
+            # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
         self._queueing(step, uid, job)
         if act:
@@ -307,15 +313,17 @@ class Reconciler:
 
     def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
         match step:
-            case Step.RELEASE if reservation is not None and not self._stops.too_soon(reservation):
-                if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
+            case Step.RELEASE if reservation is not None:
+                if self._stops.too_soon(job, reservation):
+                    self._lagging.add(reservation.uid)
+                elif reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
             case Step.HOLD if reservation is not None:
                 self._stops.one(reservation, HELD, batch)
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
-                batch.starts.append(job)
+                self._start(job, reservation, batch)
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
@@ -333,6 +341,13 @@ class Reconciler:
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
 
+    def _start(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
+        refused = self._effects.refused(job.uid)
+        if refused is None or reservation is None or not reservation.evictable:
+            batch.starts.append(job)
+        else:
+            self._stops.refused(job, reservation, refused, batch)
+
     def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
         pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)
         batch.lifts[job.uid] = (job, pods)
@@ -345,8 +360,12 @@ class Reconciler:
         assert self._keeper.ledger is not None
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._clock.now()
-            batch.put[job.uid] = rebuild.adopted(job, gang, self._view.policy, epoch, now)
-            self.engine.restore(batch.put[job.uid], gang, job.given_back(batch.put[job.uid]))
+            adopted = rebuild.adopted(job, gang, self._view.policy, epoch, now)
+            if not self._room.takes(adopted):
+                self._lagging.add(job.uid)
+                return
+            batch.put[job.uid] = adopted
+            self.engine.restore(adopted, gang, job.given_back(adopted))
             self._reserved.add(job.uid)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
@@ -382,15 +401,13 @@ class Reconciler:
             self._stops.if_due(job, reservation, now, batch)
         if self._labelling is None or self._labelling.done():
             # Beside the cycle: an API server that does not answer must not cost the lease.
-            self._labelling = asyncio.create_task(
-                namespaces.keep_labels(self._api, self._view), name="namespace labels"
-            )
+            self._labelling = asyncio.create_task(self._labels.keep(), name="namespace labels")
         self._announcer.tick(now, self.reason)
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
-        self._full = self._keeper.size_bytes >= ledger_text.FULL_AT * ledger_text.BYTES_MAX
-        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit=not self._full)
+        admit, most = not self._room.full, self._room.most
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit, most)
         self._take_plan(plan, batch, now)
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
@@ -400,6 +417,7 @@ class Reconciler:
             if uid not in self._view.jobs or uid not in self._submitted or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
+        unfit |= self._room.without(plan.admitted, unfit)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
             gang = self._submitted.pop(reservation.uid, None)
@@ -445,6 +463,9 @@ class Reconciler:
                 self._stops.written(uid)
             self.marks.add(uid)
             return
+        if effect.name == Step.VOID and self._effects.refused(uid) is not None:
+            # As in a rebuild: what refuses this would refuse a start as well.
+            self._stops.written(uid)
         current = self._view.jobs.get(uid)
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version

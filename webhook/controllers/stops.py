@@ -71,11 +71,12 @@ class Stops:
         """Start the clock of a gang anew."""
         self._whole.forget(siblings.name_of(reservation))
 
-    def too_soon(self, reservation: Reservation) -> bool:
-        """Return whether pods could still come that were on their way when the gang was stopped, just started."""
+    def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
+        """Return whether pods could still come that were on their way when a gang, just started, was ended."""
         age_seconds = self._now() - reservation.since_seconds
         # An earlier leader's clock may have been ahead: an entry from the future says nothing.
-        return reservation.stopping is not None and 0 <= age_seconds < ON_THEIR_WAY_SECONDS
+        ended_early = reservation.stopping is not None or (job is not None and job.deleting)
+        return ended_early and 0 <= age_seconds < ON_THEIR_WAY_SECONDS
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
@@ -137,6 +138,11 @@ class Stops:
         others = siblings.to_stop_with(self._siblings(reservation.uid, batch))
         self.gang(reservation, why, batch, requeue)
         self._stop_with(reservation, others, why, batch)
+
+    def refused(self, job: JobRecord, reservation: Reservation, why: str, batch: Batch) -> None:
+        """Stop a gang whose start is refused for good, before anything of it ran."""
+        due = self._whole.requeue(job, f"its start was refused: {why}", self._now())
+        self.one(reservation, due.reason, batch, due)
 
     def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
         """Let a job that has ended or goes away leave its ensemble, and stop the rest if that cannot do without it."""

@@ -22,7 +22,8 @@ BOOKINGS: Final = "bookings"
 BYTES_MAX: Final = 1_048_576
 """What a ConfigMap may hold, by the API server's validation of data."""
 FULL_AT: Final = 0.85
-"""Share of BYTES_MAX beyond which no new gang is admitted; releases always fit because they only shrink it."""
+"""Share of BYTES_MAX that entries may take when a gang is admitted. The rest is for what a stop adds to them, and for
+claims and bookings as far as they fit."""
 
 
 class LedgerCorrupt(ValueError):

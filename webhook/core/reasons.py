@@ -34,6 +34,7 @@ class Code(StrEnum):
     WAITING_FOR_PODS = "WaitingForPods"
     LEDGER_FULL = "LedgerFull"
     NAMESPACE_NOT_FENCED = "NamespaceNotFenced"
+    WRITE_REFUSED = "WriteRefused"
     UNREADABLE = "Unreadable"
 
 

@@ -52,6 +52,7 @@ def encode_requeue(requeue: Requeue, uid: str) -> str:
         ("ran", round(requeue.ran_seconds, 3)),
         ("succeeded", requeue.succeeded_pods),
         ("undo", None if requeue.undo is None else _admission_fields(requeue.undo)),
+        ("start", None if requeue.start is None else _admission_fields(requeue.start)),
     ):
         if value:
             fields[key] = value
@@ -64,7 +65,7 @@ def decode_requeue(text: object, uid: str) -> Requeue | None:
     if record is None:
         return None
     try:
-        undo = record.get("undo")
+        undo, start = record.get("undo"), record.get("start")
         return Requeue(
             reason=str(record["reason"]),
             place_seconds=float(record["place"]),
@@ -74,6 +75,7 @@ def decode_requeue(text: object, uid: str) -> Requeue | None:
             ran_seconds=float(record.get("ran", 0)),
             succeeded_pods=int(record.get("succeeded", 0)),
             undo=_admission(undo, uid) if isinstance(undo, dict) else None,
+            start=_admission(start, uid) if isinstance(start, dict) else None,
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None

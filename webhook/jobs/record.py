@@ -66,6 +66,9 @@ class Requeue:
     undo: Admission | None = None
     """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
     patch ``restore`` takes it back and clears this."""
+    start: Admission | None = None
+    """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of
+    the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

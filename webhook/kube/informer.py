@@ -147,7 +147,7 @@ class Informer(Generic[R]):
         """Keep the records current until cancelled."""
         try:
             while True:
-                if self._relist_asked.is_set():
+                if self._relist_asked.is_set() and not self._machine.within_list:
                     self._relist_asked.clear()
                     self._machine.relist()
                 wait_seconds = await self._step_until_relist()
@@ -158,7 +158,12 @@ class Informer(Generic[R]):
                 self._audit.cancel()
 
     async def _step_until_relist(self) -> float:
-        """Do one request; return how long to wait before the next. A wish to list again cuts it short."""
+        """Do one request; return how long to wait before the next. A wish to list again cuts a watch short.
+
+        A list is finished first: wishes that come faster than it is read would keep it from ever being whole.
+        """
+        if self._machine.listing:
+            return await self._step()
         step = asyncio.create_task(self._step(), name=f"informer {self.name}")
         asked = asyncio.create_task(self._relist_asked.wait())
         try:

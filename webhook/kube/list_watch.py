@@ -95,6 +95,16 @@ class ListWatch:
         self.served: bool | None = None
         """Whether the API server knows the resource; None until it has said so."""
 
+    @property
+    def listing(self) -> bool:
+        """The next request, or the one under way, reads a page."""
+        return not self._watching
+
+    @property
+    def within_list(self) -> bool:
+        """Some pages of a list have been read, and not the last."""
+        return bool(self._token)
+
     def request(self) -> ListRequest | WatchRequest:
         """Return what to ask next."""
         if self._watching:

@@ -22,7 +22,7 @@ from webhook.simulated.refusals import Json, Refused
 from webhook.simulated.resources import RELEASE
 from webhook.simulated.router import Router
 from webhook.simulated.server import SimulatedServer
-from webhook.simulated.store import DEFAULT_HISTORY, Stored
+from webhook.simulated.store import DEFAULT_HISTORY, Backup, Stored
 
 _FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -79,6 +79,12 @@ class SimulatedCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def restore(self, backup: Backup, *, bumped: bool = False) -> None:
+        """Set the store back to ``backup``, as ``Store.restore`` says; the controllers begin anew."""
+        self.server.store.restore(backup, bumped=bumped)
+        for controller in self.controllers:
+            controller.begin_anew()
 
     def api(
         self, user: User = ADMIN, faults: FaultPlan | None = None, on_write: Callable[[WritePoint], None] | None = None

@@ -6,7 +6,8 @@ it, and shared by every reader and watcher. Every write takes the next revision.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import orjson
@@ -20,6 +21,8 @@ Key = tuple[str, str]
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 DEFAULT_HISTORY: Final = 4096
+BUMP: Final = 1_000_000_000
+"""By how much a restored revision is raised where that is asked for, as etcd's documentation has it."""
 
 
 class Stored:
@@ -86,6 +89,14 @@ class Event:
 Listener = Callable[[Event], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """Everything that is stored at one moment."""
+
+    revision: int
+    objects: Mapping[Storage, Mapping[Key, Stored]]
+
+
 class _Shelf:
     """The objects and the recent events of one kind."""
 
@@ -104,9 +115,13 @@ class Store:
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
         self.revision = 1
         self._history = history
+        self._floor = 0
+        """Revision before which nothing is known of any kind."""
         self._shelves: dict[Storage, _Shelf] = {}
         self._listeners: list[Listener] = []
         self._dependents: dict[str, dict[tuple[Storage, Key], None]] = {}
+        self.on_restore: dict[Callable[[], None], None] = {}
+        """Called when a backup is about to be restored: connections do not outlive that."""
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +206,46 @@ class Store:
         for uid in after:
             self._dependents.setdefault(uid, {})[(storage, known.key)] = None
 
+    # -- backups ----------------------------------------------------------------------------------------------------
+
+    def backup(self) -> Backup:
+        """Return what is stored."""
+        objects = {
+            storage: {stored.key: stored for space in shelf.namespaces.values() for stored in space.values()}
+            for storage, shelf in self._shelves.items()
+        }
+        return Backup(self.revision, objects)
+
+    def restore(self, backup: Backup, *, bumped: bool = False) -> None:
+        """Be as at ``backup``. Listeners are told what is different; the past is forgotten, and watches end.
+
+        The revision is that of the backup and counts on from there, so that one number comes to mean two states; or,
+        ``bumped``, it is higher than any before, while objects keep theirs.
+        """
+        for ends in list(self.on_restore):
+            ends()
+        self.revision = self._floor = self.revision + BUMP if bumped else backup.revision
+        differences = []
+        for storage, shelf in self._shelves.items():
+            now, then = self.backup().objects[storage], backup.objects.get(storage, {})
+            differences += [(shelf, Event("DELETED", storage, now[key], now[key])) for key in now if key not in then]
+            for key, stored in then.items():
+                if now.get(key) is not stored:
+                    kind: EventType = "MODIFIED" if key in now else "ADDED"
+                    differences.append((shelf, Event(kind, storage, stored, now.get(key))))
+            shelf.namespaces = {}
+            for (namespace, name), stored in then.items():
+                shelf.namespaces.setdefault(namespace, {})[name] = stored
+            shelf.events.clear()
+            shelf.floor = self.revision
+        self._dependents = {}
+        for storage, objects in backup.objects.items():
+            for stored in objects.values():
+                self._index(storage, None, stored)
+        for shelf, event in differences:
+            for listener in (*shelf.listeners, *self._listeners):
+                listener(event)
+
     # -- watching ---------------------------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener, storage: Storage | None = None) -> Callable[[], None]:
@@ -216,6 +271,7 @@ class Store:
         shelf = self._shelves.get(storage)
         if shelf is None:
             shelf = self._shelves[storage] = _Shelf(self._history)
+            shelf.floor = self._floor
         return shelf
 
     def _publish(self, shelf: _Shelf, event: Event) -> None:

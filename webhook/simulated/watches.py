@@ -60,6 +60,9 @@ class Watch:
         self._lines: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._ended = False
+        self._after = 0
+        """Revision that the reader has seen. A server that was set back says nothing until it is there again."""
+        store.on_restore[self.end] = None
         self._unsubscribe = store.subscribe(self._take, resource.storage)
 
     def start(self, revision: int | None, *, initial: bool = False, marked: bool = False) -> None:
@@ -76,6 +79,7 @@ class Watch:
                 if marked:
                     self._push(self._bookmark(initial_end=True))
             elif revision is not None:
+                self._after = revision
                 for event in self._store.since(self.resource.storage, revision):
                     self._take(event)
         except Refused as refused:
@@ -97,7 +101,7 @@ class Watch:
                 # comparison with the clock says.
                 if await self._woken_before(min(ends, bookmark)):
                     continue
-                if self._bookmarks:
+                if self._bookmarks and self._store.revision >= self._after:
                     yield self._bookmark()
                 if ends <= bookmark:
                     return
@@ -109,6 +113,7 @@ class Watch:
         """End the stream after the lines that are queued already."""
         if not self._ended:
             self._ended = True
+            self._store.on_restore.pop(self.end, None)
             self._unsubscribe()
             self._wake.set()
 
@@ -123,7 +128,7 @@ class Watch:
 
     def _take(self, event: Event) -> None:
         kind = self._seen_as(event)
-        if kind is None:
+        if kind is None or event.revision <= self._after:
             return
         if event.current.object["apiVersion"] == self.resource.api_version:
             self._push(event.line(kind))

@@ -50,6 +50,23 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         Step.NOTHING,
     ),
     "rule 2: then it is released": (job(requeue=Requeue("x", 0)), STOPPING, 0, True, Step.RELEASE),
+    "one that is deleted and kept by a finalizer is released with its last pod": (
+        job(suspended=False, deleting=True, active=True, admission=STARTED),
+        RESERVED,
+        0,
+        False,
+        Step.RELEASE,
+    ),
+    "and not before": (job(suspended=False, deleting=True, admission=STARTED), RESERVED, 1, False, Step.NOTHING),
+    "one that is deleted before it started is not started": (job(deleting=True), RESERVED, 0, False, Step.HOLD),
+    "it is written before its entry goes": (job(deleting=True, restorable=False), STOPPING, 0, False, Step.VOID),
+    "and its controller need not report that it saw that": (
+        job(deleting=True, restorable=False),
+        STOPPING,
+        0,
+        True,
+        Step.RELEASE,
+    ),
     "rule 4: never before this leadership has written the job": (job(), STOPPING, 0, False, Step.VOID),
     "rule 8: finished is not free while workers run": (
         job(suspended=False, finished="Succeeded", admission=STARTED),

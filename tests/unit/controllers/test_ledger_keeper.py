@@ -172,3 +172,24 @@ async def test_a_released_lease_is_taken_at_once(stage: Stage) -> None:
     await keeper.step_down()
     rival, _ = stage.keeper("new")
     assert await rival.campaign()
+
+
+@pytest.mark.parametrize("bumped", [False, True], ids=["revisions go back", "revisions go on"])
+async def test_who_sees_that_etcd_was_set_back_neither_goes_on_leading_nor_takes_over(
+    stage: Stage, bumped: bool
+) -> None:
+    """What it remembers of jobs and pods never happened: it has to begin with nothing, as every process that leads."""
+    keeper, _ = await stage.leader()
+    backup = stage.cluster.server.store.backup()
+    await keeper.commit([reservation("a")])
+    rival, _ = stage.keeper("rival")
+    assert not await rival.campaign()
+    stage.cluster.restore(backup, bumped=bumped)
+    with pytest.raises(LeaseLost, match="backup"):
+        await keeper.commit([reservation("b")])
+    with pytest.raises(LeaseLost, match="backup"):
+        await rival.campaign()
+    restarted, _ = stage.keeper("restarted")
+    await elect(restarted)
+    await restarted.commit([reservation("c")])
+    assert (await stage.stored()).entries.keys() == {"c"}

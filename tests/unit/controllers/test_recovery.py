@@ -7,12 +7,16 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.unit.controllers.test_ledger_rules import POLICY
+from tests.unit.controllers.test_ledger_rules import waiting_job as queued_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
+from webhook.kube.api import MERGE_PATCH
 from webhook.simulated.cluster import SimulatedCluster
+from webhook.simulated.controllers.base import Pace
 
 pytestmark = pytest.mark.virtual_time
 LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
@@ -89,4 +93,58 @@ async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others()
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(10)
         assert await ledger_is_written(cluster.api())
+        running.cancel()
+
+
+@pytest.mark.parametrize("flavor_labels", [{}, {"pool": "a"}], ids=["nothing injected", "a flavor injected"])
+async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gone_though_the_ledger_is_lost(
+    flavor_labels: dict[str, str],
+) -> None:
+    async with SimulatedCluster(
+        Random(1), namespaces=("tutti-system", "team-a"), pace=Pace(pod_stop_seconds=30)
+    ) as cluster:
+        await cluster.add_node("node", labels=flavor_labels)
+        for item in POLICY:
+            spec = {"nodeLabels": flavor_labels} if item["kind"] == "ResourceFlavor" else item.get("spec")
+            await cluster.create({**item, "spec": spec})
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        await cluster.create(queued_job(pods=3))
+        await asyncio.sleep(5)
+        admin = cluster.api()
+        hold = b'{"spec": {"suspend": true}}'
+        await admin.request("PATCH", JOB, body=hold, content_type=MERGE_PATCH)
+        await asyncio.sleep(2)
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        pods = orjson.loads(await admin.request("GET", "/api/v1/namespaces/team-a/pods"))["items"]
+        assert pods
+        assert [str(entry) for entry in parts.view.ledger.entries.values()] == ["Job team-a/train"]
+        await asyncio.sleep(60)
+        assert not parts.view.ledger.entries
+        (job,) = parts.view.jobs.values()
+        assert job.held, "its owner's word stands"
+        running.cancel()
+
+
+async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though_the_ledger_is_lost() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        await cluster.create(queued_job(pods=3))
+        await asyncio.sleep(5)
+        admin = cluster.api()
+        await admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(2)
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        assert [str(entry) for entry in parts.view.ledger.entries.values()] == ["Job team-a/train"]
+        await admin.request("DELETE", "/api/v1/namespaces/team-a/pods")
+        await asyncio.sleep(30)
+        assert not parts.view.ledger.entries
         running.cancel()

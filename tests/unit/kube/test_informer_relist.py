@@ -40,14 +40,28 @@ async def test_many_wishes_are_one_list(api: FakeApi, start: Started) -> None:
     assert len(api.watches) == 2
 
 
-async def test_a_wish_during_a_list_starts_it_over(api: FakeApi, start: Started) -> None:
+async def test_a_wish_during_a_list_has_it_read_again_once_it_is_whole(api: FakeApi, start: Started) -> None:
     api.objects = [thing(f"o{number}", 1) for number in range(9)]
     informer = start(page_size=3)
     await settle(0.0015)
     informer.relist()
     await settle()
-    assert [query.get("continue") for query in api.lists] == [None, "3", None, "3", "6"]
+    assert [query.get("continue") for query in api.lists] == [None, "3", "6", None, "3", "6"]
     assert len(informer.records) == 9
+
+
+async def test_wishes_that_come_faster_than_a_list_is_read_do_not_keep_it_from_ending(
+    api: FakeApi, start: Started
+) -> None:
+    """A new namespace every second, say, each of them a reason to read all jobs again."""
+    api.objects = [thing(f"o{number}", 1) for number in range(9)]
+    informer = start(page_size=3)
+    await settle()
+    api.objects, api.version = [thing(f"o{number}", 1) for number in range(8)], 9
+    for _ in range(20):
+        informer.relist()
+        await settle(0.0015)
+    assert len(informer.records) == 8, "that one is gone is known when a list is whole"
 
 
 async def test_it_waits_for_a_list_that_began_after_the_call(api: FakeApi, start: Started) -> None:

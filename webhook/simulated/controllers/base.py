@@ -78,6 +78,10 @@ class Controller(ABC):
         self._running = True
         self._pump()
 
+    def begin_anew(self) -> None:
+        """Forget what is remembered beside the store, as a restarted process has."""
+        self._refusals.clear()
+
     async def stop(self) -> None:
         """Stop at once: what is under way is cancelled, what waits is forgotten."""
         self._running = False

@@ -79,6 +79,13 @@ class JobController(Controller):
         elif owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
             self.enqueue(event.current.key)
 
+    def begin_anew(self) -> None:
+        """Forget which pods are counted, and look at every Job."""
+        super().begin_anew()
+        self._tallies.clear()
+        for stored in self.store.items(JOBS):
+            self.enqueue((*stored.key, stored.uid))
+
     async def reconcile(self, key: Key | tuple[str, str]) -> None:
         """Look at one Job, or at a pod that has lost its Job (a key of two)."""
         if len(key) == 2:

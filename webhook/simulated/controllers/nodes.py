@@ -166,6 +166,22 @@ class Kubelet(Controller):
             if runtime is not None:
                 self.enqueue_after(("end", *key), runtime)
 
+    def begin_anew(self) -> None:
+        """Go on with every pod from where it is stored to be."""
+        super().begin_anew()
+        for pod in self.store.items(pods.PODS):
+            if not pod.object["spec"].get("nodeName") or pods.has_ended(pod):
+                continue
+            key = (*pod.key, pod.uid)
+            if pods.is_terminating(pod):
+                self.enqueue_after(("stop", *key), self.delay(self.pace.pod_stop_seconds))
+            elif pods.phase(pod) == "Running":
+                runtime = parse_duration(_annotation(pod, RUNTIME))
+                if runtime is not None:
+                    self.enqueue_after(("end", *key), runtime)
+            elif _annotation(pod, FATE) != "never-starts":
+                self.enqueue_after(("start", *key), self.delay(self.pace.pod_start_seconds))
+
     async def reconcile(self, key: tuple[str, str, str, str]) -> None:
         """Take the next step in one pod's life."""
         step, namespace, name, uid = key

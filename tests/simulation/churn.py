@@ -1,0 +1,147 @@
+"""Administrators at random: queues, flavors and quotas change, go and come back under what runs and waits."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from tests.simulation.load import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
+from webhook.errors import ApiError
+from webhook.kube.api import MERGE_PATCH
+from webhook.simulated.cluster import SimulatedCluster
+
+GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
+Trees = Mapping[str, tuple[int, str | None]]
+"""Queue to its quota and its cohort."""
+USUAL: Final[Trees] = {name: (NOMINAL_GPUS[name], COHORT[name]) for name in QUEUES}
+
+
+class PolicyChurn:
+    """What administrators do to policy, by one seed; in the end all is as it was."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: Random, known_after_seconds: float) -> None:
+        """Every process has read a change ``known_after_seconds``."""
+        self._known_after_seconds = known_after_seconds
+        self._cluster = cluster
+        self._rng = rng
+        self._api = cluster.api()
+        self._now: Trees = USUAL
+        self._past: list[tuple[float, Trees]] = []
+
+    def recent(self) -> list[Trees]:
+        """Return the quotas that a process may decide by now."""
+        since = asyncio.get_running_loop().time() - self._known_after_seconds
+        return [trees for until, trees in self._past if until >= since] + [self._now]
+
+    async def run(self, changes: int, seconds: float) -> None:
+        """Make so many changes over ``seconds``, each of which lasts for a while."""
+        tasks = []
+        for _ in range(changes):
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / changes))
+            tasks.append(asyncio.create_task(self._change()))
+        await asyncio.gather(*tasks)
+        # One that was taken away while it was changed came back as it was then.
+        for queue in QUEUES if changes else ():
+            await self._patch(queue, _usual(queue))
+            for namespace in NAMESPACES:
+                path = f"{GROUP}/namespaces/{namespace}/localqueues"
+                found = orjson.loads(await self._api.request("GET", f"{path}/{queue}"))
+                if found["spec"]["clusterQueue"] != queue:
+                    await self._replaced(path, queue, 0, {"clusterQueue": queue}, for_good=True)
+
+    async def _change(self) -> None:
+        queue, namespace = self._rng.choice(QUEUES), self._rng.choice(NAMESPACES)
+        lasts = self._rng.uniform(0.2, 12)
+        local = f"{GROUP}/namespaces/{namespace}/localqueues"
+        match self._rng.randrange(9):
+            case 0:
+                await self._patched(queue, _quota(self._rng.randrange(NOMINAL_GPUS[queue])), lasts)
+            case 1:
+                await self._patched(queue, {"cohortName": self._rng.choice((None, "shared", "other"))}, lasts)
+            case 2:
+                await self._patched(queue, {"stopPolicy": self._rng.choice(("Hold", "HoldAndDrain"))}, lasts)
+            case 3:
+                await self._patched(queue, {"namespaceSelector": {"matchLabels": {"nobody": "has"}}}, lasts)
+            case 4:
+                await self._replaced(f"{GROUP}/clusterqueues", queue, lasts)
+            case 5:
+                await self._replaced(f"{GROUP}/resourceflavors", "gpus", lasts)
+            case 6:
+                await self._replaced(local, queue, lasts)
+            case 7:
+                await self._replaced(local, queue, lasts, {"clusterQueue": self._rng.choice(QUEUES)})
+            case 8:
+                await self._replaced("/api/v1/namespaces/team-a/resourcequotas", "hard", lasts)
+
+    async def _patched(self, queue: str, spec: Mapping[str, Any], lasts: float) -> None:
+        """Change a ClusterQueue for a while."""
+        usual = _usual(queue)
+        await self._patch(queue, spec)
+        await asyncio.sleep(lasts)
+        await self._patch(queue, {key: usual[key] for key in spec})
+
+    async def _patch(self, queue: str, spec: Mapping[str, Any]) -> None:
+        path, body = f"{GROUP}/clusterqueues/{queue}", orjson.dumps({"spec": spec})
+        with suppress(ApiError):
+            await self._api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            self._note()
+
+    async def _replaced(
+        self,
+        path: str,
+        name: str,
+        lasts: float,
+        meanwhile: Mapping[str, Any] | None = None,
+        *,
+        for_good: bool = False,
+    ) -> None:
+        """Delete an object and create it anew after a while; ``meanwhile`` there is another of its name."""
+        with suppress(ApiError):
+            found = orjson.loads(await self._api.request("GET", f"{path}/{name}"))
+            found["metadata"] = {key: found["metadata"].get(key) for key in ("name", "namespace", "labels")}
+            found.pop("status", None)
+            if meanwhile is not None:
+                await self._delete(path, name)
+                await self._create(path, {**found, "spec": {**found["spec"], **meanwhile}})
+                await asyncio.sleep(lasts)
+            if not for_good:
+                await self._delete(path, name)
+                await asyncio.sleep(0 if meanwhile is not None else lasts)
+                await self._create(path, found)
+
+    async def _delete(self, path: str, name: str) -> None:
+        await self._api.request("DELETE", f"{path}/{name}")
+        self._note()
+
+    async def _create(self, path: str, item: Mapping[str, Any]) -> None:
+        await self._api.request("POST", path, body=orjson.dumps(item))
+        self._note()
+
+    def _note(self) -> None:
+        """Remember from when on which quotas hold."""
+        resource = self._cluster.server.registry.of_kind("kueue.x-k8s.io/v1beta2", "ClusterQueue")
+        assert resource is not None
+        self._past.append((asyncio.get_running_loop().time(), self._now))
+        self._now = {
+            stored.key[1]: (_nominal(stored.object["spec"]), stored.object["spec"].get("cohortName"))
+            for stored in self._cluster.server.store.items(resource.storage)
+        }
+
+
+def _usual(queue: str) -> dict[str, Any]:
+    """Return what of a ClusterQueue changes, as it is otherwise."""
+    others = {"cohortName": COHORT[queue], "stopPolicy": "None", "namespaceSelector": {"matchLabels": None}}
+    return _quota(NOMINAL_GPUS[queue]) | others
+
+
+def _quota(gpus: int) -> dict[str, Any]:
+    resource = {"name": "nvidia.com/gpu", "nominalQuota": gpus}
+    flavors = [{"name": "gpus", "resources": [resource]}]
+    return {"resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}]}
+
+
+def _nominal(spec: Mapping[str, Any]) -> int:
+    return int(spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"])
