@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core import names
-from webhook.jobs.pod_groups import group_of
+from webhook.jobs.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
 
+_KUEUES: Final = frozenset({names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT})
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -50,7 +51,15 @@ class PodFacts:
     """Our labels and annotations, all of them, for comparing two versions."""
     labels: Mapping[str, Any]
     group: str | None
-    """The PodGroup that it joins, of whichever generation."""
+    """The group that it joins: a PodGroup of whichever generation, or one of Kueue's."""
+    group_size: int
+    """How many pods its group has in all, where it is one of Kueue's; 0 for any other."""
+    kueue_group: str | None
+    """The group of Kueue's that it names, even if it has no queue and so joins none."""
+    misgrouped: str | None
+    """What is wrong with how it names a group of Kueue's."""
+    held_by_kueue: bool
+    """It carries Kueue's own scheduling gate, and joins no PodGroup."""
     controller: Controller | None
     controllers: int
     gated: bool
@@ -67,7 +76,9 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
     spec = mapping(pod, "spec", "")
     labels = mapping(metadata, "labels", "metadata.")
     annotations = mapping(metadata, "annotations", "metadata.")
-    controllers = _controllers(metadata)
+    controllers, gates = _controllers(metadata), _gates(spec)
+    # Most pods name no group of Kueue's, and thousands are read a second.
+    names_kueues = names.KUEUE_POD_GROUP in labels or not _KUEUES.isdisjoint(annotations)
     return PodFacts(
         uid=_text(metadata, "uid"),
         name=_text(metadata, "name") or _text(metadata, "generateName"),
@@ -81,9 +92,13 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         },
         labels=labels,
         group=group_of(pod),
+        group_size=size_of_group(pod) if names_kueues else 0,
+        kueue_group=kueue_group_named(pod) if names_kueues else None,
+        misgrouped=misgrouped(pod) if names_kueues else None,
+        held_by_kueue=names.KUEUE_GATE in gates and held_by_kueue(pod),
         controller=controllers[0] if controllers else None,
         controllers=len(controllers),
-        gated=any(gate == names.SCHEDULING_GATE for gate in _gates(spec)),
+        gated=names.SCHEDULING_GATE in gates,
         node=_text(spec, "nodeName"),
         mirror=names.MIRROR_ANNOTATION in annotations,
         deleting=metadata.get("deletionTimestamp") is not None,

@@ -14,11 +14,13 @@ from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
 from webhook.jobs.compute_class_policy import ComputeClassPolicy
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import Terms, gang_uid, min_available, role_of, terms, terms_of
+from webhook.jobs.pod_groups import gang_uid, role_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.class_checks import check_pod
+from webhook.server.group_checks import misgrouped, nameless, opt_in_warnings, regrouped
+from webhook.server.job_facts import left_to_kueue
 from webhook.server.pod_facts import PodFacts, read, render_version
 from webhook.server.settings import GateSettings
 from webhook.server.tally import Tally
@@ -139,9 +141,12 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost = price(pod.spec)
     except PriceError as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
+    left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:
+        if not left and (refused := nameless(pod)) is not None:
+            return refused
         answer = _loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
-        return allow((*warnings, *_opt_in_warnings(pod))) if answer is ALLOW else answer
+        return allow((*warnings, *(() if left else opt_in_warnings(pod)))) if answer is ALLOW else answer
     answer = (_waiting if pod.gated else _member)(review, rules, cost, now)
     return allow(warnings) if answer is ALLOW else answer
 
@@ -150,17 +155,6 @@ def _preset_message(pod: PodFacts) -> str:
     return (
         f"spec.nodeName is preset to {pod.node!r}, which passes by the scheduler and its gates; "
         "leave it empty and use nodeSelector or affinity"
-    )
-
-
-def _opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
-    label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
-    if label is None or pod.controller is not None or pod.group is not None:
-        return ()
-    also = f", label {names.KUEUE_POD_GROUP} neither" if names.KUEUE_POD_GROUP in pod.labels else ""
-    return (
-        f"label {label} has no effect on a single Pod{also}: it does not wait in a queue. "
-        "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
     )
 
 
@@ -189,7 +183,7 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
     written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
     if written:
         return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
-    malformed = (_no_number(pod) or _stranger(review, rules)) if own else None
+    malformed = misgrouped(pod, request.namespace, rules.view) if own else None
     if malformed is not None:
         return malformed
     if not is_fenced(rules.view, request.namespace):
@@ -206,33 +200,6 @@ def _waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> 
                 rules.tally.add(request.namespace, _tally_key(review), cost, now, gang=gang, pod_set=pod_set)
             return ALLOW
     return _loose(review, rules, cost, now)
-
-
-def _no_number(pod: PodFacts) -> Answer | None:
-    text = pod.labels.get(names.MIN_AVAILABLE_LABEL)
-    if text is None or min_available(text) is not None:
-        return None
-    message = f"label {names.MIN_AVAILABLE_LABEL}: {text!r} is no number of pods; write 1 or more"
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _stranger(review: PodReview, rules: PodRules) -> Answer | None:
-    """Return the refusal of a plain pod that asks for another queue or priority than those of its group that run."""
-    pod, members = review.pod, rules.view.fences.pods_of(review.request.namespace, review.pod.gang or "")
-    running = sorted({terms(member) for member in members if member.live and not member.gated}, key=str)
-    mine = terms_of(pod.labels, pod.spec.get("priority"))
-    if not running or mine in running:
-        return None
-    message = (
-        f"the pods of PodGroup {review.request.namespace}/{pod.group} that run have {_in_words(running[0])}, "
-        f"this one has {_in_words(mine)}; give it the same, or wait until they have ended"
-    )
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _in_words(terms: Terms) -> str:
-    queue, priority, named = terms
-    return f"queue {queue or 'none'} and priority {priority}{f' (class {named})' if named else ''}"
 
 
 def _member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
@@ -388,21 +355,14 @@ def _update(review: PodReview, rules: PodRules) -> Answer:
         changed = sorted(key for key in pod.own.keys() | old.own.keys() if pod.own.get(key) != old.own.get(key))
         message = f"{changed[0]} is written by Tutti alone; leave it as it is"
         return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and pod.group != old.group:
-        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}); create the pod anew"
-        return deny(Refusal.OWN_FIELDS, message)
-    if old.gang is not None and old.group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
-        return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
+    if old.gang is not None and (refused := regrouped(pod, old)) is not None:
+        return refused
     if old.gated and not pod.gated:
         message = (
             f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
         )
         return deny(Refusal.GATE_REMOVED, message)
     return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
-
-
-def _queue_of(pod: PodFacts) -> object:
-    return next((pod.labels[label] for label in names.QUEUE_LABELS if label in pod.labels), None)
 
 
 def _owner_change(review: PodReview, rules: PodRules) -> Answer:
