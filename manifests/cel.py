@@ -116,11 +116,13 @@ def asks(root: str, family: Family) -> str:
 
 
 def joins_pod_group(root: str) -> str:
-    """Return an expression: the pod joins a PodGroup, of whichever generation."""
+    """Return an expression: the pod joins a PodGroup, of whichever generation, or with a queue a group of Kueue's."""
     return either(
         one_of(names.POD_GROUP_LABELS, labels_of(root)),
         one_of(names.POD_GROUP_ANNOTATIONS, annotations_of(root)),
         f"{step(root, 'spec.schedulingGroup.podGroupName')}.orValue('') != ''",
+        f"[{labels_of(root)}, {annotations_of(root)}].exists(place, '{names.KUEUE_POD_GROUP}' in place)\n"
+        f"&& {one_of(names.QUEUE_LABELS, labels_of(root))}",
     )
 
 

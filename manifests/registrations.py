@@ -250,11 +250,24 @@ def regrouped() -> str:
             "request.?subResource.orValue('') != ''",
             *(
                 f"object.metadata.?labels[?'{label}'] != oldObject.metadata.?labels[?'{label}']"
-                for label in (names.GANG_LABEL, names.POD_SET_LABEL, *names.POD_GROUP_LABELS, *names.QUEUE_LABELS)
+                for label in (
+                    names.GANG_LABEL,
+                    names.POD_SET_LABEL,
+                    *names.POD_GROUP_LABELS,
+                    names.KUEUE_POD_GROUP,
+                    *names.QUEUE_LABELS,
+                )
             ),
             *(
                 f"object.metadata.?annotations[?'{name}'] != oldObject.metadata.?annotations[?'{name}']"
-                for name in (names.LEDGER_VERSION, names.ADMISSION, names.REQUEUE, *names.POD_GROUP_ANNOTATIONS)
+                for name in (
+                    names.LEDGER_VERSION,
+                    names.ADMISSION,
+                    names.REQUEUE,
+                    *names.POD_GROUP_ANNOTATIONS,
+                    names.KUEUE_POD_GROUP,
+                    names.KUEUE_POD_COUNT,
+                )
             ),
             "object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences",
             "object.spec.?schedulingGates != oldObject.spec.?schedulingGates",
@@ -305,7 +318,8 @@ def pod_entries() -> list[dict[str, Any]]:
             failurePolicy="Ignore",
         ),
         entry(
-            # The same for a queue label on a single pod, which cannot wait in a queue: it is warned about.
+            # The same for a queue label on a single pod, which cannot wait in a queue, and for Kueue's groups without
+            # a queue: they are warned about.
             "labelled-pods",
             "/validate/pods",
             [rule("", ["pods"], ["CREATE"])],
@@ -314,7 +328,7 @@ def pod_entries() -> list[dict[str, Any]]:
             failurePolicy="Ignore",
             matchConditions=condition(
                 "labelled-by-hand",
-                f"{cel.one_of(names.QUEUE_LABELS, cel.labels_of('object'))}\n"
+                f"{cel.one_of((*names.QUEUE_LABELS, names.KUEUE_POD_GROUP), cel.labels_of('object'))}\n"
                 "&& object.metadata.?ownerReferences.orValue([]).size() == 0",
             ),
         ),

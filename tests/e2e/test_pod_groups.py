@@ -130,6 +130,51 @@ def test_the_lightweight_labels_need_no_pod_group_object(owner: Kubectl) -> None
     wait_until(lambda: running(owner) == 2, what="both run")
 
 
+def counted_pod(name: str, count: str | None = "3", **labels: str) -> dict[str, Any]:
+    """Return a pod of the group ``crew`` as it is written for Kueue."""
+    template = pod_template(labels={names.KUEUE_POD_GROUP: "crew", "kueue.x-k8s.io/queue-name": QUEUE} | labels)
+    template["metadata"]["annotations"] = {} if count is None else {names.KUEUE_POD_COUNT: count}
+    return pod(name, template)
+
+
+def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_replacements(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 2)
+    for number in range(2):
+        owner.create(counted_pod(f"crew-{number}"))
+    waits = wait_until(lambda: told(owner, "crew-0", "Queued"), what="their first pod says why")[-1]
+    assert "2 of the 3 pods that it needs exist" in waits
+
+    def refused(obj: dict[str, Any]) -> str:
+        return owner.refused("create", "-f", "-", stdin=json.dumps(obj))
+
+    assert f"annotation {names.KUEUE_POD_COUNT}: absent" in refused(counted_pod("odd", None))
+    assert "'0': is no number of pods" in refused(counted_pod("odd", "0"))
+    assert "another gang than PodGroup 'other'" in refused(counted_pod("odd", **{LABEL: "other"}))
+    relabel = owner.refused("label", "pod", "crew-0", f"{names.KUEUE_POD_GROUP}-")
+    assert "PodGroup of a pod stays as it is (it is crew)" in relabel
+    owner.create(counted_pod("crew-2"))
+    wait_until(lambda: "asks 3 nvidia.com/gpu" in told(owner, "crew-0", "Queued")[-1], what="they do not fit")
+    assert "has all of its 3 pods" in refused(counted_pod("crew-3"))
+    stays(lambda: (running(owner), waiting(owner)) == (0, 3), 2, "none is scheduled")
+    set_gpus(admin, 3)
+    wait_until(lambda: running(owner) == 3, what="all three run")
+    assert reserved(admin) == 3
+    recount = owner.refused("annotate", "pod", "crew-0", f"{names.KUEUE_POD_COUNT}=1", "--overwrite")
+    assert "of a pod that was admitted stays as it is" in recount
+    owner("delete", "pod", "crew-1", "--wait=false")
+    wait_until(lambda: len(owner.items("pods")) == 2, what="one is gone")
+    owner.create(counted_pod("crew-3"))
+    wait_until(lambda: running(owner) == 3, what="another has its place")
+    assert reserved(admin) == 3
+    loose = pod("loose", pod_template(labels={names.KUEUE_POD_GROUP: "alone"}))
+    owner.create(loose)
+    wait_until(lambda: running(owner) == 4, what="a group without a queue passes, as in Kueue")
+    owner("delete", "pods", "--all", "--wait=false")
+    wait_until(lambda: not reservations(admin), what="what they held is returned when the last is gone")
+
+
 def test_a_queue_that_drains_takes_its_plain_pods_away_and_those_that_wait_stay(owner: Kubectl, admin: Kubectl) -> None:
     queue = give_queue(admin, 2)
     owner.apply(pod_group("crew", 2))

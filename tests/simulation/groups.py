@@ -1,4 +1,8 @@
-"""Plain pods in PodGroups, and somebody who keeps them: what is missing and has not succeeded is created again."""
+"""Plain pods in PodGroups or in groups of Kueue's, and somebody who keeps them.
+
+What is missing and has not succeeded is created again. A group of Kueue's has no object: each of its pods says how many
+they are, and what has succeeded is not missed.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -9,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.load import QUEUES, USER
+from webhook.core import names
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import MERGE_PATCH
 from webhook.simulated.cluster import SimulatedCluster
@@ -32,17 +37,20 @@ class Group:
     least: int
     first: int = 0
     """Pods from this number on are latecomers of another shape: two GPUs each."""
+    kueues: bool = False
+    """It is one of Kueue's, of ``size`` pods."""
     succeeded: set[str] = field(default_factory=set)
 
     @property
     def missing(self) -> list[str]:
         """Names of the pods that have not succeeded."""
-        names = (f"{self.name}-{number}" for number in range(self.size))
-        return [name for name in names if name not in self.succeeded]
+        pods = (f"{self.name}-{number}" for number in range(self.size))
+        return [name for name in pods if name not in self.succeeded]
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return one of its pods."""
-        labels = {LABEL: self.name}
+        labels = {names.KUEUE_POD_GROUP if self.kueues else LABEL: self.name}
+        counted = {names.KUEUE_POD_COUNT: str(self.size)} if self.kueues else {}
         if self.queue:
             labels["kueue.x-k8s.io/queue-name"] = self.queue
         gpus = "1" if int(name.rpartition("-")[2]) < self.first else "2"
@@ -53,17 +61,18 @@ class Group:
             "metadata": {
                 "name": name,
                 "labels": labels,
-                "annotations": {"tutti.dev/simulated-runtime": f"{self.seconds}s"},
+                "annotations": {"tutti.dev/simulated-runtime": f"{self.seconds}s", **counted},
             },
             "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x", "resources": resources}]},
         }
 
 
 class GroupLoad:
-    """Users of plain pods, by one seed."""
+    """Users of plain pods, by one seed; who came from Kueue writes its groups."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: Random, *, kueues: bool = False) -> None:
         self._rng = rng
+        self._kueues = kueues
         self._api = cluster.api(USER)
         self._groups: list[Group] = []
         self._keeping: asyncio.Task[None] | None = None
@@ -89,6 +98,11 @@ class GroupLoad:
     async def _create(self, number: int) -> None:
         # Pods that wait count in a ResourceQuota: a single small group leaves the jobs beside it room to start.
         namespace = "team-a" if number == 0 else "team-b"
+        if self._kueues:
+            size, runtime = self._rng.randint(1, 3), self._rng.choice((3, 8, 20))
+            queue = self._rng.choice(QUEUES)
+            self._groups.append(Group(namespace, f"group-{number}", size, queue, runtime, size, size, kueues=True))
+            return
         size, queue = self._rng.randint(1, 3), self._rng.choice((*QUEUES, ""))
         least = self._rng.randint(max(1, size - 1), size)
         group = Group(namespace, f"group-{number}", size, queue, self._rng.choice((3, 8, 20)), least, size)
@@ -105,13 +119,43 @@ class GroupLoad:
 
     async def _disturb(self) -> None:
         group = self._rng.choice(self._groups)
-        names = [f"{group.name}-{number}" for number in range(group.size)]
+        if group.kueues:
+            await self._disturb_counted(group)
+            return
+        pods = [f"{group.name}-{number}" for number in range(group.size)]
         if self._rng.random() < 0.3:
             group.size += 1
             return
-        for name in names if self._rng.random() < 0.3 else self._rng.sample(names, 1):
+        for name in pods if self._rng.random() < 0.3 else self._rng.sample(pods, 1):
             with suppress(ApiError, Refused):
                 await self._api.request("DELETE", f"{PODS.format(group.namespace)}/{name}")
+
+    async def _disturb_counted(self, group: Group) -> None:
+        # What has succeeded counts as long as it is there: nobody clears it away before its group has ended.
+        pods = group.missing
+        if self._rng.random() < 0.4:
+            await self._one_too_many(group)
+        if not pods:
+            return
+        pods = pods if self._rng.random() < 0.3 else self._rng.sample(pods, 1)
+        for name in pods:
+            with suppress(ApiError, Refused):
+                await self._api.request("DELETE", f"{PODS.format(group.namespace)}/{name}")
+
+    async def _one_too_many(self, group: Group) -> None:
+        # Refused if the webhook has seen the others; what slips past must not run beside them.
+        pods, name = PODS.format(group.namespace), f"{group.name}-{group.size}"
+        with suppress(ApiError, Refused):
+            await self._api.request("POST", pods, body=orjson.dumps(group.pod(name)))
+        await asyncio.sleep(self._rng.uniform(1, 6))
+        for _ in range(60):
+            try:
+                await self._api.request("DELETE", f"{pods}/{name}")
+            except NotFound:
+                return
+            except (ApiError, Refused):
+                pass
+            await asyncio.sleep(1)
 
     async def _keep(self) -> None:
         while True:
@@ -125,7 +169,7 @@ class GroupLoad:
 
     async def _ask_less(self, group: Group) -> None:
         # A pod that is created again when others of its group have succeeded would wait for as many as at first.
-        least = min(group.least, len(group.missing))
+        least = group.least if group.kueues else min(group.least, len(group.missing))
         if 0 < least < group.least:
             path = f"{POD_GROUPS.format(group.namespace)}/{group.name}"
             body = orjson.dumps({"spec": {"minMember": least}})

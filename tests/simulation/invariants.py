@@ -86,6 +86,7 @@ class Invariants:
             self._no_queue_oversubscribed(before)
         elif event.storage == self._pods:
             self._pods_are_reserved()
+            self._groups_stay_within_their_count()
             self._no_fence_oversubscribed()
         else:
             for storage, suspended in self._jobs:
@@ -221,6 +222,21 @@ class Invariants:
             reserved = self._ledger.entries[gang].counts.get(pod_set, 0)
             if count > reserved:
                 self._fail(f"{self._ledger.entries[gang]} has {count} pods in {pod_set}, reserved {reserved}")
+
+    def _groups_stay_within_their_count(self) -> None:
+        """Check that of a group of Kueue's no more pods run or have succeeded than each of them says there are."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for stored in self._server.store.items(self._pods):
+            pod = stored.copy()
+            metadata, gates = pod["metadata"], pod["spec"].get("schedulingGates")
+            count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
+            ended = metadata.get("deletionTimestamp") or (pod.get("status") or {}).get("phase") == "Failed"
+            if count is not None and not gates and not ended:
+                group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
+                found.setdefault(group, []).append(int(count))
+        for (namespace, name), counts in found.items():
+            if len(counts) > max(counts):
+                self._fail(f"{len(counts)} pods of group {namespace}/{name} were let go, it has {max(counts)}")
 
     def _no_fence_oversubscribed(self) -> None:
         if self.recent is not None:

@@ -21,6 +21,7 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.core import names
 from webhook.core.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -64,6 +65,8 @@ class Weather:
     """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
     pod_groups: int = 0
     """How many gangs of plain pods there are beside the jobs."""
+    kueues: bool = False
+    """They are groups of Kueue's."""
     ensembles: int = 0
     """How many PodGroups there are that several jobs share."""
     release: int = RELEASE
@@ -147,7 +150,7 @@ class World:
         self.calm = False
         self.generation = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.groups = GroupLoad(self.cluster, Random(self.seed))
+        self.groups = GroupLoad(self.cluster, Random(self.seed), kueues=self.weather.kueues)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -396,7 +399,8 @@ async def _refusal(_path: str, body: bytes) -> bytes:
 
 def _joins_pod_group(request: Any) -> bool:
     labels = (request["object"] or {})["metadata"].get("labels") or {}
-    return request["operation"] == "CREATE" and LABEL in labels and "tutti.dev/gang" not in labels
+    joins = LABEL in labels or names.KUEUE_POD_GROUP in labels
+    return request["operation"] == "CREATE" and joins and "tutti.dev/gang" not in labels
 
 
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:

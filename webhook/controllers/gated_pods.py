@@ -19,7 +19,7 @@ from webhook.core.policy import Flavor
 from webhook.core.stopping import ENDED
 from webhook.jobs import annotations, pod_patches
 from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import POD_GROUP, terms
+from webhook.jobs.pod_groups import POD_GROUP, seated
 from webhook.jobs.record import JobRecord, Requeue
 from webhook.view import View
 
@@ -51,11 +51,7 @@ def liftable(pods: Iterable[PodRecord], reservation: Reservation | None) -> tupl
     """Return the waiting pods for which the reservation has a free place, in the order in which they go."""
     if reservation is None or reservation.stopping is not None or reservation.adopted:
         return ()
-    live, chosen = [pod for pod in pods if pod.live], []
-    # Whom what runs of a group does not take along waits until its gang starts anew.
-    known = {terms(pod) for pod in live if pod.group and not pod.gated}
-    if known:
-        live = [pod for pod in live if terms(pod) in known]
+    live, chosen = seated(tuple(pods)), []
     for reserved in reservation.pod_sets:
         here = [pod for pod in live if pod.pod_set == reserved.name]
         free = reserved.count - sum(not pod.gated for pod in here)

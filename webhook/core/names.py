@@ -51,7 +51,11 @@ POD_GROUP_LABELS: Final = (
 POD_GROUP_ANNOTATIONS: Final = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
 """Volcano's: annotations by which a pod joins a PodGroup."""
 KUEUE_POD_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
-"""Kueue's own groups of pods, which are nothing to Tutti: whoever writes it is told."""
+"""Label, or annotation, by which a plain pod with a queue label joins a group as in Kueue; nothing on pod templates."""
+KUEUE_POD_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+"""Annotation on each of them: how many pods the group has in all."""
+KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
+"""Kueue's own scheduling gate: it holds the pod itself."""
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 ADMISSION_GATES: Final = "kueue.x-k8s.io/admission-gated-by"

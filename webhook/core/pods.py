@@ -42,9 +42,11 @@ class PodRecord:
     node: str = ""
     owner_uid: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    """PodGroup labels, and labels of queue, priority class and preemptibility only."""
+    """Labels by which it joins a group, and labels of queue, priority class and preemptibility only."""
     group: str = ""
     """The PodGroup that it joined by itself; empty for a pod that belongs to a job."""
+    group_size: int = 0
+    """How many pods its group has in all, where it is one of Kueue's; 0 for any other."""
     priority: int = 0
     created_seconds: float = 0.0
     admission: str = ""

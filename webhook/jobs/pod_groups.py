@@ -1,9 +1,9 @@
 """Plain pods that joined a PodGroup by themselves, read as one gang.
 
-A pod joins by a label (the two generations of scheduler-plugins, with or without a PodGroup object), by Volcano's
-annotation, or by the field of the native API. The gang has no object of its own: its identity follows from the group's
-namespace and name, so that a pod tells at creation whose it is, and a ledger can be rebuilt from pods alone. Pods that
-ask the same are a pod set, as Kueue's roles. Pods of a job's controller belong to the job's gang and never come here.
+A pod joins by a label, an annotation or a field (``group_names``). The gang has no object of its own: its identity
+follows from the group's namespace and name, so that a pod tells at creation whose it is, and a ledger can be rebuilt
+from pods alone. Pods that ask the same are a pod set, as Kueue's roles. Pods of a job's controller belong to the job's
+gang and never come here.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.pods import PodRecord
 from webhook.jobs import annotations, paths
 from webhook.jobs.context import ReadContext
-from webhook.jobs.gating import pod_group_of
+from webhook.jobs.group_names import number_of_pods
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.record import Admission, JobRecord, Requeue
 
@@ -33,27 +33,14 @@ POD_GROUP: Final = JobKind(
 """The kind under which such gangs stand in ledger and read API, whichever generation their PodGroup is of."""
 _NAMESPACE: Final = uuid.UUID("5c1a1f0e-9d2b-4c55-8a55-6f6d2f7d7c10")
 _ROLE_CHARACTERS: Final = 8
-Terms = tuple[str | None, int, str]
-"""The queue that a pod asks for, its priority, and its WorkloadPriorityClass."""
+Terms = tuple[str | None, int, str, int]
+"""The queue that a pod asks for, its priority, its WorkloadPriorityClass, and the size of its group, 0 if unsaid."""
 _SPARING: Final = frozenset(names.PREEMPTIBLE_LABELS)
-_NATIVE: Final = ("spec", "schedulingGroup", "podGroupName")
 
 
 def gang_uid(namespace: str, group: str) -> str:
     """Return the identity of the gang that the plain pods of a PodGroup make."""
     return str(uuid.uuid5(_NAMESPACE, f"{namespace}/{group}"))
-
-
-def group_of(pod: Mapping[str, Any]) -> str | None:
-    """Return the PodGroup that a pod joins, by whichever generation's label, annotation or field."""
-    group = pod_group_of(paths.find_mapping(pod, ("metadata", "labels")))
-    if group is not None:
-        return group
-    own = paths.find_mapping(pod, ("metadata", "annotations"))
-    for name in (*(own.get(key) for key in names.POD_GROUP_ANNOTATIONS), paths.find(pod, _NATIVE)):
-        if isinstance(name, str) and name:
-            return name
-    return None
 
 
 def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
@@ -80,24 +67,28 @@ def read(
     running = [pod for pod in members if not pod.gated and not pod.terminal]
     counted = [pod for pod in members if pod.live] or members
     deciding = [pod for pod in counted if not pod.gated and not pod.terminal] or counted
+    total = _total(deciding)
+    succeeded = done(members, total)
     ended = all(pod.terminal for pod in members)
     # Pods of an earlier start may still lie about while those of the next one wait.
     starts = [start for pod in members if (start := _start(pod, uid)) is not None] if running or ended else []
     admission = max((start for _, start in starts), key=lambda start: (start.epoch, start.seq), default=None)
     requeue = _requeue(waiting, uid)
     created = min(pod.created_seconds for pod in counted)
-    known = {terms(pod) for pod in deciding}
     problem = _problem(deciding, context)
+    if waiting and total and succeeded == total:
+        problem = f"all {total} pods of the group have succeeded; delete these to run it anew, or name another group"
     gang = Gang(
         uid=uid,
         kind=POD_GROUP.key,
         namespace=namespace,
         name=group,
         queue=_queue(deciding[0]) or queue,
-        pod_sets=_pod_sets([pod for pod in counted if terms(pod) in known]),
+        pod_sets=_pod_sets(seated(members) or members),
         priority=_priority(deciding[0], context),
         created_seconds=created if requeue is None else requeue.place_seconds,
-        quorum=_quorum(counted),
+        # What runs is whole with those that have succeeded; what waits lacks no more than these have left to do.
+        quorum=(total if running else total - succeeded) or _quorum(counted),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
         pod_group=group,
         labels=dict(deciding[0].labels),
@@ -116,7 +107,7 @@ def read(
         queue_label=gang.queue,
         owner=None,
         suspended=not running,
-        finished=("Failed" if any(p.phase == "Failed" for p in members) else "Succeeded") if ended else None,
+        finished=_outcome(members, total) if ended else None,
         active=bool(running),
         ready=ended or (admission is not None and _whole(starts, admission)),
         deleting=not ended and not any(pod.live for pod in members),
@@ -133,13 +124,54 @@ def read(
 
 def terms(pod: PodRecord) -> Terms:
     """Return on which terms a pod joins its group; pods that run with each other have the same."""
-    return terms_of(dict(pod.labels), pod.priority)
+    return terms_of(dict(pod.labels), pod.priority, pod.group_size)
 
 
-def terms_of(labels: Mapping[str, Any], priority: object) -> Terms:
-    """Return the terms of a pod with these labels and this priority of its own."""
+def terms_of(labels: Mapping[str, Any], priority: object, size: int) -> Terms:
+    """Return the terms of a pod with these labels, this priority of its own and this size of its group."""
     queue = next((labels[label] for label in names.QUEUE_LABELS if labels.get(label)), None)
-    return queue, priority if type(priority) is int else 0, str(labels.get(names.PRIORITY_CLASS_LABEL) or "")
+    return queue, priority if type(priority) is int else 0, str(labels.get(names.PRIORITY_CLASS_LABEL) or ""), size
+
+
+def seated(pods: Sequence[PodRecord]) -> list[PodRecord]:
+    """Return the live pods of a gang that have a place in it, ``pods`` being all of it, those that have ended included.
+
+    Whom what runs of a group does not take along waits until its gang starts anew. Of a group that has a size (Kueue's)
+    only so many have a place, those that have succeeded too: what runs goes first, then the oldest. Kueue deletes the
+    others; here they wait.
+    """
+    live = [pod for pod in pods if pod.live]
+    known = {terms(pod) for pod in live if pod.group and not pod.gated}
+    if known:
+        live = [pod for pod in live if terms(pod) in known]
+    total = _total(live)
+    if not total:
+        return live
+    live.sort(key=lambda pod: (pod.gated, pod.created_seconds, pod.name))
+    return live[: total - done(pods, total)]
+
+
+def done(pods: Sequence[PodRecord], total: int) -> int:
+    """Return how many places of a group of ``total`` are filled for good, by pods that have succeeded.
+
+    Once all are, the group is finished, and as long as these pods are there no other starts. 0 without a size.
+    """
+    return min(sum(pod.phase == "Succeeded" for pod in pods), total)
+
+
+def vacancies(pods: Sequence[PodRecord], total: int) -> int:
+    """Return how many pods a group of ``total`` has room for beside ``pods``, which are all of it."""
+    return total - done(pods, total) - sum(pod.live for pod in pods)
+
+
+def _total(pods: Iterable[PodRecord]) -> int:
+    return max((pod.group_size for pod in pods), default=0)
+
+
+def _outcome(pods: Sequence[PodRecord], total: int) -> str:
+    """Return how a group ended; one with a size has succeeded with that many, whoever failed before."""
+    made = sum(pod.phase == "Succeeded" for pod in pods)
+    return "Succeeded" if made == len(pods) or 0 < total <= made else "Failed"
 
 
 def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
@@ -157,6 +189,10 @@ def _problem(pods: Sequence[PodRecord], context: ReadContext) -> str | None:
     queues = sorted({str(_queue(pod)) for pod in pods})
     if len(queues) > 1:
         return f"its pods ask for different queues ({', '.join(queues)}); give all of them the same label"
+    sizes = sorted({pod.group_size for pod in pods})
+    if len(sizes) > 1:
+        said = ", ".join(str(size or "none") for size in sizes)
+        return f"its pods say different {names.KUEUE_POD_COUNT} ({said}); give all of them the same annotation"
     # Those of the pods themselves are the kubelets' and the scheduler's, the classes' are the queue's: all must agree.
     for priorities in (sorted({pod.priority for pod in pods}), sorted({_priority(pod, context) for pod in pods})):
         if len(priorities) > 1:
@@ -185,15 +221,9 @@ def _missing_class(pod: PodRecord, context: ReadContext) -> str:
     return f"WorkloadPriorityClass {named!r}" if named and named not in context.workload_priority_classes else ""
 
 
-def min_available(text: object) -> int | None:
-    """Return the number of pods that a label says are enough, None for anything but a number from 1."""
-    number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else 0
-    return number or None
-
-
 def _quorum(pods: Iterable[PodRecord]) -> int | None:
     """Return what the pods themselves say; otherwise their PodGroup does."""
-    found = (min_available(dict(pod.labels).get(names.MIN_AVAILABLE_LABEL)) for pod in pods)
+    found = (number_of_pods(dict(pod.labels).get(names.MIN_AVAILABLE_LABEL)) for pod in pods)
     return max((number for number in found if number is not None), default=None)
 
 

@@ -10,7 +10,8 @@ from webhook.core.gang import PodPrice, PodSet
 from webhook.core.pods import PodRecord, WaitingPod
 from webhook.core.quantity import QuantityError
 from webhook.jobs.context import NO_CONTEXT
-from webhook.jobs.pod_groups import gang_uid, group_of, role_of
+from webhook.jobs.group_names import group_of, size_of_group
+from webhook.jobs.pod_groups import gang_uid, role_of
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.pod_set_reading import pod_set_of
 from webhook.jobs.pod_set_sites import PodSetSite, UnreadableJob
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 _KEPT_LABELS = frozenset(
     (
         *names.POD_GROUP_LABELS,
+        names.KUEUE_POD_GROUP,
         names.MIN_AVAILABLE_LABEL,
         *names.QUEUE_LABELS,
         names.PRIORITY_CLASS_LABEL,
@@ -40,7 +42,8 @@ def decode(raw: bytes) -> PodRecord:
     owner = next((reference.uid for reference in metadata.owner_references or () if reference.controller), "")
     cost = _price(spec, pod.status)
     pod_set = labels.get(names.POD_SET_LABEL, "")
-    group = group_of({"metadata": {"labels": labels, "annotations": own}, "spec": spec}) if gang is not None else None
+    said = {"metadata": {"labels": labels, "annotations": own}, "spec": spec}
+    group = group_of(said) if gang is not None else None
     if group is not None and gang != gang_uid(metadata.namespace, group):
         group = None
     waiting = None
@@ -66,6 +69,7 @@ def decode(raw: bytes) -> PodRecord:
         owner_uid=owner,
         labels=tuple(sorted((key, value) for key, value in labels.items() if key in _KEPT_LABELS)),
         group=group or "",
+        group_size=size_of_group(said) if group else 0,
         priority=spec.get("priority") or 0 if group else 0,
         created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
         admission=own.get(names.ADMISSION, "") if group else "",

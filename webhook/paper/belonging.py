@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.jobs import gating, paths
+from webhook.jobs import gating, group_names, paths
 from webhook.paper.files import Object
 
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
 _MOST_OWNERS: Final = 10
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
-_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 _POD_SET: Final = "kueue.x-k8s.io/podset"
 
 
@@ -53,8 +52,7 @@ class Belonging:
 
     def _claims(self, pod: Object) -> Iterator[Key]:
         namespace = str(pod["metadata"].get("namespace"))
-        for place, name in (("annotations", _WORKLOAD), ("annotations", _GROUP), ("labels", _GROUP)):
-            stated = paths.find(pod, ("metadata", place, name))
+        for stated in (paths.find(pod, ("metadata", "annotations", _WORKLOAD)), group_names.kueue_group_named(pod)):
             if isinstance(stated, str):
                 yield "Workload", namespace, stated
         yield key_of(pod)

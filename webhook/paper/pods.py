@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from webhook.core.policy import Diagnostic
-from webhook.jobs import gating, paths, pod_groups, pod_record
+from webhook.jobs import gating, group_names, paths, pod_groups, pod_record
 from webhook.jobs.context import ReadContext
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.marking import gate_pod
@@ -39,7 +39,9 @@ def read_pods(
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         try:
             price(paths.find_mapping(obj, ("spec",)))
-            pod = pod_record.decode(orjson.dumps(_as_created(obj, kinds, context)))
+            mine = whose.workload_of(obj)
+            group = None if mine is not None else _waits_with(obj, kinds)
+            pod = pod_record.decode(orjson.dumps(_as_created(obj, group, context)))
         except PriceError as error:
             problems.append(diagnostic(obj, str(error)))
             continue
@@ -47,9 +49,12 @@ def read_pods(
             text = f"is not a pod: {error}"
             problems.append(Diagnostic(f"Pod {namespace}/{name}", "", text, "correct the field named"))
             continue
-        mine = whose.workload_of(obj)
         if mine is not None and pod.gang is None:
             pod = replace(pod, gang=mine[0], pod_set=mine[1])
+        wrong = group_names.misgrouped(obj) if group is not None else None
+        if wrong is not None:
+            problems.append(diagnostic(obj, wrong))
+            continue
         view.fences.put_pod(pod)
         if pod.group:
             groups[namespace, pod.group] = None
@@ -64,17 +69,22 @@ def read_pods(
     return found, problems
 
 
-def _as_created(obj: Object, kinds: Mapping[str, JobKind], context: ReadContext) -> Any:
-    """Return a pod with the priority that admission gives it, and held if it is a gang's by itself."""
+def _waits_with(obj: Object, kinds: Mapping[str, JobKind]) -> str | None:
+    """Return the group with which a pod would have been held at its creation; None for any other pod."""
+    owner, started = gating.owner_of(obj), paths.find(obj, ("status", "phase")) not in (None, "Pending")
+    if started or (owner is not None and owner.kind in kinds) or group_names.held_by_kueue(obj):
+        return None
+    return group_names.group_of(obj)
+
+
+def _as_created(obj: Object, group: str | None, context: ReadContext) -> Any:
+    """Return a pod with the priority that admission gives it, and held if it waits with a group."""
     pod: Any = obj
     spec = paths.find_mapping(pod, ("spec",))
     value = context.priority_classes.get(str(spec.get("priorityClassName") or context.default_priority_class))
     if value is not None and spec and "priority" not in spec:
         pod = {**pod, "spec": {**spec, "priority": value}}
-    owner, group = gating.owner_of(obj), pod_groups.group_of(obj)
-    if group is None or (owner is not None and owner.kind in kinds):
-        return pod
-    if paths.find(obj, ("status", "phase")) not in (None, "Pending"):
+    if group is None:
         return pod
     return jsonpatch.apply_patch(pod, gate_pod(pod, pod_groups.gang_uid(obj["metadata"]["namespace"], group)))
 

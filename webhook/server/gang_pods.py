@@ -5,8 +5,9 @@ from typing import NamedTuple
 from webhook.core import names
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Reservation, ReservedPodSet
-from webhook.jobs.pod_groups import Terms, gang_uid, min_available, role_of, terms, terms_of
+from webhook.jobs.pod_groups import gang_uid, role_of
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.group_checks import misgrouped
 from webhook.server.loose_pods import judge_loose
 from webhook.server.places import excess_over
 from webhook.server.pod_facts import PodFacts, render_version
@@ -27,7 +28,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
     if written:
         return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
-    malformed = (_no_number(pod) or _stranger(review, rules)) if own else None
+    malformed = misgrouped(pod, request.namespace, rules.view) if own else None
     if malformed is not None:
         return malformed
     if not is_fenced(rules.view, request.namespace):
@@ -44,33 +45,6 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
                 rules.tally.add(request.namespace, review.tally_key, cost, now, gang=gang, pod_set=pod_set)
             return ALLOW
     return judge_loose(review, rules, cost, now)
-
-
-def _no_number(pod: PodFacts) -> Answer | None:
-    text = pod.labels.get(names.MIN_AVAILABLE_LABEL)
-    if text is None or min_available(text) is not None:
-        return None
-    message = f"label {names.MIN_AVAILABLE_LABEL}: {text!r} is no number of pods; write 1 or more"
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _stranger(review: PodReview, rules: PodRules) -> Answer | None:
-    """Return the refusal of a plain pod that asks for another queue or priority than those of its group that run."""
-    pod, members = review.pod, rules.view.fences.pods_of(review.request.namespace, review.pod.gang or "")
-    running = sorted({terms(member) for member in members if member.live and not member.gated}, key=str)
-    mine = terms_of(pod.labels, pod.spec.get("priority"))
-    if not running or mine in running:
-        return None
-    message = (
-        f"the pods of PodGroup {review.request.namespace}/{pod.group} that run have {_in_words(running[0])}, "
-        f"this one has {_in_words(mine)}; give it the same, or wait until they have ended"
-    )
-    return deny(Refusal.MALFORMED_GANG, message, 422)
-
-
-def _in_words(terms: Terms) -> str:
-    queue, priority, named = terms
-    return f"queue {queue or 'none'} and priority {priority}{f' (class {named})' if named else ''}"
 
 
 def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:

@@ -1,9 +1,7 @@
 """Pods of no gang: within what reservations leave of their namespace's fences."""
 
-from webhook.core import names
 from webhook.core.gang import PodPrice
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
-from webhook.server.pod_facts import PodFacts
 from webhook.server.pod_review import PodReview, PodRules
 
 
@@ -19,15 +17,3 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
     if not request.dry_run:
         tally.add(request.namespace, review.tally_key, cost, now)
     return ALLOW
-
-
-def opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
-    """Return what to tell the owner of a pod that asks to be queued and is not."""
-    label = next((key for key in names.QUEUE_LABELS if key in pod.labels), None)
-    if label is None or pod.controller is not None or pod.group is not None:
-        return ()
-    also = f", label {names.KUEUE_POD_GROUP} neither" if names.KUEUE_POD_GROUP in pod.labels else ""
-    return (
-        f"label {label} has no effect on a single Pod{also}: it does not wait in a queue. "
-        "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
-    )

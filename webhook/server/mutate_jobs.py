@@ -55,9 +55,9 @@ def _with_default_queue(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) 
 
 
 def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
-    """Return the answer for a pod at creation: a plain pod of a PodGroup is held by a scheduling gate.
+    """Return the answer for a pod at creation: a plain pod of a group is held by a scheduling gate.
 
-    What a job's controller makes belongs to its job's gang; a static pod runs already.
+    What a job's controller makes belongs to its job's gang; a static pod runs already; what Kueue holds is left to it.
     """
     obj = request.object
     if obj is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
@@ -68,6 +68,8 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
         return ALLOW
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return _passed_over(rules, obj)
+    if facts.held_by_kueue:
+        return allow((f"scheduling gate {names.KUEUE_GATE} is Kueue's: the pod is left to it, not held by Tutti",))
     return patch(tuple(gate_pod(obj, gang_uid(request.namespace, group))))
 
 

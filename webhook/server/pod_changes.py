@@ -8,6 +8,7 @@ from webhook.core.gang import PodPrice
 from webhook.jobs.pod_requests import PriceError, price
 from webhook.jobs.resizing import as_held
 from webhook.server.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.group_checks import regrouped
 from webhook.server.places import excess_over
 from webhook.server.pod_facts import PodFacts
 from webhook.server.pod_review import PodReview, PodRules, is_fenced
@@ -25,22 +26,14 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
         changed = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
         message = f"{changed[0]} is written by Tutti alone; leave it as it is"
         return deny(Refusal.OWN_FIELDS, message)
-    group = None if old.gang is None else old.group
-    if old.gang is not None and pod.group != group:
-        message = f"the PodGroup of a pod stays as it is (it is {group or 'none'}); create the pod anew"
-        return deny(Refusal.OWN_FIELDS, message)
-    if group is not None and not old.gated and _queue_of(pod) != _queue_of(old):
-        return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
+    if old.gang is not None and (refused := regrouped(pod, old)) is not None:
+        return refused
     if old.gated and not pod.gated:
         message = (
             f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
         )
         return deny(Refusal.GATE_REMOVED, message)
     return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
-
-
-def _queue_of(pod: PodFacts) -> object:
-    return next((pod.labels[label] for label in names.QUEUE_LABELS if label in pod.labels), None)
 
 
 def _owner_change(review: PodReview, rules: PodRules) -> Answer:

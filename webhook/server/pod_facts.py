@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core import names
-from webhook.jobs.pod_groups import group_of
+from webhook.jobs.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
 
+_KUEUES: Final = frozenset({names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT})
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -69,8 +70,33 @@ class PodFacts:
 
     @property
     def group(self) -> str | None:
-        """The PodGroup that it joins, of whichever generation."""
+        """The group that it joins: a PodGroup of whichever generation, or one of Kueue's."""
         return group_of(self.document)
+
+    @property
+    def group_size(self) -> int:
+        """How many pods its group has in all, where it is one of Kueue's; 0 for any other."""
+        return size_of_group(self.document) if self._names_kueues else 0
+
+    @property
+    def kueue_group(self) -> str | None:
+        """The group of Kueue's that it names, even if it has no queue and so joins none."""
+        return kueue_group_named(self.document) if self._names_kueues else None
+
+    @property
+    def misgrouped(self) -> str | None:
+        """What is wrong with how it names a group of Kueue's."""
+        return misgrouped(self.document) if self._names_kueues else None
+
+    @property
+    def held_by_kueue(self) -> bool:
+        """It carries Kueue's own scheduling gate, and joins no PodGroup."""
+        return names.KUEUE_GATE in _gates(self.spec) and held_by_kueue(self.document)
+
+    @property
+    def _names_kueues(self) -> bool:
+        # Most pods name none, and thousands are reviewed a second.
+        return names.KUEUE_POD_GROUP in self.labels or not _KUEUES.isdisjoint(self.annotations)
 
 
 def read(pod: Mapping[str, Any]) -> PodFacts:
@@ -91,7 +117,7 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         annotations=annotations,
         controller=controllers[0] if controllers else None,
         controllers=len(controllers),
-        gated=any(gate == names.SCHEDULING_GATE for gate in _gates(spec)),
+        gated=names.SCHEDULING_GATE in _gates(spec),
         node=_text(spec, "nodeName"),
         mirror=names.MIRROR_ANNOTATION in annotations,
         deleting=metadata.get("deletionTimestamp") is not None,

@@ -9,7 +9,9 @@ from webhook.jobs.pod_requests import PriceError, price
 from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.class_checks import check_pod
 from webhook.server.gang_pods import judge_member, judge_waiting
-from webhook.server.loose_pods import judge_loose, opt_in_warnings
+from webhook.server.group_checks import nameless, opt_in_warnings
+from webhook.server.job_facts import left_to_kueue
+from webhook.server.loose_pods import judge_loose
 from webhook.server.pod_changes import judge_change, judge_resize
 from webhook.server.pod_facts import PodFacts
 from webhook.server.pod_review import PodReview, PodRules, is_fenced
@@ -60,9 +62,12 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost = price(pod.spec)
     except PriceError as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
+    left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:
+        if not left and (refused := nameless(pod)) is not None:
+            return refused
         answer = judge_loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
-        return allow((*warnings, *opt_in_warnings(pod))) if answer is ALLOW else answer
+        return allow((*warnings, *(() if left else opt_in_warnings(pod)))) if answer is ALLOW else answer
     answer = (judge_waiting if pod.gated else judge_member)(review, rules, cost, now)
     return allow(warnings) if answer is ALLOW else answer
 

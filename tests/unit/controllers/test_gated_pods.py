@@ -134,6 +134,32 @@ def test_nobody_goes_without_a_reservation_that_stands(reservation: Reservation 
     assert liftable(THREE, reservation) == ()
 
 
+def sized(pod: PodRecord, seconds: float = 0.0) -> PodRecord:
+    """Return a pod of a group of Kueue's that has three pods."""
+    return replace(pod, group_size=3, created_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("first", "lifted"),
+    [
+        (runs(0), []),
+        (runs(0, phase="Succeeded"), []),
+        (runs(0, phase="Failed"), ["ring-3"]),
+        (runs(0, terminating=True), ["ring-3"]),
+    ],
+)
+def test_a_pod_too_many_of_a_group_of_kueues_takes_the_place_of_one_that_failed_only(
+    first: PodRecord, lifted: list[str]
+) -> None:
+    pods = [sized(first), sized(runs(1)), sized(runs(2)), sized(waits(3))]
+    assert [pod.name for pod in liftable(pods, RESERVED)] == lifted
+
+
+def test_of_a_group_of_kueues_the_oldest_are_let_go_whatever_was_written_on_them_since() -> None:
+    pods = [sized(waits(number), seconds=10.0 - number) for number in range(5)]
+    assert {pod.name for pod in liftable(pods, RESERVED)} == {"ring-2", "ring-3", "ring-4"}
+
+
 # -- with what the view says of them
 
 

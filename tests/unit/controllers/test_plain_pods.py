@@ -25,6 +25,7 @@ from webhook.simulated.cluster import SimulatedCluster
 pytestmark = pytest.mark.virtual_time
 CONFIG = Config(start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 15, "backoff_max_seconds": 60})
 GROUPS = "/apis/{}/v1alpha1/namespaces/team-a/podgroups"
+LABEL = "scheduling.x-k8s.io/pod-group"
 NEW, OLD, VOLCANO = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"
 
 
@@ -53,13 +54,19 @@ class Stage:
     async def drop_group(self, generation: str) -> None:
         await self.admin.request("DELETE", f"{GROUPS.format(generation)}/train")
 
-    async def create(self, *numbers: int, cpu: int = 1, fate: str = "", runtime: str = "") -> None:
-        """Create pods as the webhook would have stored them; ``fate`` and ``runtime`` are for their kubelet."""
+    async def create(self, *numbers: int, cpu: int = 1, fate: str = "", runtime: str = "", size: str = "") -> None:
+        """Create pods as the webhook would have stored them; ``fate`` and ``runtime`` are for their kubelet.
+
+        With ``size`` they are a group of Kueue's that has so many.
+        """
         for number in numbers:
             pod = waiting_pod()
             pod["metadata"]["name"] = f"train-{number}"
             told = {"tutti.dev/simulated-fate": fate, "tutti.dev/simulated-runtime": runtime}
             pod["metadata"]["annotations"] = {key: value for key, value in told.items() if value}
+            if size:
+                pod["metadata"]["annotations"][names.KUEUE_POD_COUNT] = size
+                pod["metadata"]["labels"][names.KUEUE_POD_GROUP] = pod["metadata"]["labels"].pop(LABEL)
             pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cpu)
             await self.cluster.create(jsonpatch.apply_patch(pod, []))
 
@@ -177,6 +184,59 @@ async def test_a_pod_of_another_shape_follows_when_there_is_room_for_it() -> Non
         assert entry is not None
         assert sorted(entry.counts.values()) == [1, 2]
         assert [pod_set.flavors for pod_set in entry.pod_sets] == [{"cpu": "any"}] * 2
+
+
+async def test_a_group_of_kueues_starts_whole_and_who_replaces_a_failed_pod_takes_its_place() -> None:
+    async with stage(1) as play:
+        await play.create(0, 1, size="3", runtime="20s")
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Waiting", 1: "Waiting"}
+        assert "2 of the 3 pods that it needs exist" in play.why(), "no PodGroup of that name is asked"
+        await play.create(2, size="3", runtime="6s", fate="fails")
+        await asyncio.sleep(2)
+        await play.create(3, size="3", runtime="20s")
+        await asyncio.sleep(3)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Running", 3: "Waiting"}, "it is one too many"
+        await asyncio.sleep(6)
+        assert await play.pods() == {0: "Running", 1: "Running", 2: "Failed", 3: "Running"}
+        entry = play.entry()
+        assert entry is not None
+        assert sum(entry.counts.values()) == 3
+        await asyncio.sleep(30)
+        assert await play.pods() == {0: "Succeeded", 1: "Succeeded", 2: "Failed", 3: "Succeeded"}
+        assert play.entry() is None
+
+
+async def test_a_succeeded_pod_of_a_group_of_kueues_leaves_its_place_to_nobody() -> None:
+    async with stage(1) as play:
+        await play.create(0, size="2", runtime="5s")
+        await play.create(1, size="2", runtime="30s")
+        await asyncio.sleep(3)
+        await play.create(2, size="2")
+        await asyncio.sleep(15)
+        assert await play.pods() == {0: "Succeeded", 1: "Running", 2: "Waiting"}
+        await asyncio.sleep(25)
+        assert await play.pods() == {0: "Succeeded", 1: "Succeeded", 2: "Waiting"}
+        assert play.entry() is None
+        assert "all 2 pods of the group have succeeded" in play.why()
+        await play.delete(0)
+        await asyncio.sleep(3)
+        assert await play.pods() == {1: "Succeeded", 2: "Running"}
+
+
+async def test_when_a_group_of_kueues_has_failed_in_part_only_that_part_is_made_again() -> None:
+    async with stage(1) as play:
+        await play.create(0, size="3", runtime="5s")
+        await play.create(1, 2, size="3", runtime="5s", fate="fails")
+        await asyncio.sleep(12)
+        assert await play.pods() == {0: "Succeeded", 1: "Failed", 2: "Failed"}
+        assert play.entry() is None, "a failed group keeps no quota"
+        await play.create(3, size="3", runtime="5s")
+        await asyncio.sleep(3)
+        assert "1 of the 2 pods that it needs exist" in play.why()
+        await play.create(4, size="3", runtime="5s")
+        await asyncio.sleep(12)
+        assert await play.pods() == {0: "Succeeded", 1: "Failed", 2: "Failed", 3: "Succeeded", 4: "Succeeded"}
 
 
 async def starts(play: Stage, seconds: int, *, keep: bool) -> list[float]:

@@ -162,6 +162,101 @@ def test_the_lightweight_label_brings_its_quorum_along() -> None:
     assert gang.quorum == 3
 
 
+def sized(number: int, size: str, phase: str = "Pending", *, let_go: bool = False, **spec: Any) -> dict[str, Any]:
+    """Return a pod of a group of Kueue's that says it has ``size`` pods."""
+    obj = pod(number, version=number + 5, **spec)
+    obj["metadata"]["labels"] = {
+        names.GANG_LABEL: UID,
+        names.KUEUE_POD_GROUP: "ring",
+        names.QUEUE_LABELS[1]: "research",
+    }
+    obj["metadata"]["annotations"] = {names.KUEUE_POD_COUNT: size}
+    obj["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
+    obj["status"]["phase"] = phase
+    return lifted(obj, gang_of(obj)) if let_go or phase != "Pending" else obj
+
+
+def test_a_group_of_kueues_needs_all_of_its_pods() -> None:
+    gang = gang_of(sized(0, "3"), sized(1, "3", gpu=2)).gang
+    assert gang is not None
+    assert (gang.queue, gang.pod_group, gang.quorum, gang.pods, len(gang.pod_sets)) == ("research", "ring", 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("phases", "quorum"),
+    [
+        (["Running", "Running", "Running"], 3),
+        (["Succeeded", "Running", "Failed", "Pending"], 3),
+        (["Succeeded", "Failed", "Failed", "Pending", "Pending"], 2),
+        (["Succeeded", "Succeeded", "Failed", "Pending"], 1),
+    ],
+)
+def test_what_has_succeeded_of_a_group_of_kueues_need_not_run_again(phases: list[str], quorum: int) -> None:
+    """While some run, the gang is whole with those that have succeeded; once none does, the rest is all it lacks."""
+    gang = gang_of(*(sized(number, "3", phase) for number, phase in enumerate(phases))).gang
+    assert gang is not None
+    assert gang.quorum == quorum
+
+
+def test_a_group_of_kueues_that_has_succeeded_starts_nothing_more_while_its_pods_are_there() -> None:
+    made = [sized(number, "2", "Succeeded") for number in range(2)]
+    record = gang_of(*made, sized(2, "2"), sized(3, "2"))
+    assert record.gang is None
+    assert "all 2 pods of the group have succeeded; delete these" in (record.problem or "")
+    assert pod_groups.seated([decoded(obj) for obj in (*made, sized(2, "2"))]) == []
+    anew = gang_of(sized(2, "2"), sized(3, "2")).gang
+    assert anew is not None
+    assert (anew.pods, anew.quorum) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("phases", "size", "outcome"),
+    [
+        (["Succeeded", "Succeeded"], "2", "Succeeded"),
+        (["Failed", "Succeeded", "Succeeded"], "2", "Succeeded"),
+        (["Failed", "Succeeded"], "2", "Failed"),
+        (["Succeeded"], "2", "Succeeded"),
+    ],
+)
+def test_a_group_of_kueues_has_succeeded_when_as_many_pods_have(phases: list[str], size: str, outcome: str) -> None:
+    assert gang_of(*(sized(number, size, phase) for number, phase in enumerate(phases))).finished == outcome
+
+
+def test_more_pods_than_a_group_of_kueues_has_are_no_part_of_its_gang() -> None:
+    """The youngest of those that wait are left over, whatever was written on the others meanwhile."""
+    pods = [sized(number, "2") for number in range(3)]
+    pods[0]["metadata"]["resourceVersion"] = "99"
+    record = gang_of(*pods)
+    assert record.gang is not None
+    assert (record.gang.pods, record.waiting_pods) == (2, 3)
+    assert [each.name for each in pod_groups.seated([decoded(obj) for obj in pods])] == ["ring-0", "ring-1"]
+    late = sized(4, "2", let_go=True)
+    assert [each.name for each in pod_groups.seated([decoded(obj) for obj in (*pods, late)])] == ["ring-4", "ring-0"]
+
+
+@pytest.mark.parametrize(
+    ("phases", "free"),
+    [
+        ([], 2),
+        (["Pending"], 1),
+        (["Pending", "Pending"], 0),
+        (["Succeeded", "Failed"], 1),
+        (["Running", "Succeeded"], 0),
+    ],
+)
+def test_who_has_succeeded_keeps_a_place_of_its_group_and_who_has_failed_does_not(phases: list[str], free: int) -> None:
+    pods = [decoded(sized(number, "2", phase)) for number, phase in enumerate(phases)]
+    assert pod_groups.vacancies(pods, 2) == free
+
+
+def test_pods_that_count_their_group_differently_are_no_gang() -> None:
+    for other, said in ((sized(1, "3"), "2, 3"), (pod(1), "none, 2")):
+        other["metadata"]["labels"]["tutti.dev/queue-name"] = "research"
+        record = gang_of(sized(0, "2"), other)
+        assert record.gang is None
+        assert f"different {names.KUEUE_POD_COUNT} ({said})" in (record.problem or "")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"labels": {"tutti.dev/queue-name": "other"}}, "different queues"), ({"priority": 9}, "different priorities")],

@@ -72,6 +72,15 @@ def test_the_pod_templates_of_every_job_kind_are_looked_into(kind: JobKind) -> N
         assert label in condition
 
 
+def test_whatever_names_a_pods_group_is_looked_for_and_watched_for_changes() -> None:
+    born = entry_of(MUTATING, "plain-pods")["matchConditions"][0]["expression"]
+    changed = entry_of(VALIDATING, "gang-pods")["matchConditions"][0]["expression"]
+    for name in (*names.POD_GROUP_LABELS, *names.POD_GROUP_ANNOTATIONS, names.KUEUE_POD_GROUP):
+        assert name in born
+        assert name in changed
+    assert f"annotations[?'{names.KUEUE_POD_COUNT}']" in changed
+
+
 def test_what_the_server_classifies_is_what_it_is_sent() -> None:
     warned = {(row.group, row.resource) for row in BUILT_IN if row.handling is Handling.WARN}
     policy = {(row.group, row.resource) for row in BUILT_IN if row.handling is Handling.POLICY}

@@ -224,6 +224,14 @@ async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gat
         {"metadata": {"annotations": {"scheduling.volcano.sh/group-name": "ring"}}},
         {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "ring"}}},
         {"spec": {"schedulingGroup": {"podGroupName": "ring"}}},
+        {"metadata": {"labels": {names.KUEUE_POD_GROUP: "ring", "kueue.x-k8s.io/queue-name": "research"}}},
+        {"metadata": {"labels": {names.KUEUE_POD_GROUP: "ring", "tutti.dev/queue-name": "research"}}},
+        {
+            "metadata": {
+                "labels": {"kueue.x-k8s.io/queue-name": "research"},
+                "annotations": {names.KUEUE_POD_GROUP: "ring"},
+            }
+        },
     ],
 )
 async def test_a_plain_pod_joins_by_every_generations_word(gate: Gate, joins: dict[str, Any]) -> None:
@@ -232,6 +240,29 @@ async def test_a_plain_pod_joins_by_every_generations_word(gate: Gate, joins: di
         written[part] = {**written[part], **fields}
     stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
     assert stored["metadata"]["labels"][names.GANG_LABEL] == gang_uid("team-a", "ring")
+
+
+async def test_a_group_of_kueues_without_a_queue_passes_as_in_kueue(gate: Gate) -> None:
+    written = pod()
+    written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring"}
+    assert (await ask(gate, "/mutate/pods", review(written))).patch == []
+
+
+async def test_what_kueue_itself_holds_is_never_touched(gate: Gate) -> None:
+    written = pod(schedulingGates=[{"name": names.KUEUE_GATE}])
+    written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring", "kueue.x-k8s.io/queue-name": "research"}
+    answer = await ask(gate, "/mutate/pods", review(written))
+    assert answer.patch == []
+    assert names.KUEUE_GATE in answer.response["warnings"][0]
+    written["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "ring"
+    assert (await ask(gate, "/mutate/pods", review(written))).patch, "a PodGroup is a gang of its own right"
+
+
+async def test_a_jobs_controller_makes_no_group_of_kueues_by_itself(gate: Gate) -> None:
+    """A label on a job's template changes nothing about whose the job's pods are."""
+    written = pod()
+    written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring", "kueue.x-k8s.io/queue-name": "research"}
+    assert (await ask(gate, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
 
 
 async def test_what_a_jobs_controller_makes_belongs_to_its_job(gate: Gate) -> None:

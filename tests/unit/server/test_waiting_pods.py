@@ -185,14 +185,6 @@ async def test_an_opt_in_label_on_a_single_pod_is_warned_about_still(fenced: Gat
     assert any("single Pod" in warning for warning in answer.response["warnings"])
 
 
-async def test_kueues_own_group_of_pods_is_told_to_have_no_effect(fenced: Gate) -> None:
-    single = pod(owner=None)
-    single["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research", names.KUEUE_POD_GROUP: "ring"}
-    answer = await create(fenced, single)
-    assert answer.allowed
-    assert any(f"label {names.KUEUE_POD_GROUP} neither" in warning for warning in answer.response["warnings"])
-
-
 @pytest.mark.parametrize(("text", "number"), [("0", None), ("-1", None), ("two", None), ("", None), ("2", 2)])
 async def test_a_lightweight_group_says_a_number_of_pods(fenced: Gate, text: str, number: int | None) -> None:
     light = waiting()
