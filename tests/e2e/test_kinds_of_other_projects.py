@@ -180,7 +180,7 @@ CASES: Final = {
             {"node": 2},
             (("spec", "runtimePatches", 0, *_TRAINED),),
             (("/spec/trainer/numNodes", 3),),
-            "spec.trainer: Invalid value: field is immutable",  # said by its own definition
+            "field is immutable",  # said of spec.trainer by its own definition
             "kubeflow-system:kubeflow-trainer-controller-manager",
             {
                 "conditions": [

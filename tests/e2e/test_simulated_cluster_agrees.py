@@ -29,7 +29,7 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
     kubectl("wait", "--for=condition=Established", "crd/widgets.agreement.example.com")
     real = await connect(cluster.kubeconfig)
     try:
-        async with SimulatedCluster(Random(seed), clock=SystemClock(), namespaces=[namespace]) as simulated:
+        async with like(kubectl, seed, namespace) as simulated:
             await simulated.create(DEFINITION)
             sides = Side(simulated.api(), namespace), Side(real, namespace)
             for side in sides:
@@ -44,6 +44,12 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
     finally:
         await real.close()
         _remove(kubectl, namespace)
+
+
+def like(kubectl: Kubectl, seed: int, namespace: str) -> SimulatedCluster:
+    """Return a simulated cluster of the release of the real one."""
+    minor = orjson.loads(kubectl("get", "--raw", "/version"))["minor"].rstrip("+")
+    return SimulatedCluster(Random(seed), clock=SystemClock(), namespaces=[namespace], release=int(minor))
 
 
 def _remove(kubectl: Kubectl, namespace: str) -> None:
@@ -86,7 +92,7 @@ async def test_jobs_job_sets_and_training_jobs_come_to_the_same_rest(cluster: An
     create_namespace(kubectl, namespace)
     real = await connect(cluster.kubeconfig)
     try:
-        async with SimulatedCluster(Random(1), clock=SystemClock(), namespaces=[namespace]) as simulated:
+        async with like(kubectl, 1, namespace) as simulated:
             await simulated.add_node("n1", gpu="8")
             mine, theirs = await asyncio.gather(stories(simulated.api(), namespace), stories(real, namespace))
     finally:

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 OLDEST: Final = (1, 30)
 """The first release that serves the API versions of the manifests: v1 of ValidatingAdmissionPolicy."""
-TRIED: Final = ((1, 34), (1, 36))
+TRIED: Final = ((1, 33), (1, 36))
 """The releases between which the end-to-end tests were run."""
 
 

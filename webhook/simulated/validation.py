@@ -33,8 +33,8 @@ _POD_RULE: Final = (
 )
 _IMMUTABLE: Final = "field is immutable"
 CLEARS_START_TIME: Final = 36
-"""Since this release of Kubernetes a stopped Job's template may change though it ran before; its controller also clears
-its start time (gate ``MutableSchedulingDirectivesForSuspendedJobs``)."""
+"""Since this release of Kubernetes a stopped Job's template may change though it ran before, its controller clears its
+start time (gate ``MutableSchedulingDirectivesForSuspendedJobs``), and what its containers ask may change too."""
 _MUTABLE_POD_FIELDS: Final = (
     "activeDeadlineSeconds",
     "terminationGracePeriodSeconds",
@@ -175,8 +175,8 @@ def _job_template_update(resource: Resource, old: Json, new: Json, release: int)
     frozen = f"Invalid value: {_shown(after['template'])}: {_IMMUTABLE}"
     if not (before.get("suspend") and stopped and not status.get("active")):
         raise invalid(resource, name, "spec.template", frozen)
-    if _fixed(before) != _fixed(after):
-        raise invalid(resource, name, "spec.template.spec", frozen)
+    if _fixed(before, release) != _fixed(after, release):
+        raise invalid(resource, name, "spec.template.spec" if release >= CLEARS_START_TIME else "spec.template", frozen)
 
 
 def _jobset_update(resource: Resource, old: Json, new: Json) -> None:
@@ -195,8 +195,11 @@ def _munged(replicated: Json) -> Json:
     return {**replicated, "template": {**replicated["template"], "spec": {**spec, "template": template}}}
 
 
-def _fixed(spec: Json) -> Json:
-    return _without_scheduling(spec["template"], resources=True)
+def _fixed(spec: Json, release: int) -> Json:
+    fixed = _without_scheduling(spec["template"], resources=True)
+    if release < CLEARS_START_TIME:
+        fixed["spec"] |= {kind: spec["template"]["spec"].get(kind) for kind in ("containers", "initContainers")}
+    return fixed
 
 
 def _without_scheduling(template: Json, *, resources: bool) -> Json:

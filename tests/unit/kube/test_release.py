@@ -20,7 +20,7 @@ def test_of_a_release_that_was_tried_or_is_newer_there_is_nothing_to_say(version
 
 
 def test_of_an_older_release_it_is_said_which_were_tried_and_below_the_oldest_that_it_is_too_old() -> None:
-    assert "was tried on Kubernetes 1.34 to 1.36" in problem_of("v1.32.9-eks-5f1e1c2")
+    assert "was tried on Kubernetes 1.33 to 1.36" in problem_of("v1.32.9-eks-5f1e1c2")
     assert "needs Kubernetes 1.30" in problem_of("v1.29.3")
 
 
