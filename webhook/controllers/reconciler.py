@@ -219,6 +219,7 @@ class Reconciler:
     def _take_policy(self) -> None:
         if self.marks.policy:
             self.marks.policy = False
+            metrics.forget_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     def _load(self, ledger: Ledger) -> None:
@@ -260,6 +261,8 @@ class Reconciler:
         if act and reservation is not None and siblings.leaves(job, reservation):
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
+        if job is None and reservation is None:
+            self._effects.forget(uid)
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or self._effects.refused(uid)):
             # Of one that cannot be written at all nothing could be started.
