@@ -1,5 +1,7 @@
 """Every metric, with its help text. Labels are few and bounded: never a namespace, a gang or anything users write."""
 
+from collections.abc import Container
+
 from prometheus_client import Counter, Gauge, Histogram
 
 ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted.", ["queue"])
@@ -24,3 +26,12 @@ WAIT_SECONDS = Histogram(
 )
 BROKEN_JOBS = Counter("tutti_broken_jobs_total", "Failures of ours on one job; the log has each.")
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
+
+
+def forget_queues(known: Container[str]) -> None:
+    """Drop what is counted by queue of queues that are not ``known`` any more."""
+    for counter, names in ((ADMITTED, ("queue",)), (EVICTED, ("queue", "reason"))):
+        for sample in [sample for metric in counter.collect() for sample in metric.samples]:
+            queue = sample.labels["queue"]
+            if queue and queue not in known and sample.name.endswith("_total"):
+                counter.remove(*(sample.labels[name] for name in names))

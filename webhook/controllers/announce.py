@@ -83,6 +83,8 @@ class Announcer:
             self._queued[uid] = since
             reason = reason_of(uid)
             if reason is None:
+                # Held, ended or about to go, it waits for nothing.
+                self._codes.pop(uid, None)
                 continue
             self._codes[uid] = reason.code
             if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:

@@ -89,6 +89,8 @@ class LedgerKeeper:
         self._digest = 0
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
+        self.unreadable: Stored | None = None
+        """What was found instead of a ledger when this leadership began, to be kept for people to look at."""
         self.size_bytes = 0
         self.entries_bytes = 0
         """Its part that is neither claims nor bookings, which are left out where there is no room for them."""
@@ -150,6 +152,7 @@ class LedgerKeeper:
         except LedgerCorrupt as error:
             if stored.data:
                 log.error("ledger.corrupt", error=str(error))
+                self.unreadable = stored
             self.ledger = None
             await self._patch({}, self._elector.record(self._now()))
             return

@@ -146,7 +146,8 @@ class Reconciler:
 
     async def _lead(self) -> None:
         if self._keeper.ledger is None:
-            await self._recover(LedgerBroken("there is no ledger yet, or none that can be read"))
+            why = "there is no ledger yet, or none that can be read"
+            await self._recover(LedgerBroken(why, self._keeper.unreadable))
         assert self._keeper.ledger is not None
         self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
@@ -197,16 +198,10 @@ class Reconciler:
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger)
         for job in batch.starts:
-            reservation = self._keeper.ledger.entries.get(job.uid)
-            if reservation is not None and reservation.stopping is None:
-                operations = patches.start(
-                    job,
-                    reservation,
-                    self._keeper.ledger.version,
-                    self._view.policy.flavors,
-                    kinds=self._feeds.kinds,
-                )
-                batch.effects[job.uid] = Effect("start", job, operations)
+            try:
+                self._add_start(job, batch)
+            except Exception:
+                self._broken(job.uid, job)
         for job, pods in batch.lifts.values():
             lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
             if lifting is not None:
@@ -216,11 +211,27 @@ class Reconciler:
                 self._effects.start(effect)
         self.after_cycle()
 
+    def _add_start(self, job: JobRecord, batch: Batch) -> None:
+        """Start a job if the ledger that was just written still says so."""
+        ledger, flavors = self._keeper.ledger, self._view.policy.flavors
+        assert ledger is not None
+        reservation = ledger.entries.get(job.uid)
+        if reservation is not None and reservation.stopping is None:
+            operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
+            batch.effects[job.uid] = Effect("start", job, operations)
+
+    def _broken(self, uid: str, job: JobRecord | None) -> None:
+        """Take note that we failed on one job: it must not stop all others."""
+        metrics.BROKEN_JOBS.inc()
+        log.exception("job.broken", uid=uid, job=None if job is None else job.key)
+        self._withheld[uid] = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+
     # -- taking in what changed ------------------------------------------------------------------------------------
 
     def _take_policy(self) -> None:
         if self.marks.policy:
             self.marks.policy = False
+            metrics.forget_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     def _load(self, ledger: Ledger) -> None:
@@ -250,10 +261,7 @@ class Reconciler:
             try:
                 self._absorb_one(uid, job, batch, act=act)
             except Exception:
-                # One object that we mishandle must not stop all others.
-                metrics.BROKEN_JOBS.inc()
-                log.exception("job.broken", uid=uid, job=None if job is None else job.key)
-                self._withheld[uid] = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+                self._broken(uid, job)
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
@@ -262,6 +270,8 @@ class Reconciler:
         if act and reservation is not None and siblings.leaves(job, reservation):
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
+        if job is None and reservation is None:
+            self._effects.forget(uid)
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or self._effects.refused(uid)):
             # Of one that cannot be written at all nothing could be started.
@@ -398,7 +408,10 @@ class Reconciler:
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
                 self.marks.gangs.add(uid)
                 continue
-            self._stops.if_due(job, reservation, now, batch)
+            try:
+                self._stops.if_due(job, reservation, now, batch)
+            except Exception:
+                self._broken(uid, job)
         if self._labelling is None or self._labelling.done():
             # Beside the cycle: an API server that does not answer must not cost the lease.
             self._labelling = asyncio.create_task(self._labels.keep(), name="namespace labels")

@@ -99,7 +99,11 @@ class StatusWriter:
                 pass
             self._touched.clear()
             if self.leading():
-                await self.write_due()
+                try:
+                    await self.write_due()
+                except Exception:
+                    # Of numbers for people nothing depends on; the process that decides must not end over them.
+                    log.exception("status.failed")
             else:
                 # What is stored is another leader's by now: compared with anew when this one leads again.
                 self._written.clear()

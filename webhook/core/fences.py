@@ -65,6 +65,7 @@ class Fences:
         if space is not None:
             for table in (space.fences, space.used, space.claimed):
                 table.pop(name, None)
+            self._tidy(namespace, space)
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add or replace one pod."""
@@ -89,6 +90,7 @@ class Fences:
                     del space.members[pod.gang]
             self._count_pod(space, pod, -1)
             self._claims(space, pod.gang, 1)
+            self._tidy(namespace, space)
 
     def put_reservation(self, reservation: Reservation, reclaimed: Mapping[str, int] | None = None) -> None:
         """Add or replace one reservation; ``reclaimed`` pods of each set have ended and will not be replaced."""
@@ -105,11 +107,12 @@ class Fences:
             self._claims(space, uid, -1)
             del space.reservations[uid]
             space.reclaimed.pop(uid, None)
+            self._tidy(namespace, space)
 
     def set_reservations(self, reservations: Iterable[Reservation]) -> None:
         """Make ``reservations`` the whole truth (a ledger read anew)."""
         wanted = {reservation.uid: reservation for reservation in reservations}
-        for space in self._namespaces.values():
+        for space in list(self._namespaces.values()):
             for uid, known in list(space.reservations.items()):
                 now = wanted.get(uid)
                 if now is not known and now != known:
@@ -118,6 +121,11 @@ class Fences:
             space_or_none = self._namespaces.get(reservation.namespace)
             if space_or_none is None or uid not in space_or_none.reservations:
                 self.put_reservation(reservation)
+
+    def _tidy(self, namespace: str, space: _Namespace) -> None:
+        """Forget a namespace of which nothing is left."""
+        if not (space.fences or space.pods or space.reservations):
+            del self._namespaces[namespace]
 
     # -- questions --------------------------------------------------------------------------------------------------
 

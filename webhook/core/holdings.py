@@ -188,6 +188,9 @@ class Holdings:
                 counts[holding.priority] -= 1
                 if not counts[holding.priority]:
                     del counts[holding.priority]
+                if not self._by_queue[holding.reservation.queue]:
+                    for table in (self._by_queue, self._priorities, self._heirs):
+                        table.pop(holding.reservation.queue, None)
             self._refresh()
         return holding
 
