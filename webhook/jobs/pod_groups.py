@@ -17,7 +17,7 @@ import orjson
 from webhook.core import names
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.pods import PodRecord
-from webhook.jobs import annotations, paths
+from webhook.jobs import annotations
 from webhook.jobs.context import ReadContext
 from webhook.jobs.group_names import number_of_pods
 from webhook.jobs.kinds import JobKind
