@@ -1,6 +1,6 @@
 """A whole simulated cluster: server, router, controllers, nodes. The composition root of this package."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
 from typing import Final
@@ -100,13 +100,13 @@ class SimulatedCluster:
         namespace = item["metadata"].get("namespace", "default") if resource.namespaced else ""
         return await self.server.create(resource, namespace, orjson.loads(orjson.dumps(item)), Call(user))
 
-    async def add_node(self, name: str, **allocatable: str) -> Stored:
+    async def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, **allocatable: str) -> Stored:
         """Add a node; ``allocatable`` keys are resource names with ``_`` for ``-`` where needed, plus ``gpu``."""
         room = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
         gpus = room.pop("gpu", None)
         if gpus is not None:
             room["nvidia.com/gpu"] = gpus
-        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
         ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
         status = {"capacity": room, "allocatable": room, "conditions": ready}
         return await self.create(

@@ -1,6 +1,7 @@
 """AdmissionReviews, jobs and pods as short builders, and a gate over a view that a test can fill."""
 
 import base64
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from webhook.core.fence import Fence
 from webhook.core.gang import PodPrice
 from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
 from webhook.core.pods import PodRecord
+from webhook.jobs.marking import marked
+from webhook.jobs.registry import KINDS
 from webhook.server.gate import Gate
 from webhook.server.settings import GateSettings
 from webhook.view import View
@@ -203,3 +206,16 @@ def with_quota(seen: View, **hard: int) -> View:
 def record(uid: str, *, gang: str | None = None, gpu: int = 1, phase: str = "Running") -> PodRecord:
     """Return a pod as the view has it."""
     return PodRecord(uid, "team-a", uid, 1, price(gpu), gang=gang, pod_set="main" if gang else "", phase=phase)
+
+
+def stored(name: str = "train", *, suspend: bool = True, uid: str = "job-1", **more: Any) -> dict[str, Any]:
+    """Return a Job as the mutating phase leaves it."""
+    obj = copy.deepcopy(marked(KINDS["Job.batch"], job(name, **more)))
+    obj["metadata"]["uid"] = uid
+    obj["spec"]["suspend"] = suspend
+    return obj
+
+
+async def create(gate: Gate, obj: dict[str, Any], user: str = ALICE) -> Answered:
+    """Return the answer to the creation of a job."""
+    return await ask(gate, "/validate/jobs", review(obj, user=user))
