@@ -8,7 +8,7 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core import amounts, names, quantity
+from webhook.core import quantity
 from webhook.core.gang import Gang
 from webhook.core.quantity import MILLI
 from webhook.core.reasons import Reason
@@ -68,7 +68,8 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
         never = rules.potential(gang)
         if never is not None:
             found.append(f"this gang can never start as it is: {_explained(never, gang)}")
-    short = _others_missing(rules, gang) if gang.ensemble and not _has_ended(kind, obj) else None
+    # Not the gang with its PodGroup's quorum: that is at most its own pods.
+    short = _others_missing(rules, asking.gang) if gang.ensemble and not _has_ended(kind, obj) else None
     if short is not None:
         found.append(short)
     fenced = rules.view.fences.never_fits(gang)
@@ -135,8 +136,3 @@ def _explained(reason: Reason, gang: Gang) -> str:
 def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:
     """Return the gang of ``obj`` as the reconciler will read it."""
     return read_gang(kind, obj, rules.context())
-
-
-def describe(gang: Gang) -> str:
-    """Return what a gang asks in all, for messages."""
-    return amounts.render({name: amount for name, amount in gang.requests().items() if name != names.MAX_JOBS})

@@ -30,7 +30,7 @@ from webhook.jobs.reading import read
 from webhook.jobs.registry import KINDS
 from webhook.server.gate import Gate
 from webhook.server.settings import GateSettings
-from webhook.view import View
+from webhook.view import PodGroupRecord, View
 
 JOB = KINDS["Job.batch"]
 HOLD = names.HOLD
@@ -171,6 +171,15 @@ async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lack
     answer = await create(waiting, obj)
     assert answer.allowed
     assert "PodGroup ring needs 5 pods and its jobs bring 4 so far" in answer.warnings[-1]
+
+
+async def test_a_job_is_told_how_many_pods_its_pod_group_still_needs_of_others(waiting: Gate) -> None:
+    waiting.view.pod_groups["team-a", "ring"] = PodGroupRecord("team-a", "ring", 6)
+    obj = stored()
+    obj["spec"]["template"]["metadata"]["labels"] |= {names.POD_GROUP_LABELS[2]: "ring"}
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    assert "PodGroup ring needs 6 pods and its jobs bring 4 so far" in answer.warnings[-1]
 
 
 async def test_priorities_that_differ_within_a_gang_are_refused() -> None:
