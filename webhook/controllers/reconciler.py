@@ -97,6 +97,8 @@ class Reconciler:
                 f"the ledger has {self._keeper.size_bytes} of {ledger_text.BYTES_MAX} bytes",
                 help="it waits until other gangs end",
             )
+        if not self.leading:
+            self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
         return self._withheld.get(uid) or self.engine.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------

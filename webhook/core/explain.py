@@ -139,9 +139,9 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             f"no queue {gang.queue!r} in namespace {gang.namespace}",
             help="create the queue or correct the label",
         )
-    if uid in state.claims:
-        assert lane.node is not None
-        return _claiming(state, state.claims[uid], lane.node)
+    claim = state.claims.get(uid) or (state.followed or {}).get(uid)
+    if claim is not None and lane.node is not None:
+        return _claiming(state, claim, lane.node)
     if line is None:
         return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
     if as_kueue:
@@ -151,6 +151,9 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             return known
     head = lane.strict_head()
     ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
+    if head is None and ahead is None and lane.strict and state.followed is not None:
+        # Who follows parks nobody: the leader has decided about the first of the queue, or is about to.
+        head = lane.top()
     if ahead is None and head is not None:
         ahead = head.head
     if ahead is not None and ahead.uid != uid:
