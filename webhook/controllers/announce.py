@@ -56,9 +56,9 @@ class Announcer:
 
     def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
         """Tell that a gang is being stopped."""
-        message = requeue.message if requeue is not None and requeue.message else why
+        message = "" if requeue is None else requeue.message
         log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
-        self._note(reservation.uid, "Evicted", f"{why}: {message}", warning=why != "Held")
+        self._note(reservation.uid, "Evicted", f"{why}: {message}" if message else why, warning=why != "Held")
 
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""

@@ -309,8 +309,8 @@ class Reconciler:
             case Step.RELEASE if reservation is not None and not self._stops.too_soon(reservation):
                 if reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
-            case Step.HOLD if reservation is not None:
-                self._stops.one(reservation, requeues.HELD, batch)
+            case Step.HOLD if job is not None and reservation is not None:
+                self._stops.one(reservation, requeues.HELD, batch, requeues.held(job))
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
@@ -425,13 +425,14 @@ class Reconciler:
             job = self._view.jobs.get(preempted.uid)
             if reservation_or_none is None or preempted.uid in batch.drop:
                 continue
-            place = job.gang.created_seconds if job is not None and job.gang is not None else now
-            requeue = Requeue("Preempted", place, 0, 0.0, preempted.message)
+            requeue = Requeue("Preempted", now if job is None else requeues.place(job), message=preempted.message)
             self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
-        for uid, why in plan.stopped:
+        for drained in plan.stopped:
+            uid, job = drained.uid, self._view.jobs.get(drained.uid)
             stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
             if stopped is not None and stopped.stopping is None and uid not in batch.drop:
-                self._stops.gang(stopped, why, batch)
+                requeue = Requeue(drained.reason, now if job is None else requeues.place(job), message=drained.message)
+                self._stops.gang(stopped, requeue.reason, batch, requeue)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,12 @@ def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | N
     if job.ran_seconds + now - reservation.since_seconds < limit:
         return None
     message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
-    return Requeue(LIMIT_REACHED, _place(job), message=message)
+    return Requeue(LIMIT_REACHED, place(job), message=message)
+
+
+def held(job: JobRecord) -> Requeue:
+    """Return what to write on a running gang that its owner has suspended."""
+    return Requeue(HELD, place(job), message="its owner suspended it")
 
 
 def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue | None, now: float) -> Requeue:
@@ -43,7 +48,7 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
     """
     why = "NotAdmitted" if reservation is None or reservation.stopping is None else reservation.stopping
     noted = job.requeue if job.admission is None else None
-    known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, _place(job))
+    known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, place(job))
     ran = job.ran_seconds
     if job.admission is not None:
         ran += max(0.0, now - job.admission.since_seconds)
@@ -58,7 +63,7 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
 def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
     """Return what a job takes along that is stopped because ``sibling`` went, for the reason ``why``."""
     message = f"the rest of its PodGroup cannot make the quorum without {sibling} ({why}); they queue again together"
-    return Requeue(SIBLING_STOPPED, _place(job), message=message)
+    return Requeue(SIBLING_STOPPED, place(job), message=message)
 
 
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
@@ -70,5 +75,6 @@ def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
     return job.requeue is None or job.held
 
 
-def _place(job: JobRecord) -> float:
+def place(job: JobRecord) -> float:
+    """Return the Unix time that orders a job which keeps its place in its queue."""
     return job.created_seconds if job.gang is None else job.gang.created_seconds

@@ -6,6 +6,7 @@ from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.fences import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.names import MAX_JOBS
+from webhook.core.plan import Stopped
 from webhook.core.policy import LabelSelector, LocalQueue, StopPolicy, Strategy
 from webhook.core.reasons import Code
 
@@ -298,7 +299,7 @@ def test_a_queue_drains_in_one_order_however_its_gangs_were_told() -> None:
         for name in names:
             world.engine.restore(admitted[name])
         world.set_policy(queue("a", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-        return [uid for uid, _ in world.plan().stopped]
+        return [each.uid for each in world.plan().stopped]
 
     names = ["3", "1", "4", "2"]
     assert drained(*names) == drained(*reversed(names)) == sorted(names)
@@ -311,7 +312,7 @@ def test_stopped_queues_admit_nothing_and_drain_when_told() -> None:
     assert not world.submit(gang("waits", "a")).plan()
     assert world.engine.reason("waits").code is Code.SUSPENDED
     world.set_policy(queue("a", 2, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-    assert world.plan().stopped == (("runs", "queue a drains"),)
+    assert world.plan().stopped == (Stopped("runs", "QueueStopped", "queue a is stopped (HoldAndDrain)"),)
     assert not world.plan()
 
 
