@@ -60,16 +60,20 @@ class Announcer:
         log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
         self._note(reservation.uid, "Evicted", f"{why}: {message}" if message else why, warning=why != "Held")
 
+    def created(self, ledger: Ledger) -> None:
+        """Tell that the first ledger was made, while nothing held anything."""
+        log.info("ledger.created", epoch=ledger.epoch)
+        self._recorder.note(self._ledger, "LedgerCreated", f"nothing is reserved yet, epoch {ledger.epoch}")
+
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""
         log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
-        namespace = self._recorder.namespace
-        self._recorder.note(
-            Regarding("v1", "ConfigMap", namespace, self._recorder.ledger_name, ""),
-            "LedgerRebuilt",
-            f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}",
-            warning=True,
-        )
+        text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
+        self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
+
+    @property
+    def _ledger(self) -> Regarding:
+        return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
 
     def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""

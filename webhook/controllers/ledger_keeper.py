@@ -35,11 +35,13 @@ class LeaseLost(TuttiError):
 class LedgerBroken(TuttiError):
     """The ledger is missing or was edited by somebody else: stop admitting and rebuild it."""
 
-    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False) -> None:
+    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False, first: bool = False) -> None:
         super().__init__(why)
         self.stored = stored
         """What is stored instead, to be kept for people to look at."""
         self.deleted = deleted
+        self.first = first
+        """There was none when this process began to lead: where nothing holds anything either, nothing was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class LedgerKeeper:
         self._digest = 0
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
+        self.missing = False
+        """There was no ledger at all when we began to lead."""
         self.size_bytes = 0
 
     @property
@@ -114,6 +118,7 @@ class LedgerKeeper:
             log.warning("ledger.campaign_failed", error=str(error))
             return False
         self._renewed(started)
+        self.missing = stored is None or not stored.data
         metrics.LEADING.set(1)
         metrics.EPOCH.set(self.ledger.epoch if self.ledger else 0)
         log.info("ledger.leading", epoch=self.ledger.epoch if self.ledger else None)

@@ -145,7 +145,9 @@ class Reconciler:
 
     async def _lead(self) -> None:
         if self._keeper.ledger is None:
-            await self._recover(LedgerBroken("there is no ledger yet, or none that can be read"))
+            first = self._keeper.missing
+            why = "there is no ledger yet" if first else "the ledger cannot be read"
+            await self._recover(LedgerBroken(why, first=first))
         assert self._keeper.ledger is not None
         self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
@@ -458,5 +460,8 @@ class Reconciler:
         self._view.set_ledger(ledger)
         self._load(ledger)
         self.marks.gangs.update(self._view.jobs)
-        self._announcer.rebuilt(str(broken), ledger)
+        if broken.first and not ledger.entries:
+            self._announcer.created(ledger)
+        else:
+            self._announcer.rebuilt(str(broken), ledger)
         self.marks.wake.set()

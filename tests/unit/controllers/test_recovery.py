@@ -12,6 +12,7 @@ from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
+from webhook.metrics import LEDGER_REBUILDS
 from webhook.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -89,4 +90,26 @@ async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others()
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(10)
         assert await ledger_is_written(cluster.api())
+        running.cancel()
+
+
+async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
+    async def told() -> list[tuple[str, str]]:
+        path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
+        events = orjson.loads(await admin.request("GET", path))["items"]
+        return [(event["type"], event["reason"]) for event in events if event["reason"].startswith("Ledger")]
+
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        admin, before = cluster.api(), LEDGER_REBUILDS._value.get()
+        await cluster.create(waiting_job())
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        assert await ledger_is_written(admin)
+        assert await told() == [("Normal", "LedgerCreated")]
+        assert LEDGER_REBUILDS._value.get() == before
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(20)
+        assert sorted(await told()) == [("Normal", "LedgerCreated"), ("Warning", "LedgerRebuilt")]
+        assert LEDGER_REBUILDS._value.get() == before + 1
         running.cancel()
