@@ -134,11 +134,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     gang, lane, line = ticket.gang, ticket.lane, ticket.line
     as_kueue = state.settings.one_head_per_queue
     if lane is None:
-        return Reason(
-            Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND,
-            f"no queue {gang.queue!r} in namespace {gang.namespace}",
-            help="create the queue or correct the label",
-        )
+        what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
+        return Reason(Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND, what, help=fix)
     claim = state.claims.get(uid) or (state.followed or {}).get(uid)
     if claim is not None and lane.node is not None:
         return _claiming(state, claim, lane.node)

@@ -6,7 +6,7 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from webhook.core import amounts, names, quantity
 from webhook.core.gang import Gang
@@ -18,8 +18,6 @@ from webhook.jobs.reading import read
 from webhook.jobs.record import JobRecord
 from webhook.server.answer import Answer, Refusal, deny
 from webhook.server.job_facts import JobRules
-
-QUEUES_SHOWN: Final = 4
 
 
 def gang_problem(record: JobRecord) -> Answer | None:
@@ -110,11 +108,8 @@ def queue_of(rules: JobRules, gang: Gang) -> str | None:
 
 
 def _unknown_queue(rules: JobRules, gang: Gang) -> str:
-    policy = rules.view.policy
-    known = sorted(name for namespace, name in policy.local_queues if namespace == gang.namespace)
-    known += sorted(name for name, queue in policy.queues.items() if queue.dialect != "kueue")
-    offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""
-    return f"queue {gang.queue!r} is unknown in namespace {gang.namespace}: the job waits until it exists{offer}"
+    what, fix = rules.view.policy.why_no_queue(gang.namespace, gang.queue)
+    return f"{what}: the job waits until it exists; {fix}"
 
 
 def _explained(reason: Reason, gang: Gang) -> str:
