@@ -95,8 +95,7 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
 
 def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
     usage = holdings.usage
-    found = usage.binding(node, block.key, block.asked)
-    binding = node if found is None else found[0]
+    binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     holders = _holders(binding, block.key, holdings)
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
@@ -115,6 +114,8 @@ def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
 
 def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
     missing = block.asked - usage.available(node, block.key)
+    if missing <= 0:
+        return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
     amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
     text = str(amount).removeprefix("asks ")
     if holders:

@@ -93,7 +93,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
     nominal = _sum({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
-    status = _numbers(tally, nominal)
+    status = _numbers(tally, nominal, borrows=node.parent is not None)
     status["limit"] = _rendered(_limits(node))
     status["conditions"] = [_active(listed.queue, created)] if listed.queue is not None else []
     return _document(metadata, spec, status)
@@ -134,7 +134,7 @@ def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
     return document
 
 
-def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
+def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool = False) -> dict[str, Any]:
     usage = _sum(tally.usage)
     numbers: dict[str, Any] = {
         "pending": tally.pending,
@@ -143,7 +143,7 @@ def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
         "usage": _rendered(usage),
     }
     if nominal is not None:
-        borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage}
+        borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage and borrows}
         numbers["nominal"] = _rendered(nominal)
         numbers["borrowed"] = _rendered({name: amount for name, amount in borrowed.items() if amount > 0})
     return numbers

@@ -1,7 +1,7 @@
 """Writes a document for every queue, cohort and local queue of one view, where its numbers changed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.census import Census, Counts, Tally
@@ -48,7 +48,7 @@ class QueueWriter:
         self._counts = counts
         for listed in self._listed:
             key = Key(QUEUES.plural, listed.namespace, listed.name)
-            tally = counts.below(listed.node)
+            tally = replace(counts.below(listed.node), usage=counts.charged(listed.node))
             if self._tallies.get(key) != tally:
                 self._tallies[key] = tally
                 self.board.put(key, queue_document(listed, tally, self._created.get(listed.source)))

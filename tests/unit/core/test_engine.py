@@ -7,7 +7,7 @@ from webhook.core.fences import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.names import MAX_JOBS
 from webhook.core.plan import Stopped
-from webhook.core.policy import LabelSelector, LocalQueue, StopPolicy, Strategy
+from webhook.core.policy import LabelSelector, LocalQueue, Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.reasons import Code
 
 STRICT = Strategy.STRICT_FIFO
@@ -429,3 +429,27 @@ def test_a_gang_whose_quorum_fits_is_woken_though_all_of_it_never_will() -> None
     world.engine.release("runs")
     assert world.cycle() == ["large"]
     assert world.used("a") == 4
+
+
+def test_the_reason_names_the_node_where_most_is_missing() -> None:
+    """What the queue itself could still borrow is no use while the cohort has nothing left to lend."""
+    world = World(cohort("org"), queue("a", (10, 5), cohort="org"), queue("b", (10, None, 4), cohort="org"))
+    world.submit(gang("own", "b", 8), gang("runs", "a", 12), gang("late", "a", 7, created=1))
+    assert world.cycle() == ["own", "runs"]
+    reason = world.engine.reason("late")
+    assert reason is not None
+    assert (reason.node, reason.used, reason.limit) == ("cohort org", 14_000, 14_000)
+    assert "7 cpu more" in reason.help
+
+
+def test_room_that_is_free_and_kept_is_said_to_be_kept() -> None:
+    lower = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    world = World(queue("a", 8, preemption=lower)).submit(gang("low", "a", 5))
+    assert world.cycle() == ["low"]
+    world.submit(gang("high", "a", 8, priority=1, created=1), gang("small", "a", 1, created=2))
+    assert world.cycle() == []
+    reason = world.engine.reason("small")
+    assert reason is not None
+    assert (
+        reason.help == "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
+    )
