@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook import terminal
 from webhook.clock import SystemClock
 from webhook.core import amounts, ledger_text, names, quantity
 from webhook.core.ensemble import uid_of
@@ -42,14 +43,14 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
     async with _connected(kubeconfig) as api:
         found = await workloads_of(api, job, namespace or default_namespace(kubeconfig))
     for document in found:
-        print_workload(Console(), document, SystemClock().now())
+        print_workload(terminal.console(), document, SystemClock().now())
 
 
 async def queues(kubeconfig: Path | None) -> None:
     """Print every queue and cohort with its quota and what is in use. Raises ApiError when that cannot be known."""
     async with _connected(kubeconfig) as api:
         documents = await visible_queues(api, default_namespace(kubeconfig))
-    print_queues(Console(), documents)
+    print_queues(terminal.console(), documents)
 
 
 async def ledger(kubeconfig: Path | None) -> None:
@@ -60,7 +61,7 @@ async def ledger(kubeconfig: Path | None) -> None:
         except NotFound as error:
             name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
             raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
-    print_ledger(Console(), stored, SystemClock().now())
+    print_ledger(terminal.console(), stored, SystemClock().now())
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -150,6 +151,9 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
     if _names(POD_GROUP.kind, kind):
         why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
         return NotFound(0, "JobUnknown", why)
+    if _names("Pod", kind):
+        why = "a pod waits with its gang: ask for podgroup/NAME, or for the job that it belongs to"
+        return NotFound(0, "PodOfGang", why)
     if known is None:
         return NotFound(0, "KindUnknown", f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
     try:
@@ -193,11 +197,13 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     if "position" in status:
         ahead = status["position"]
         lines.add_row("position", "first of its queue" if ahead == 0 else f"{ahead} ahead of it in its queue")
-    lines.add_row("asks", escape(_asks(spec)))
+    if spec["podSets"]:
+        lines.add_row("asks", escape(_asks(spec)))
     lines.add_row("priority", str(spec["priority"]))
     pods = status["pods"]
     here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
-    lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
+    if pods["wanted"]:
+        lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))
@@ -285,7 +291,7 @@ def _queue_row(table: Table, name: str, document: Document) -> None:
     stopped = [c["message"] for c in status.get("conditions", ()) if c["type"] == "Active" and c["status"] == "False"]
     amounts_text = ", ".join(_amount_of(status, name) for name in status.get("nominal", status["usage"])) or "-"
     if stopped:
-        amounts_text = f"[red]{escape(stopped[0])}[/red]"
+        amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
     policy = spec.get("queuePolicy", "cohort")
     table.add_row(escape(name), policy, str(status["pending"]), str(status["admitted"]), amounts_text)
 

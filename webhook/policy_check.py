@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from webhook import terminal
 from webhook.core import quantity
 from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
@@ -26,7 +27,7 @@ WRONG: Final = 2
 
 def run(files: Iterable[Path], console: Console | None = None) -> int:
     """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
-    out = console or Console()
+    out = console or terminal.console()
     objects, unread = read(files)
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 from rich.console import Console
 
+from webhook import terminal
 from webhook.config import Config, load, parse
 from webhook.core import names
 from webhook.errors import Conflict, Invalid, NotFound
@@ -52,7 +53,7 @@ async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_ru
     api = await connect(None if kubeconfig is None else str(kubeconfig), user_agent="tutti-uninstall")
     try:
         config = await stored_config(api) if config_file is None else load(config_file)
-        await Removal(api, config, Console(), dry_run=dry_run).run()
+        await Removal(api, config, terminal.console(), dry_run=dry_run).run()
     finally:
         await api.close()
 

@@ -14,6 +14,7 @@ from typing import Final
 import yaml
 from rich.console import Console
 
+from webhook import terminal
 from webhook.config import engine_settings
 from webhook.config import load as load_config
 from webhook.core.policy import Diagnostic, Policy
@@ -27,7 +28,6 @@ from webhook.replay.measures import Measures, measure
 from webhook.replay.report import report, show
 from webhook.replay.run import Outcome, replay
 
-_WIDE: Final = 200
 WRONG: Final = 2
 """Exit status when a row or a policy cannot be understood; warnings alone do not count."""
 
@@ -64,7 +64,7 @@ def run(
     problems = list(log.diagnostics())
     compiled = {name: _compiled(name, log, options, problems) for name in policies or built_in.NAMES}
     jobs = _known(log, compiled, problems)
-    out = console or _console()
+    out = console or terminal.console()
     bench = _Bench(jobs, settings, options)
     columns = {}
     for name, policy in compiled.items():
@@ -78,12 +78,6 @@ def run(
     else:
         out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
     return WRONG if any(not problem.warning for problem in problems) else 0
-
-
-def _console() -> Console:
-    """Return standard output; where it is no terminal, a table is as wide as it needs to be."""
-    out = Console()
-    return out if out.is_terminal else Console(width=_WIDE)
 
 
 def print_policy(file: Path, policies: Sequence[str], options: Options, console: Console | None = None) -> None:

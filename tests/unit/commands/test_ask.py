@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.unit.core.worlds import gang, policy, queue
 from tests.unit.visibility.world import NOW, World
+from webhook import terminal
 from webhook.ask import (
     default_namespace,
     print_ledger,
@@ -19,14 +21,16 @@ from webhook.ask import (
     workloads_of,
 )
 from webhook.core import names
-from webhook.core.ledger import Claim
+from webhook.core.ledger import Claim, Ledger, reserve
 from webhook.core.ledger_text import encode
+from webhook.core.policy import StopPolicy
 from webhook.errors import Forbidden, NotFound, Unavailable
 from webhook.jobs.record import Requeue
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.app import ROOT
 
 pytestmark = pytest.mark.virtual_time
+DEFAULT = {"main": {"cpu": "default"}}
 
 
 class Answers:
@@ -96,6 +100,7 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is no kind of job"),
         ("job/free", "Tutti does not hold it"),
+        ("pod/train-0", "ask for podgroup/NAME"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],
 )
@@ -148,6 +153,23 @@ async def test_who_may_not_see_the_cluster_sees_the_queues_of_the_namespace() ->
     )
     text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
     assert "jobs, of vision" in text
+
+
+async def test_a_stopped_queue_says_so_and_what_is_in_use_all_the_same() -> None:
+    stopped = queue("held", 4, dialect="volcano", stop_policy=StopPolicy.HOLD)
+    world = World(policy(stopped))
+    world.view.set_ledger(Ledger(1, 1, {"uid": reserve(gang("uid", "held"), "held", {"main": 1}, DEFAULT, 1, NOW)}))
+    text = printed(print_queues, await world.documents("queues"))
+    assert "Queue held is stopped: Hold; cpu 1/4" in text
+
+
+async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    world = World()
+    world.admits(world.waits("first", cpu=3, pods=2))
+    world.waits("late", cpu=3, pods=1)
+    print_workload(terminal.console(), (await world.documents("workloads", "team-vision"))[1], world.now)
+    assert "it starts when 1 cpu more is free, by gangs ending or by a higher quota" in capsys.readouterr().out
 
 
 async def test_without_queues_it_says_what_to_do() -> None:
