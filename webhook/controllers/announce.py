@@ -10,7 +10,7 @@ from webhook import metrics
 from webhook.controllers.events import EventRecorder, Regarding
 from webhook.core import amounts
 from webhook.core.ledger import Ledger, Reservation
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Code, Reason
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
 from webhook.jobs.record import JobRecord, Requeue
@@ -88,6 +88,9 @@ class Announcer:
             if reason is None:
                 continue
             self._codes[uid] = reason.code
+            if reason.code is Code.PENDING_EVALUATION and not reason.help:
+                # The next cycle decides: it would be over before anybody reads it.
+                continue
             if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
                 self._told[uid] = reason.code
                 self._note(uid, "Queued", f"{reason.code}: {reason}")

@@ -381,7 +381,7 @@ class WaitingRoom:
             return Reason(
                 Code.SUSPENDED,
                 f"LocalQueue {local.namespace}/{local.name} is stopped ({local.stop_policy})",
-                help="it starts when the stop policy is lifted",
+                help="it is considered again when the stop policy is lifted",
             )
         if gang.refusal is not None and gang.refusal.code is Code.PENDING_EVALUATION:
             # Kueue sees a failed admission check before it looks at the namespace.
@@ -418,6 +418,6 @@ def _closed(queue: Queue) -> Reason | None:
         return Reason(
             Code.SUSPENDED,
             f"queue {queue.name} is stopped ({queue.stop_policy})",
-            help="it starts when the stop policy is lifted",
+            help="it is considered again when the stop policy is lifted",
         )
     return None
