@@ -214,7 +214,14 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     console.print(lines, highlight=False)
 
 
-_COLOURS: Final = {"waits": "yellow", "runs": "green", "starts": "green", "stops": "red", "finished": "blue"}
+_COLOURS: Final = {
+    "waits": "yellow",
+    "runs": "green",
+    "starts": "green",
+    "lacks pods": "yellow",
+    "stops": "red",
+    "finished": "blue",
+}
 
 
 def _state(document: Document) -> tuple[str, str]:
@@ -225,7 +232,10 @@ def _state(document: Document) -> tuple[str, str]:
     if is_true(document, "QuotaReserved"):
         if is_true(document, "Evicted"):
             return "stops", since["Evicted"]
-        return ("runs" if is_true(document, "PodsReady") else "starts"), since["Admitted"]
+        if is_true(document, "PodsReady"):
+            return "runs", since["Admitted"]
+        lost = any(c["reason"] == "WaitForRecovery" for c in document["status"]["conditions"])
+        return ("lacks pods", since["PodsReady"]) if lost else ("starts", since["Admitted"])
     return "waits", since["QuotaReserved"]
 
 

@@ -85,7 +85,10 @@ def _flat(document: object, where: str, problems: list[Diagnostic]) -> Iterator[
         return
     kind = document["kind"]
     if not kind.endswith("List") or "items" not in document:
-        yield document
+        if document.get("apiVersion"):
+            yield document
+        else:
+            problems.append(Diagnostic(where, f"kind {kind}", "has no apiVersion", "write it, as for kubectl"))
         return
     items = document["items"]
     if items is not None and not isinstance(items, list):

@@ -92,6 +92,18 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
     assert "0 of 2 exist" in text
 
 
+async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    for ready in (True, False):
+        world.now += 10
+        job = replace(job, suspended=False, ready=ready, resource_version=job.resource_version + 1)
+        world.view.put_job(job)
+        text = await shown(world, "train")
+    assert "Job team-vision/train  lacks pods for 0s" in text
+
+
 @pytest.mark.parametrize(
     ("job", "part"),
     [

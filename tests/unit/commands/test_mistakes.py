@@ -59,6 +59,8 @@ FILES = {
     "words.yaml": b"just words\n",
     "binary.yaml": b"\xff\xfe\x00",
     "widget.yaml": b"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n",
+    "bare.yaml": b"kind: ClusterQueue\nmetadata: {name: q}\n",
+    "late.yaml": b"lease: {lease_seconds: 3}\n",
     "misspelt.yaml": b"lease: {lease_secnds: 3}\n",
     "kinds.yaml": b"kinds: [{group: example.com, version: v1, kind: Sweep, plurall: sweeps}]\n",
 }
@@ -99,6 +101,13 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
         ("tutti ledger --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
         ("tutti uninstall --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
         ("tutti demo --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        (
+            "tutti explain job train --kubeconfig nobody.kubeconfig",
+            1,
+            ["cannot connect to the API server at 127.0.0.1:"],
+        ),
+        ("tutti policy check bare.yaml", 2, ["bare.yaml#0", "has no apiVersion", "kind ClusterQueue"]),
+        ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "longer than renew_seconds"]),
         ("tutti explain train --kubeconfig nobody.kubeconfig", 1, ["write KIND/NAME"]),
         ("tutti demo --cluster mars", 2, ["say simulated or real"]),
         ("tutti try --now yesterday empty.yaml", 2, ["--now", "yesterday", "2026-01-31T12:00:00Z"]),
