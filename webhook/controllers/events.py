@@ -2,6 +2,8 @@
 
 Events are for people and may be dropped: they are written one by one, slower than decisions when there are many, and a
 job that was admitted before its "Queued" event was due never gets one.
+
+They are written as core/v1, since events.k8s.io/v1 takes no ``lastTimestamp``, by which people sort them.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ log = structlog.get_logger(__name__)
 BACKLOG_MAX: Final = 2000
 NOTE_CHARACTERS_MAX: Final = 1000
 """The API server refuses longer notes (1 kB)."""
+_COMPONENT: Final = "tutti.dev/reconciler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +101,31 @@ class EventRecorder:
         self._serial += 1
         stamp = datetime.fromtimestamp(event.at_seconds, UTC)
         regarding = event.regarding
+        seen = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
                 "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
                 "namespace": regarding.namespace,
             },
             "eventTime": stamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "reportingController": "tutti.dev/reconciler",
+            "firstTimestamp": seen,
+            "lastTimestamp": seen,
+            "count": 1,
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
             "reportingInstance": self._identity[:128],
             "action": event.reason,
             "reason": event.reason,
-            "regarding": {
+            "involvedObject": {
                 "apiVersion": regarding.api_version,
                 "kind": regarding.kind,
                 "namespace": regarding.namespace,
                 "name": regarding.name,
                 "uid": regarding.uid,
             },
-            "note": event.note[:NOTE_CHARACTERS_MAX],
+            "message": event.note[:NOTE_CHARACTERS_MAX],
             "type": "Warning" if event.warning else "Normal",
         }
-        path = f"/apis/events.k8s.io/v1/namespaces/{regarding.namespace}/events"
-        await self._api.request("POST", path, body=orjson.dumps(body))
+        await self._api.request("POST", f"/api/v1/namespaces/{regarding.namespace}/events", body=orjson.dumps(body))

@@ -61,6 +61,10 @@ async def test_a_stop_names_its_reason_once_and_says_it_in_words(
     before = EVICTED.labels("research", reason)._value.get()
     await client.merge(path, patch)
     await eventually(is_told)
+    core = (await client.get("/api/v1/namespaces/team-a/events"))["items"]
+    written = [event for event in core if event["source"].get("component") == "tutti.dev/reconciler"]
+    assert all(event["lastTimestamp"][:19] == event["eventTime"][:19] for event in written)
+    assert {event["count"] for event in written} == {1}
     told = [event["note"] for event in (await client.get(EVENTS))["items"] if event["reason"] == "Evicted"]
     assert told == [note]
     assert EVICTED.labels("research", reason)._value.get() == before + 1
