@@ -20,6 +20,7 @@ from webhook.core.policy import Diagnostic, Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
 from webhook.dialects import merge
 from webhook.paper.files import read, sort_policy
+from webhook.terminal import counted
 
 WRONG: Final = 2
 """Exit status when something does not compile; warnings alone do not count."""
@@ -36,8 +37,8 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
     _print_problems(out, problems)
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
-        f"{len(found.objects)} policy objects, {len(found.quotas)} ResourceQuotas: "
-        f"{errors} errors, {len(problems) - errors} warnings",
+        f"{counted(len(found.objects), 'policy object')}, {counted(len(found.quotas), 'ResourceQuota')}: "
+        f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}",
         highlight=False,
     )
     if found.others:

@@ -14,3 +14,8 @@ def console() -> Console:
     """
     out = Console()
     return out if out.is_terminal else Console(width=_WIDE)
+
+
+def counted(number: int, what: str) -> str:
+    """Return ``number`` and ``what`` there is, in the plural where that is meant: ``1 error``, ``2 errors``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

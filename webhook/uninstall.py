@@ -96,7 +96,7 @@ class Removal:
         await self._pods()
         await self._namespaces()
         verb = "would be written" if self._dry_run else "written"
-        self._console.print(f"{self._written} objects {verb}", highlight=False)
+        self._console.print(f"{terminal.counted(self._written, 'object')} {verb}", highlight=False)
         if self._left:
             raise Invalid(0, "NotGivenBack", "; ".join(self._left))
 

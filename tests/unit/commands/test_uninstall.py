@@ -107,7 +107,7 @@ async def test_a_running_job_runs_on_without_our_annotations() -> None:
 async def test_a_dry_run_says_everything_and_writes_nothing() -> None:
     _, client = await cluster()
     before = await client.post(JOBS, marked(job("waiting")))
-    assert "1 objects would be written" in await remove(client, dry_run=True)
+    assert "1 object would be written" in await remove(client, dry_run=True)
     assert await client.get(f"{JOBS}/waiting") == before
 
 
@@ -211,7 +211,7 @@ async def test_a_lease_that_was_released_or_is_not_renewed_is_no_hindrance(holde
     _, client = await cluster()
     await client.post(LEDGER, ledger(holder))
     await client.post(JOBS, marked(job("waiting")))
-    assert "1 objects written" in await remove(client)
+    assert "1 object written" in await remove(client)
 
 
 async def test_it_refuses_while_the_webhook_is_registered() -> None:
@@ -235,7 +235,7 @@ async def test_a_job_that_changes_meanwhile_is_looked_at_again() -> None:
     await client.merge(f"{JOBS}/waiting", {"metadata": {"labels": {"theirs": "1"}}})
     with pytest.raises(Conflict):
         await client.json_patch(f"{JOBS}/waiting", patch)
-    assert "1 objects written" in await remove(client)
+    assert "1 object written" in await remove(client)
 
 
 async def test_a_kind_that_is_not_served_is_passed_over() -> None:
