@@ -248,5 +248,6 @@ def _mentions(node: object, key: str) -> bool:
 def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str:
     suspend = None if kind.suspend is None else paths.pointer(*kind.suspend)
     released = any(operation["path"] == suspend for operation in patch)
+    held = not released and kind.suspend is not None and paths.find(obj, kind.suspend) is True
     name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-    return f"{name}: {'un-suspend, take off our marks' if released else 'take off our marks'}"
+    return f"{name}: {'un-suspend, ' * released}take off our marks{', leave it suspended' * held}"
