@@ -60,6 +60,19 @@ class Counts:
                 total.add(tally)
         return total
 
+    def charged(self, node: Node) -> Usage:
+        """Return what is charged to a queue, or to a cohort: there only what its children use beyond what they lend to
+        nobody, as its quota has only what they lend.
+        """
+        tally = (self.queues if node.is_queue else self.inherited).get(node.name)
+        usage = {} if tally is None else dict(tally.usage)
+        for child in node.children:
+            for key, amount in self.charged(child).items():
+                beyond = amount - child.local.get(key, 0)
+                if beyond > 0:
+                    usage[key] = usage.get(key, 0) + beyond
+        return usage
+
 
 class Census:
     """Takes counts of one cluster."""

@@ -147,14 +147,15 @@ def simulate(  # noqa: PLR0917
 
 @app.command()
 def explain(
-    job: Annotated[str, typer.Argument(help="KIND/NAME, for example job/train or pytorchjob/bert.")],
+    job: Annotated[str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.")],
+    name: Annotated[str | None, typer.Argument(help="The name, where it does not stand after the kind.")] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help."""
     from webhook.ask import command  # noqa: PLC0415
 
-    asyncio.run(command.explain(job, namespace, kubeconfig))
+    asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
 
 @app.command()

@@ -34,6 +34,12 @@ class Lease(Section):
     """A leader that has not renewed for so long ends its process."""
     retry_seconds: Seconds = 1
 
+    @model_validator(mode="after")
+    def _in_order(self) -> "Lease":
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
+            raise ValueError("a lease lasts longer than renew_seconds, and that than retry_seconds; write them so")
+        return self
+
 
 class Start(Section):
     """What happens to a gang that was admitted and does not reach its quorum."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from webhook import terminal
 from webhook.core import quantity
 from webhook.core.policy import Policy, StopPolicy
 from webhook.core.quota_tree import Node, QuotaTree
@@ -20,11 +21,12 @@ from webhook.errors import WRONG
 from webhook.paper.files import read, sort_policy
 from webhook.paper.report import diagnostics
 from webhook.paper.tables import show_problem
+from webhook.terminal import counted
 
 
 def run(files: Iterable[Path], console: Console | None = None) -> int:
     """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
-    out = console or Console()
+    out = console or terminal.console()
     objects, unread = read(files)
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)
@@ -34,8 +36,8 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
         show_problem(out, problem)
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
-        f"{len(found.objects)} policy objects, {len(found.quotas)} ResourceQuotas: "
-        f"{errors} errors, {len(problems) - errors} warnings",
+        f"{counted(len(found.objects), 'policy object')}, {counted(len(found.quotas), 'ResourceQuota')}: "
+        f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}",
         highlight=False,
     )
     if found.others:

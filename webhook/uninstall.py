@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 from rich.console import Console
 
+from webhook import terminal
 from webhook.config import Config, load, parse
 from webhook.core import names
 from webhook.errors import Conflict, Invalid, NotFound
@@ -52,7 +53,7 @@ async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_ru
 
     async with connected(kubeconfig, "tutti-uninstall") as api:
         config = await stored_config(api) if config_file is None else load(config_file)
-        await Removal(api, config, Console(), dry_run=dry_run).run()
+        await Removal(api, config, terminal.console(), dry_run=dry_run).run()
 
 
 async def stored_config(api: Api) -> Config:
@@ -95,7 +96,7 @@ class Removal:
         await self._pods()
         await self._namespaces()
         verb = "would be written" if self._dry_run else "written"
-        self._console.print(f"{self._written} objects {verb}", highlight=False)
+        self._console.print(f"{terminal.counted(self._written, 'object')} {verb}", highlight=False)
         if self._left:
             raise Invalid(0, "NotGivenBack", "; ".join(self._left))
 
@@ -249,5 +250,6 @@ def _mentions(node: object, key: str) -> bool:
 def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str:
     suspend = None if kind.suspend is None else paths.pointer(*kind.suspend)
     released = any(operation["path"] == suspend for operation in patch)
+    held = not released and kind.suspend is not None and paths.find(obj, kind.suspend) is True
     name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-    return f"{name}: {'un-suspend, take off our marks' if released else 'take off our marks'}"
+    return f"{name}: {'un-suspend, ' * released}take off our marks{', leave it suspended' * held}"

@@ -35,6 +35,14 @@ def test_kueues_defaults_go_with_kueues_words() -> None:
     assert Config().starting == Start()
 
 
+def test_a_lease_that_ends_before_it_is_renewed_is_refused() -> None:
+    for written in ("{lease_seconds: 3}", "{renew_seconds: 7}", "{renew_seconds: 1, retry_seconds: 1}"):
+        found = refused(f"lease: {written}")
+        assert found.path == "config.yaml#lease"
+        assert "longer than renew_seconds" in found.message
+    assert parse("lease: {lease_seconds: 3, renew_seconds: 2}", "").lease.renew_seconds == 2
+
+
 def test_the_start_is_written_once() -> None:
     found = refused("{start: {timeout_seconds: 5}, waitForPodsReady: {}}")
     assert "write one of them" in found.message

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-from rich.console import Console
 
+from webhook import terminal
 from webhook.ask.gang import print_workload
 from webhook.ask.ledger import print_ledger
 from webhook.ask.queues import print_queues
@@ -25,7 +25,7 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
     async with connected(kubeconfig, _USER_AGENT) as api:
         found = await workloads_of(api, job, namespace or default_namespace(kubeconfig))
     for document in found:
-        print_workload(Console(), document, SystemClock().now())
+        print_workload(terminal.console(), document, SystemClock().now())
 
 
 async def queues(kubeconfig: Path | None) -> None:
@@ -34,7 +34,7 @@ async def queues(kubeconfig: Path | None) -> None:
 
     async with connected(kubeconfig, _USER_AGENT) as api:
         documents = await visible_queues(api, default_namespace(kubeconfig))
-    print_queues(Console(), documents)
+    print_queues(terminal.console(), documents)
 
 
 async def ledger(kubeconfig: Path | None) -> None:
@@ -47,4 +47,4 @@ async def ledger(kubeconfig: Path | None) -> None:
         except NotFound as error:
             name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
             raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
-    print_ledger(Console(), stored, SystemClock().now())
+    print_ledger(terminal.console(), stored, SystemClock().now())

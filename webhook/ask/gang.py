@@ -26,11 +26,13 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     if "position" in status:
         ahead = status["position"]
         lines.add_row("position", "first of its queue" if ahead == 0 else f"{ahead} ahead of it in its queue")
-    lines.add_row("asks", escape(_asks(spec)))
+    if spec["podSets"]:
+        lines.add_row("asks", escape(_asks(spec)))
     lines.add_row("priority", str(spec["priority"]))
     pods = status["pods"]
     here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
-    lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
+    if pods["wanted"]:
+        lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))
@@ -41,7 +43,14 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     console.print(lines, highlight=False)
 
 
-_COLOURS: Final = {"waits": "yellow", "runs": "green", "starts": "green", "stops": "red", "finished": "blue"}
+_COLOURS: Final = {
+    "waits": "yellow",
+    "runs": "green",
+    "starts": "green",
+    "lacks pods": "yellow",
+    "stops": "red",
+    "finished": "blue",
+}
 
 
 def _state(document: Document) -> tuple[str, str]:
@@ -52,7 +61,10 @@ def _state(document: Document) -> tuple[str, str]:
     if is_true(document, "QuotaReserved"):
         if is_true(document, "Evicted"):
             return "stops", since["Evicted"]
-        return ("runs" if is_true(document, "PodsReady") else "starts"), since["Admitted"]
+        if is_true(document, "PodsReady"):
+            return "runs", since["Admitted"]
+        lost = any(c["reason"] == "WaitForRecovery" for c in document["status"]["conditions"])
+        return ("lacks pods", since["PodsReady"]) if lost else ("starts", since["Admitted"])
     return "waits", since["QuotaReserved"]
 
 

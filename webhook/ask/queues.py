@@ -36,7 +36,7 @@ def _queue_row(table: Table, name: str, document: Document) -> None:
     stopped = [c["message"] for c in status.get("conditions", ()) if c["type"] == "Active" and c["status"] == "False"]
     amounts_text = ", ".join(_amount_of(status, name) for name in status.get("nominal", status["usage"])) or "-"
     if stopped:
-        amounts_text = f"[red]{escape(stopped[0])}[/red]"
+        amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
     policy = spec.get("queuePolicy", "cohort")
     table.add_row(escape(name), policy, str(status["pending"]), str(status["admitted"]), amounts_text)
 

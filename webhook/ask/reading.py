@@ -93,6 +93,9 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
     if _names(POD_GROUP.kind, kind):
         why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
         return NotFound(0, "JobUnknown", why)
+    if _names("Pod", kind):
+        why = "a pod waits with its gang: ask for podgroup/NAME, or for the job that it belongs to"
+        return NotFound(0, "PodOfGang", why)
     if known is None:
         return NotFound(0, "KindUnknown", f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
     try:

@@ -10,7 +10,7 @@ from webhook import metrics
 from webhook.controllers.events import EventRecorder, Regarding
 from webhook.core import amounts
 from webhook.core.ledger import Ledger, Reservation
-from webhook.core.reasons import Reason
+from webhook.core.reasons import Code, Reason
 from webhook.core.stopping import HELD
 from webhook.jobs.kinds import JobKind
 from webhook.jobs.pod_groups import POD_GROUP
@@ -57,20 +57,24 @@ class Announcer:
 
     def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
         """Tell that a gang is being stopped."""
-        message = requeue.message if requeue is not None and requeue.message else why
+        message = "" if requeue is None else requeue.message
         log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
-        self._note(reservation.uid, "Evicted", f"{why}: {message}", warning=why != HELD)
+        self._note(reservation.uid, "Evicted", f"{why}: {message}" if message else why, warning=why != HELD)
+
+    def created(self, ledger: Ledger) -> None:
+        """Tell that the first ledger was made, while nothing held anything."""
+        log.info("ledger.created", epoch=ledger.epoch)
+        self._recorder.note(self._ledger, "LedgerCreated", f"nothing is reserved yet, epoch {ledger.epoch}")
 
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""
         log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
-        namespace = self._recorder.namespace
-        self._recorder.note(
-            Regarding("v1", "ConfigMap", namespace, self._recorder.ledger_name, ""),
-            "LedgerRebuilt",
-            f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}",
-            warning=True,
-        )
+        text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
+        self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
+
+    @property
+    def _ledger(self) -> Regarding:
+        return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
 
     def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
@@ -87,6 +91,9 @@ class Announcer:
                 self._codes.pop(uid, None)
                 continue
             self._codes[uid] = reason.code
+            if reason.code is Code.PENDING_EVALUATION and not reason.help:
+                # The next cycle decides: it would be over before anybody reads it.
+                continue
             if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
                 self._told[uid] = reason.code
                 self._note(uid, "Queued", f"{reason.code}: {reason}")

@@ -2,6 +2,8 @@
 
 Events are for people and may be dropped: they are written one by one, slower than decisions when there are many, and a
 job that was admitted before its "Queued" event was due never gets one.
+
+They are written as core/v1, since events.k8s.io/v1 takes no ``lastTimestamp``, by which people sort them.
 """
 
 import asyncio
@@ -16,13 +18,14 @@ import structlog
 from webhook import metrics
 from webhook.errors import ApiError
 from webhook.kube.api import Api
-from webhook.wire.times import micro_time_text
+from webhook.wire.times import micro_time_text, time_text
 
 log = structlog.get_logger(__name__)
 
 BACKLOG_MAX: Final = 2000
 NOTE_CHARACTERS_MAX: Final = 1000
 """The API server refuses longer notes (1 kB)."""
+_COMPONENT: Final = "tutti.dev/reconciler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +100,31 @@ class EventRecorder:
     async def _write(self, event: _Event) -> None:
         self._serial += 1
         regarding = event.regarding
+        seen = time_text(int(event.at_seconds))
         body = {
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
                 "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
                 "namespace": regarding.namespace,
             },
             "eventTime": micro_time_text(event.at_seconds),
-            "reportingController": "tutti.dev/reconciler",
+            "firstTimestamp": seen,
+            "lastTimestamp": seen,
+            "count": 1,
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
             "reportingInstance": self._identity[:128],
             "action": event.reason,
             "reason": event.reason,
-            "regarding": {
+            "involvedObject": {
                 "apiVersion": regarding.api_version,
                 "kind": regarding.kind,
                 "namespace": regarding.namespace,
                 "name": regarding.name,
                 "uid": regarding.uid,
             },
-            "note": event.note[:NOTE_CHARACTERS_MAX],
+            "message": event.note[:NOTE_CHARACTERS_MAX],
             "type": "Warning" if event.warning else "Normal",
         }
-        path = f"/apis/events.k8s.io/v1/namespaces/{regarding.namespace}/events"
-        await self._api.request("POST", path, body=orjson.dumps(body))
+        await self._api.request("POST", f"/api/v1/namespaces/{regarding.namespace}/events", body=orjson.dumps(body))

@@ -26,10 +26,11 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     if gang.pod_group is not None and gang.quorum is None:
         pod_group = view.pod_group_of(gang)
         if pod_group is None:
+            where = "pods" if job.kind == POD_GROUP.key else "pod template"
             return Reason(
                 Code.POD_GROUP_NOT_FOUND,
                 f"PodGroup {gang.namespace}/{gang.pod_group} does not exist",
-                help="create it, or remove its label from the pod template",
+                help=f"create it, or remove its label from the {where}",
             )
         gang = replace(gang, quorum=max(1, pod_group.min_member))
     if gang.quorum is not None and gang.quorum > gang.pods and not gang.ensemble:

@@ -36,11 +36,13 @@ class LeaseLost(TuttiError):
 class LedgerBroken(TuttiError):
     """The ledger is missing or was edited by somebody else: stop admitting and rebuild it."""
 
-    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False) -> None:
+    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False, first: bool = False) -> None:
         super().__init__(why)
         self.stored = stored
         """What is stored instead, to be kept for people to look at."""
         self.deleted = deleted
+        self.first = first
+        """There was none when this process began to lead: where nothing holds anything either, nothing was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class LedgerKeeper:
         """What we wrote last; None while the stored one is missing or corrupt."""
         self.unreadable: Stored | None = None
         """What was found instead of a ledger when this leadership began, to be kept for people to look at."""
+        self.missing = False
+        """There was no ledger at all when we began to lead."""
         self.size_bytes = 0
         self.entries_bytes = 0
         """Its part that is neither claims nor bookings, which are left out where there is no room for them."""
@@ -124,6 +128,7 @@ class LedgerKeeper:
             log.warning("ledger.campaign_failed", error=str(error))
             return False
         self._renewed(started)
+        self.missing = stored is None or not stored.data
         metrics.LEADING.set(1)
         metrics.EPOCH.set(self.ledger.epoch if self.ledger else 0)
         log.info("ledger.leading", epoch=self.ledger.epoch if self.ledger else None)

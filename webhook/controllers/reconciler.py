@@ -100,6 +100,8 @@ class Reconciler:
             return gangs.write_refused(refused)
         if self._room.full and self.engine.position(uid) is not None:
             return self._room.reason()
+        if not self.leading:
+            self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
         return self._withheld.get(uid) or self.engine.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -146,8 +148,9 @@ class Reconciler:
 
     async def _lead(self) -> None:
         if self._keeper.ledger is None:
-            why = "there is no ledger yet, or none that can be read"
-            await self._recover(LedgerBroken(why, self._keeper.unreadable))
+            first = self._keeper.missing
+            why = "there is no ledger yet" if first else "the ledger cannot be read"
+            await self._recover(LedgerBroken(why, self._keeper.unreadable, first=first))
         assert self._keeper.ledger is not None
         self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
@@ -328,8 +331,8 @@ class Reconciler:
                     self._lagging.add(reservation.uid)
                 elif reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
                     self._release(reservation, batch)
-            case Step.HOLD if reservation is not None:
-                self._stops.one(reservation, HELD, batch)
+            case Step.HOLD if job is not None and reservation is not None:
+                self._stops.one(reservation, HELD, batch, requeues.held(job))
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
             case Step.START if job is not None:
@@ -459,13 +462,14 @@ class Reconciler:
             job = self._view.jobs.get(preempted.uid)
             if reservation_or_none is None or preempted.uid in batch.drop:
                 continue
-            place = job.gang.created_seconds if job is not None and job.gang is not None else now
-            requeue = Requeue(PREEMPTED, place, 0, 0.0, preempted.message)
+            requeue = Requeue(PREEMPTED, now if job is None else job.place_seconds, message=preempted.message)
             self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
-        for uid, why in plan.stopped:
+        for drained in plan.stopped:
+            uid, job = drained.uid, self._view.jobs.get(drained.uid)
             stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
             if stopped is not None and stopped.stopping is None and uid not in batch.drop:
-                self._stops.gang(stopped, why, batch)
+                requeue = Requeue(drained.reason, now if job is None else job.place_seconds, message=drained.message)
+                self._stops.gang(stopped, requeue.reason, batch, requeue)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
@@ -494,5 +498,8 @@ class Reconciler:
         self._view.set_ledger(ledger)
         self._load(ledger)
         self.marks.gangs.update(self._view.jobs)
-        self._announcer.rebuilt(str(broken), ledger)
+        if broken.first and not ledger.entries:
+            self._announcer.created(ledger)
+        else:
+            self._announcer.rebuilt(str(broken), ledger)
         self.marks.wake.set()

@@ -45,11 +45,16 @@ class Recovery:
         """
         while True:
             log.warning("ledger.rebuild", why=str(broken))
-            metrics.LEDGER_REBUILDS.inc()
             try:
-                return await self._once(broken)
+                ledger = await self._once(broken)
             except LedgerBroken as again:
+                metrics.LEDGER_REBUILDS.inc()
                 broken = again
+                continue
+            if ledger.entries or not broken.first:
+                # The first ledger of an installation replaces none.
+                metrics.LEDGER_REBUILDS.inc()
+            return ledger
 
     async def _once(self, broken: LedgerBroken) -> Ledger:
         if broken.deleted:

@@ -10,7 +10,7 @@ limits how often it is queued again; whoever lifts a hold, whatever it was for, 
 from dataclasses import replace
 
 from webhook.core.ledger import Reservation
-from webhook.core.stopping import HOLDS, LIMIT_REACHED, NOT_ADMITTED, SIBLING_STOPPED
+from webhook.core.stopping import HELD, HOLDS, LIMIT_REACHED, NOT_ADMITTED, SIBLING_STOPPED
 from webhook.jobs.record import JobRecord, Requeue
 
 
@@ -23,6 +23,11 @@ def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | N
         return None
     message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
     return Requeue(LIMIT_REACHED, job.place_seconds, message=message)
+
+
+def held(job: JobRecord) -> Requeue:
+    """Return what to write on a running gang that its owner has suspended."""
+    return Requeue(HELD, job.place_seconds, message="its owner suspended it")
 
 
 def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue | None, now: float) -> Requeue:

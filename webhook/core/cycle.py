@@ -18,12 +18,13 @@ from webhook.core.growth import grow, joining
 from webhook.core.holdings import Holding
 from webhook.core.ledger import Claim, Reservation, reserve
 from webhook.core.obstacles import park
-from webhook.core.plan import Plan, Preempted
+from webhook.core.plan import Plan, Preempted, Stopped
 from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
 from webhook.core.preemption import Candidate, Variant
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.state import State
+from webhook.core.stopping import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 
 
 class Cycle:
@@ -334,7 +335,7 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     return tuple(grown)
 
 
-def drain(state: State) -> tuple[tuple[str, str], ...]:
+def drain(state: State) -> tuple[Stopped, ...]:
     """Return which admitted gangs are to be stopped because their queue drains, each once."""
     if not state.undrained:
         return ()
@@ -343,20 +344,21 @@ def drain(state: State) -> tuple[tuple[str, str], ...]:
     for uid in sorted(state.holdings.by_uid):
         holding = state.holdings.by_uid[uid]
         going = uid in state.draining or holding.reservation.stopping is not None
-        why = None if going or not holding.reservation.evictable else _drained_by(state, holding)
-        if why is not None:
+        found = None if going or not holding.reservation.evictable else _drained_by(state, holding)
+        if found is not None:
             state.draining[uid] = None
             state.holdings.stop(uid)
-            stopped.append((uid, why))
+            stopped.append(found)
     return tuple(stopped)
 
 
-def _drained_by(state: State, holding: Holding) -> str | None:
+def _drained_by(state: State, holding: Holding) -> Stopped | None:
     queue = state.policy.queues.get(holding.reservation.queue or "")
     if queue is not None and queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
-        return f"queue {queue.name} drains"
+        return Stopped(holding.uid, QUEUE_STOPPED, f"queue {queue.name} is stopped ({queue.stop_policy})")
     label = None if holding.gang is None else holding.gang.queue
     local = state.policy.local_queues.get((holding.reservation.namespace, label or ""))
     if local is not None and local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
-        return f"LocalQueue {local.namespace}/{local.name} drains"
+        where = f"LocalQueue {local.namespace}/{local.name}"
+        return Stopped(holding.uid, LOCAL_QUEUE_STOPPED, f"{where} is stopped ({local.stop_policy})")
     return None

@@ -116,7 +116,7 @@ class Engine:
         ``most`` ends the cycle after so many admissions and preemptions; the next cycle goes on where this one stopped.
         """
         state = self._state
-        state.fences, state.now = fences, now
+        state.fences, state.now, state.followed = fences, now, None
         state.room.end_rests(now)
         state.age_usage(now)
         stopped = drain(state)
@@ -127,6 +127,15 @@ class Engine:
         else:
             plan = Cycle(state, now, epoch, most).run()
         return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
+
+    def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
+        """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
+
+        Nothing is decided: all that waits counts as blocked by what it meets, and the next cycle goes on from there.
+        """
+        state = self._state
+        state.fences, state.now, state.followed = fences, now, claims
+        state.room.end_rests(now)
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""

@@ -103,12 +103,12 @@ class EnsembleEngine(Engine):
         plan = super().cycle(now, fences, epoch, admit, most)
         if not self._groups:
             return plan
-        going = {*(victim.uid for victim in plan.preempted), *(uid for uid, _ in plan.stopped)}
+        going = {*(victim.uid for victim in plan.preempted), *(each.uid for each in plan.stopped)}
         # What a plan admits it may stop again: the jobs that were admitted are known before those that go are named.
         admitted = [each for whole in plan.admitted for each in self._admitted(whole, fences, going)]
         grown = [each for larger in plan.grown for each in self._grown(larger, fences)]
         preempted = [each for victim in plan.preempted for each in self._preempted(victim)]
-        stopped = [(uid, why) for whole, why in plan.stopped for uid in self._going(whole)]
+        stopped = [replace(whole, uid=uid) for whole in plan.stopped for uid in self._going(whole.uid)]
         return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
 
     def _admitted(self, whole: Reservation, fences: Fences, going: Set[str]) -> Iterable[Reservation]:

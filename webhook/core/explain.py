@@ -95,8 +95,7 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
 
 def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
     usage = holdings.usage
-    found = usage.binding(node, block.key, block.asked)
-    binding = node if found is None else found[0]
+    binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     holders = _holders(binding, block.key, holdings)
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
@@ -115,6 +114,8 @@ def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
 
 def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
     missing = block.asked - usage.available(node, block.key)
+    if missing <= 0:
+        return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
     amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
     text = str(amount).removeprefix("asks ")
     if holders:
@@ -134,14 +135,11 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     gang, lane, line = ticket.gang, ticket.lane, ticket.line
     as_kueue = state.settings.one_head_per_queue
     if lane is None:
-        return Reason(
-            Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND,
-            f"no queue {gang.queue!r} in namespace {gang.namespace}",
-            help="create the queue or correct the label",
-        )
-    if uid in state.claims:
-        assert lane.node is not None
-        return _claiming(state, state.claims[uid], lane.node)
+        what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
+        return Reason(Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND, what, help=fix)
+    claim = state.claims.get(uid) or (state.followed or {}).get(uid)
+    if claim is not None and lane.node is not None:
+        return _claiming(state, claim, lane.node)
     if line is None:
         return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
     if as_kueue:
@@ -151,6 +149,9 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             return known
     head = lane.strict_head()
     ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
+    if head is None and ahead is None and lane.strict and state.followed is not None:
+        # Who follows parks nobody: the leader has decided about the first of the queue, or is about to.
+        head = lane.top()
     if ahead is None and head is not None:
         ahead = head.head
     if ahead is not None and ahead.uid != uid:

@@ -256,6 +256,8 @@ class Fences:
             name = reservation.key
             held[name] = held.get(name, 0) + claim
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
+        never = asked > fence.hard[key]
+        tip = "it can never start: ask for less, or raise the ResourceQuota"
         return Reason(
             Code.FENCED,
             node=fence.label,
@@ -264,7 +266,7 @@ class Fences:
             used=taken,
             limit=fence.hard[key],
             holders=tuple(Holder(name, amount) for amount, name in largest),
-            help="it starts when enough of them end or the ResourceQuota is raised",
+            help=tip if never else "it starts when enough of them end or the ResourceQuota is raised",
         )
 
     def _count_pod(self, space: _Namespace, pod: PodRecord, sign: int) -> None:

@@ -43,4 +43,6 @@ def why_aside(gang: Gang, policy: Policy, namespaces: Mapping[str, Mapping[str, 
 def _why_stopped(name: str, policy: StopPolicy) -> Reason | None:
     if policy is StopPolicy.NONE:
         return None
-    return Reason(Code.SUSPENDED, f"{name} is stopped ({policy})", help="it starts when the stop policy is lifted")
+    return Reason(
+        Code.SUSPENDED, f"{name} is stopped ({policy})", help="it is considered again when the stop policy is lifted"
+    )

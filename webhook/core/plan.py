@@ -18,6 +18,16 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """A gang that is to be stopped because its queue drains."""
+
+    uid: str
+    reason: str
+    """A word of ``core.stopping``: metrics count by it."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one cycle decided. The engine already counts on it."""
 
@@ -26,8 +36,8 @@ class Plan:
     """Reservations of gangs that started below full size and may now have more pods."""
     preempted: tuple[Preempted, ...] = ()
     """They keep their usage until they are released."""
-    stopped: tuple[tuple[str, str], ...] = ()
-    """(uid, why) of gangs whose queue drains."""
+    stopped: tuple[Stopped, ...] = ()
+    """Gangs whose queue drains."""
 
     def __bool__(self) -> bool:
         return bool(self.admitted or self.grown or self.preempted or self.stopped)

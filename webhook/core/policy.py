@@ -279,6 +279,23 @@ class Policy:
         is_open = self.namespace_queues.get(namespace) == name or name not in self.namespace_queues.values()
         return name if is_open else None
 
+    def why_no_queue(self, namespace: str, label: str | None) -> tuple[str, str]:
+        """Return what is wrong with a queue label for which ``queue_of`` knows no queue, and what helps."""
+        local = self.local_queues.get((namespace, label or ""))
+        if local is not None:
+            name = f"LocalQueue {namespace}/{local.name}"
+            if not local.queue:
+                return f"{name} names no ClusterQueue", "name one in its spec.clusterQueue"
+            return f"{name} leads to ClusterQueue {local.queue!r}, which does not exist", "create that, or name another"
+        known = sorted(name for of, name in self.local_queues if of == namespace)
+        known += sorted(name for name in self.queues if name not in known and self.queue_of(namespace, name) == name)
+        offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""
+        return f"no queue {label!r} in namespace {namespace}", f"create the queue or correct the label{offer}"
+
+
+QUEUES_SHOWN = 5
+"""Names that are offered in place of an unknown one."""
+
 
 def heir(queue: str, cohorts: Container[str]) -> str | None:
     """Return the cohort that is charged for what still runs in a queue that is no more: the nearest above it, if any.

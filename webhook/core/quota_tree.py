@@ -353,6 +353,20 @@ class Usage:
         local = node.local.get(key, 0)
         return subtree - local - max(0, used - local) + node.borrowing[key]
 
+    def scarcest(self, queue: Node, key: FlavorResource, amount: int) -> Node:
+        """Return the node at which most is missing for ``amount`` at ``queue``, the lowest one if several are short of
+        as much: so much has to become free there before all of it can be had.
+        """
+        rest, most, found = amount, 0, queue
+        for node in queue.path():
+            if node.parent is not None:
+                rest -= self.local_available(node, key)
+            if node.parent is None or key in node.borrowing:
+                missing = rest - self.headroom(node, key)
+                if missing > most:
+                    most, found = missing, node
+        return found
+
     def binding(self, queue: Node, key: FlavorResource, amount: int) -> tuple[Node, int] | None:
         """Return the node whose limit or quota refuses ``amount`` to ``queue``, the lowest one if several do, and what
         of the amount arrives there after private quota below; None if nobody refuses.

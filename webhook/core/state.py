@@ -28,11 +28,13 @@ class State:
     room: WaitingRoom
     holdings: Holdings
     fences: Fences = field(default_factory=Fences)
-    """As of the last cycle."""
+    """As of the last cycle, or what a follower looks at."""
     claims: dict[str, Claim] = field(default_factory=dict)
     """By uid, the rights of waiting gangs to room that is being made for them. What the outlook keeps for each is among
     the promises of ``holdings``.
     """
+    followed: Mapping[str, Claim] | None = None
+    """By uid, the claims of the leader that this engine follows; None: it decides itself."""
     pledges: dict[str, Claim] = field(default_factory=dict)
     """By uid, claims that an earlier leader wrote, of gangs that are not known to wait yet."""
     after: dict[str, Gang] = field(default_factory=dict)
@@ -45,7 +47,7 @@ class State:
     """Gangs that were stopped for the share of another, and its uid. Not in the ledger: a new leader may stop and
     start a gang once more than this one would."""
     now: float = 0.0
-    """Unix time of the last cycle."""
+    """Unix time of the last cycle, or of a follower's last look."""
     decayed: DecayedUsage | None = None
     """Only with usage-decay ordering."""
     undrained: bool = True

@@ -1,11 +1,11 @@
-"""Why an admitted gang is stopped, in a word: what entry, annotation, metric, event and read API say alike.
-
-A queue that drains is named instead: ``queue research drains``.
-"""
+"""Why an admitted gang is stopped, in a word: what entry, annotation, metric, event and read API say alike."""
 
 from typing import Final
 
 PREEMPTED: Final = "Preempted"
+QUEUE_STOPPED: Final = "QueueStopped"
+LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
+"""It drains."""
 HELD: Final = "Held"
 """Its owner suspended it."""
 LIMIT_REACHED: Final = "MaximumExecutionTimeExceeded"

@@ -60,16 +60,17 @@ def resource_groups(spec: Place, *, has_parent: bool, is_cohort: bool) -> tuple[
 
 def _group(place: Place, rules: _Rules, flavors: set[str], resources: set[str]) -> ResourceGroup:
     place.only(("coveredResources", "flavors"))
-    covered = []
+    covered, written = [], []
     for item in place["coveredResources"].items(least=1, most=_MOST_IN_GROUP):
         resource = item.label_key()
+        written.append(resource)
         if resource in resources:
             item.error("is covered twice", "list a resource once, in one resource group")
         elif resource:
             resources.add(resource)
             covered.append(resource)
     quotas = tuple(
-        _flavor(item, rules, covered, flavors) for item in place["flavors"].items(least=1, most=_MOST_IN_GROUP)
+        _flavor(item, rules, written, flavors) for item in place["flavors"].items(least=1, most=_MOST_IN_GROUP)
     )
     if len(quotas) * len(covered) > _MOST_CELLS and not rules.is_cohort:
         place.error(f"has {len(quotas)} x {len(covered)} quotas", f"write at most {_MOST_CELLS} in one group")

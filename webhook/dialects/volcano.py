@@ -50,6 +50,10 @@ _WITHOUT_EFFECT: Final = {
     "extendClusters": "remove it",
 }
 """Fields that would change who starts or where, and what to do instead."""
+_FIELDS: Final = (
+    *("capability", "deserved", "guarantee", "parent", "reclaimable", "weight", "dequeueStrategy", "type"),
+    *_WITHOUT_EFFECT,
+)
 
 
 @dataclass(slots=True)
@@ -115,6 +119,8 @@ def _read(obj: Mapping[str, object]) -> _Queue:
             spec["parent"].error("the root has no parent", "remove it")
     elif fragment.source.name == parent:
         spec["parent"].error("a queue cannot be its own parent", "name another queue")
+    spec.only(_FIELDS)
+    spec["guarantee"].only(("resource",))
     for name, instead in _WITHOUT_EFFECT.items():
         if spec[name].value:
             spec[name].warn("has no effect in Tutti", instead)

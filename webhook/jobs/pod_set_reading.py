@@ -88,7 +88,7 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     if fewest <= least <= site.count:
         return least
     message = f"fewest pods worth starting must be from {fewest} to the number of pods"
-    raise UnreadableJob(f"{site.min_count_at}: {least}: {message}; write at most {site.count}")
+    raise UnreadableJob(f"{site.min_count_at}: {least}: {message}; write {fewest} to {site.count}")
 
 
 def _node_selector(selector: object) -> Mapping[str, str]:

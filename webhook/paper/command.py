@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from webhook import terminal
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config, engine_settings, load
 from webhook.core.policy import Diagnostic
@@ -44,7 +45,7 @@ def run(
     clock: Clock | None = None,
 ) -> int:
     """Decide about the objects in ``paths``, print the report and return the exit status."""
-    out = console or Console()
+    out = console or terminal.console()
     objects, problems = files.read(paths)
     at, settings = 0.0, Config()
     try:

@@ -103,7 +103,7 @@ class Run:
             self._held[reservation.uid] = reservation
         for preempted in plan.preempted:
             self._going[preempted.uid] = None
-        for uid, _ in plan.stopped:
+        for uid in (each.uid for each in plan.stopped):
             self._going[uid] = None
 
     def _hold(self, reservation: Reservation) -> None:

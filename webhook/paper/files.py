@@ -7,6 +7,7 @@ would store them; a time stays the text that was written.
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import yaml
 
 from webhook.core.policy import Diagnostic
 from webhook.dialects import config_map, resource_quota
-from webhook.dialects.registry import RESOURCE_QUOTA, resource_of
+from webhook.dialects.registry import RESOURCE_QUOTA, RESOURCES, resource_of
 from webhook.errors import in_words
 from webhook.paper.complaints import within
 from webhook.paper.documents import documents_in
@@ -86,7 +87,10 @@ def _flat(document: object, where: str, problems: list[Diagnostic]) -> Iterator[
         return
     kind = document["kind"]
     if not kind.endswith("List") or "items" not in document:
-        yield document
+        if document.get("apiVersion"):
+            yield document
+        else:
+            problems.append(Diagnostic(where, f"kind {kind}", "has no apiVersion", "write it, as for kubectl"))
         return
     items = document["items"]
     if items is not None and not isinstance(items, list):
@@ -129,12 +133,21 @@ def sort_policy(found: Iterable[Object]) -> PolicyFiles:
             result.problems.extend(within(f"ConfigMap {config_map.NAME}", problem) for problem in wrong)
         else:
             result.others.append(obj)
+            result.problems.extend(_misspelt(obj))
     return result
 
 
 def group_of(obj: Mapping[str, Any]) -> str:
     """Return the API group of an object, without the version."""
     return str(obj.get("apiVersion") or "").rpartition("/")[0]
+
+
+def _misspelt(obj: Object) -> Iterator[Diagnostic]:
+    """Yield an error where the kind is nearly that of a policy object of its group."""
+    group, kind = group_of(obj), str(obj.get("kind"))
+    for close in get_close_matches(kind, [known.kind for known in RESOURCES if known.group == group], 1, 0.8):
+        where = f"{kind} {_metadata(obj).get('name')}#/kind"
+        yield Diagnostic(where, kind, "is no kind of policy object", f"did you mean {close!r}?")
 
 
 def in_namespace(obj: Object) -> Object:

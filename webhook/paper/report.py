@@ -55,7 +55,7 @@ def _cycle(run: Run, cycle: Cycle) -> Document:
     if plan.grown:
         document["grown"] = [_reservation(reservation) for reservation in plan.grown]
     if plan.stopped:
-        document["stopped"] = [{"gang": run.gang(uid), "reason": why} for uid, why in plan.stopped]
+        document["stopped"] = [{"gang": run.gang(each.uid), "reason": each.reason} for each in plan.stopped]
     return document
 
 

@@ -8,11 +8,11 @@ alone.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import yaml
 from rich.console import Console
 
+from webhook import terminal
 from webhook.config import engine_settings
 from webhook.config import load as load_config
 from webhook.core.policy import Diagnostic, Policy
@@ -26,8 +26,6 @@ from webhook.replay.job_log import Job, JobLog
 from webhook.replay.measures import Measures, measure
 from webhook.replay.report import report, show
 from webhook.replay.run import Outcome, replay
-
-_WIDE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def run(
     problems = list(log.diagnostics())
     compiled = {name: _compiled(name, log, options, problems) for name in policies or built_in.NAMES}
     jobs = _known(log, compiled, problems)
-    out = console or _console()
+    out = console or terminal.console()
     bench = _Bench(jobs, settings, options)
     columns = {}
     for name, policy in compiled.items():
@@ -74,12 +72,6 @@ def run(
     else:
         write(out, document, output)
     return WRONG if any(not problem.warning for problem in problems) else 0
-
-
-def _console() -> Console:
-    """Return standard output; where it is no terminal, a table is as wide as it needs to be."""
-    out = Console()
-    return out if out.is_terminal else Console(width=_WIDE)
 
 
 def print_policy(file: Path, policies: Sequence[str], options: Options, console: Console | None = None) -> None:

@@ -6,7 +6,7 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from webhook.core import quantity
 from webhook.core.gang import Gang
@@ -17,8 +17,6 @@ from webhook.jobs.gang_reading import GangReading, read_gang
 from webhook.jobs.kinds import JobKind
 from webhook.server.answer import Answer, Refusal, deny
 from webhook.server.job_facts import JobRules
-
-QUEUES_SHOWN: Final = 4
 
 
 def gang_problem(asking: GangReading) -> Answer | None:
@@ -115,11 +113,8 @@ def queue_of(rules: JobRules, gang: Gang) -> str | None:
 
 
 def _unknown_queue(rules: JobRules, gang: Gang) -> str:
-    policy = rules.view.policy
-    known = sorted(name for namespace, name in policy.local_queues if namespace == gang.namespace)
-    known += sorted(name for name, queue in policy.queues.items() if queue.dialect != "kueue")
-    offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""
-    return f"queue {gang.queue!r} is unknown in namespace {gang.namespace}: the job waits until it exists{offer}"
+    what, fix = rules.view.policy.why_no_queue(gang.namespace, gang.queue)
+    return f"{what}: the job waits until it exists; {fix}"
 
 
 def _explained(reason: Reason, gang: Gang) -> str:

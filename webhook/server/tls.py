@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from webhook.clock import Clock, SystemClock
 from webhook.errors import TuttiError
+from webhook.server.metrics import CERTIFICATE_EXPIRY
 
 POLL_SECONDS: Final = 5.0
 CERTIFICATE: Final = "tls.crt"
@@ -59,6 +60,7 @@ class ServingCertificate:
         self._live, self._expires_seconds = self._load(self._pair)
         self.context, _ = self._load(self._pair)
         self.context.sni_callback = self._choose
+        CERTIFICATE_EXPIRY.set_function(self.certificate_expiry)
 
     def certificate_expiry(self) -> float:
         """Return the Unix time at which the live certificate ends, for readiness and metrics."""

@@ -226,7 +226,7 @@ def _start_refused(change: _Change) -> Answer | None:
     namespace = change.request.namespace
     message = (
         f"{kind.kind} {namespace}/{change.request.name} {where} and is un-suspended by Tutti alone, when all of its "
-        f"pods can start; 'kubectl get workloads -n {namespace}' says what it waits for"
+        f"pods can start; 'kubectl get workloads -n {namespace} -o wide' says what it waits for"
     )
     return deny(Refusal.UNSUSPENDED, message)
 

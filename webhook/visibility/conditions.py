@@ -21,11 +21,12 @@ MESSAGE_CHARACTERS_MAX: Final = 32_768
 _EVICTIONS: Final = {
     stopping.PREEMPTED: "Preempted",
     stopping.START_TIMEOUT: "PodsReadyTimeout",
+    stopping.QUEUE_STOPPED: "ClusterQueueStopped",
     stopping.HELD: "Deactivated",
     stopping.LIMIT_REACHED: "DeactivatedDueToMaximumExecutionTimeExceeded",
     stopping.ATTEMPTS_USED_UP: "DeactivatedDueToRequeuingLimitExceeded",
 }
-"""What a gang was stopped for, in Kueue's words; anything else is written as it is, or as a queue that stopped."""
+"""What a gang was stopped for, in Kueue's words; anything else is written as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,6 @@ def is_true(document: Mapping[str, Any], kind: str) -> bool:
 
 def eviction_reason(why: str) -> str:
     """Return Kueue's reason for an eviction that Tutti calls ``why``."""
-    if why.startswith("queue "):
-        return "ClusterQueueStopped"
-    if why.startswith("LocalQueue "):
-        return "LocalQueueStopped"
     return _EVICTIONS.get(why, why if why.isalnum() else "Stopped")
 
 

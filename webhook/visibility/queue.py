@@ -93,7 +93,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
     nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
-    status = _numbers(tally, nominal)
+    status = _numbers(tally, nominal, borrows=node.parent is not None)
     status["limit"] = amounts.quantities(_limits(node))
     status["conditions"] = [] if listed.queue is None else [_since(active_condition(listed.queue), created)]
     return _document(metadata, spec, status)
@@ -134,7 +134,7 @@ def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
     return document
 
 
-def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
+def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool = False) -> dict[str, Any]:
     usage = for_people(tally.usage)
     numbers: dict[str, Any] = {
         "pending": tally.pending,
@@ -143,7 +143,7 @@ def _numbers(tally: Tally, nominal: Mapping[str, int] | None) -> dict[str, Any]:
         "usage": amounts.quantities(usage),
     }
     if nominal is not None:
-        borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage}
+        borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage and borrows}
         numbers["nominal"] = amounts.quantities(nominal)
         numbers["borrowed"] = amounts.quantities({name: amount for name, amount in borrowed.items() if amount > 0})
     return numbers

@@ -1,7 +1,7 @@
 """Writes a document for every queue, cohort and local queue of one view, where its numbers changed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.census import Census, Counts, Tally
@@ -10,14 +10,7 @@ from webhook.core.quota_tree import QuotaTree
 from webhook.view import View
 from webhook.visibility.board import Board, Key
 from webhook.visibility.group import QUEUES
-from webhook.visibility.queue import (
-    Listed,
-    Source,
-    creation_times,
-    listed_nodes,
-    local_queue_document,
-    queue_document,
-)
+from webhook.visibility.queue import Listed, Source, creation_times, listed_nodes, local_queue_document, queue_document
 
 
 @dataclass(slots=True)
@@ -48,7 +41,7 @@ class QueueWriter:
         self._counts = counts
         for listed in self._listed:
             key = Key(QUEUES.plural, listed.namespace, listed.name)
-            tally = counts.below(listed.node)
+            tally = replace(counts.below(listed.node), usage=counts.charged(listed.node))
             if self._tallies.get(key) != tally:
                 self._tallies[key] = tally
                 self.board.put(key, queue_document(listed, tally, self._created.get(listed.source)))

@@ -9,20 +9,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.unit.core.worlds import gang, policy, queue
 from tests.unit.visibility.world import NOW, World
+from webhook import terminal
 from webhook.ask.gang import print_workload
 from webhook.ask.ledger import print_ledger
 from webhook.ask.queues import print_queues
 from webhook.ask.reading import default_namespace, visible_queues, workloads_of
 from webhook.core import names
-from webhook.core.ledger import Claim
+from webhook.core.ledger import Claim, Ledger, reserve
 from webhook.core.ledger_text import encode
+from webhook.core.policy import StopPolicy
 from webhook.errors import Forbidden, NotFound, Unavailable
 from webhook.jobs.record import Requeue
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.app import ROOT
 
 pytestmark = pytest.mark.virtual_time
+DEFAULT = {"main": {"cpu": "default"}}
 
 
 class Answers:
@@ -84,6 +88,18 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
     assert "0 of 2 exist" in text
 
 
+async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    for ready in (True, False):
+        world.now += 10
+        job = replace(job, suspended=False, ready=ready, resource_version=job.resource_version + 1)
+        world.view.put_job(job)
+        text = await shown(world, "train")
+    assert "Job team-vision/train  lacks pods for 0s" in text
+
+
 @pytest.mark.parametrize(
     ("job", "part"),
     [
@@ -92,6 +108,7 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is no kind of job"),
         ("job/free", "Tutti does not hold it"),
+        ("pod/train-0", "ask for podgroup/NAME"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],
 )
@@ -144,6 +161,23 @@ async def test_who_may_not_see_the_cluster_sees_the_queues_of_the_namespace() ->
     )
     text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
     assert "jobs, of vision" in text
+
+
+async def test_a_stopped_queue_says_so_and_what_is_in_use_all_the_same() -> None:
+    stopped = queue("held", 4, dialect="volcano", stop_policy=StopPolicy.HOLD)
+    world = World(policy(stopped))
+    world.view.set_ledger(Ledger(1, 1, {"uid": reserve(gang("uid", "held"), "held", {"main": 1}, DEFAULT, 1, NOW)}))
+    text = printed(print_queues, await world.documents("queues"))
+    assert "Queue held is stopped: Hold; cpu 1/4" in text
+
+
+async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    world = World()
+    world.admits(world.waits("first", cpu=3, pods=2))
+    world.waits("late", cpu=3, pods=1)
+    print_workload(terminal.console(), (await world.documents("workloads", "team-vision"))[1], world.now)
+    assert "it starts when 1 cpu more is free, by gangs ending or by a higher quota" in capsys.readouterr().out
 
 
 async def test_without_queues_it_says_what_to_do() -> None:

@@ -76,7 +76,7 @@ def test_resource_quotas_lists_and_config_maps_are_read_too(tmp_path: Path) -> N
     assert status == 2
     assert "ResourceQuota a/q#/spec/hard/pods" in text
     assert "ClusterQueue research#" in text
-    assert "1 policy objects, 1 ResourceQuotas: 2 errors" in text
+    assert "1 policy object, 1 ResourceQuota: 2 errors" in text
 
     assert "passed over, being no policy: 1 Deployment" in text
 

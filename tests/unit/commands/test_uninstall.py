@@ -89,7 +89,7 @@ async def test_what_its_owner_suspended_stays_suspended() -> None:
     held = await client.post(JOBS, marked(job("held")))
     uid = held["metadata"]["uid"]
     await client.merge(f"{JOBS}/held", {"metadata": {"annotations": {names.HOLD: json.dumps({"uid": uid})}}})
-    await remove(client)
+    assert "Job team-a/held: take off our marks, leave it suspended" in await remove(client)
     for name in ("wished", "foreign", "held"):
         stored = await client.get(f"{JOBS}/{name}")
         assert stored["spec"]["suspend"] is True, name
@@ -101,7 +101,7 @@ async def test_a_running_job_runs_on_without_our_annotations() -> None:
     stored = await client.post(JOBS, job("running"))
     text = json.dumps({"uid": stored["metadata"]["uid"], "epoch": 1, "seq": 1, "queue": "q", "counts": {"main": 2}})
     await client.merge(f"{JOBS}/running", {"metadata": {"annotations": {names.ADMISSION: text, "theirs": "1"}}})
-    assert "Job team-a/running: take off our marks" in await remove(client)
+    assert "Job team-a/running: take off our marks\n" in await remove(client)
     found = await client.get(f"{JOBS}/running")
     assert found["metadata"]["annotations"] == {"theirs": "1"}
     assert not found["spec"].get("suspend")
@@ -110,7 +110,7 @@ async def test_a_running_job_runs_on_without_our_annotations() -> None:
 async def test_a_dry_run_says_everything_and_writes_nothing() -> None:
     _, client = await cluster()
     before = await client.post(JOBS, marked(job("waiting")))
-    assert "1 objects would be written" in await remove(client, dry_run=True)
+    assert "1 object would be written" in await remove(client, dry_run=True)
     assert await client.get(f"{JOBS}/waiting") == before
 
 
@@ -233,7 +233,7 @@ async def test_a_lease_that_was_released_or_is_not_renewed_is_no_hindrance(holde
     _, client = await cluster()
     await client.post(LEDGER, ledger(holder))
     await client.post(JOBS, marked(job("waiting")))
-    assert "1 objects written" in await remove(client)
+    assert "1 object written" in await remove(client)
 
 
 async def test_it_refuses_while_the_webhook_is_registered() -> None:
@@ -257,7 +257,7 @@ async def test_a_job_that_changes_meanwhile_is_looked_at_again() -> None:
     await client.merge(f"{JOBS}/waiting", {"metadata": {"labels": {"theirs": "1"}}})
     with pytest.raises(Conflict):
         await client.json_patch(f"{JOBS}/waiting", patch)
-    assert "1 objects written" in await remove(client)
+    assert "1 object written" in await remove(client)
 
 
 async def test_a_kind_that_is_not_served_is_passed_over() -> None:

@@ -180,7 +180,7 @@ def test_plain_pods_wait_for_their_pod_group_and_then_for_each_other() -> None:
     view, record = view_of(), plain(*THREE[:2])
     nobody = waiting_gang(record, view)
     assert isinstance(nobody, Reason)
-    assert nobody.code is Code.POD_GROUP_NOT_FOUND
+    assert (nobody.code, nobody.help) == (Code.POD_GROUP_NOT_FOUND, "create it, or remove its label from the pods")
     view.pod_groups["ns", "ring"] = PodGroupRecord("ns", "ring", 3)
     few = waiting_gang(record, view)
     assert isinstance(few, Reason)

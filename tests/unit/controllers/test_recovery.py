@@ -15,6 +15,7 @@ from webhook.config import Config
 from webhook.core import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
+from webhook.metrics import LEDGER_REBUILDS
 from webhook.simulated.cluster import SimulatedCluster
 from webhook.simulated.controllers.base import Pace
 
@@ -147,4 +148,26 @@ async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though
         await admin.request("DELETE", "/api/v1/namespaces/team-a/pods")
         await asyncio.sleep(30)
         assert not parts.view.ledger.entries
+        running.cancel()
+
+
+async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
+    async def told() -> list[tuple[str, str]]:
+        path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
+        events = orjson.loads(await admin.request("GET", path))["items"]
+        return [(event["type"], event["reason"]) for event in events if event["reason"].startswith("Ledger")]
+
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        admin, before = cluster.api(), LEDGER_REBUILDS._value.get()
+        await cluster.create(waiting_job())
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        assert await ledger_is_written(admin)
+        assert await told() == [("Normal", "LedgerCreated")]
+        assert LEDGER_REBUILDS._value.get() == before
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(20)
+        assert sorted(await told()) == [("Normal", "LedgerCreated"), ("Warning", "LedgerRebuilt")]
+        assert LEDGER_REBUILDS._value.get() == before + 1
         running.cancel()

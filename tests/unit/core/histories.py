@@ -144,7 +144,7 @@ class History:
         for reservation in (*plan.admitted, *plan.grown):
             self.admitted[reservation.uid] = reservation
         self.found += [(each.uid, str(self.engine.reason(each.uid))) for each in self.engine.waiting()]
-        stops = sorted({*(p.uid for p in plan.preempted), *(uid for uid, _ in plan.stopped)})
+        stops = sorted({*(p.uid for p in plan.preempted), *(each.uid for each in plan.stopped)})
         for uid in self._mixed(stops):
             self.admitted[uid] = replace(self.admitted[uid], stopping="Preempted")
             self.engine.restore(self.admitted[uid])

@@ -6,7 +6,8 @@ from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.fence import Fence
 from webhook.core.gang import Gang, PodPrice, PodSet
 from webhook.core.names import MAX_JOBS
-from webhook.core.policy import LabelSelector, LocalQueue, StopPolicy, Strategy
+from webhook.core.plan import Stopped
+from webhook.core.policy import LabelSelector, LocalQueue, Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.reasons import Code
 
 STRICT = Strategy.STRICT_FIFO
@@ -298,7 +299,7 @@ def test_a_queue_drains_in_one_order_however_its_gangs_were_told() -> None:
         for name in names:
             world.engine.restore(admitted[name])
         world.set_policy(queue("a", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-        return [uid for uid, _ in world.plan().stopped]
+        return [each.uid for each in world.plan().stopped]
 
     names = ["3", "1", "4", "2"]
     assert drained(*names) == drained(*reversed(names)) == sorted(names)
@@ -311,7 +312,7 @@ def test_stopped_queues_admit_nothing_and_drain_when_told() -> None:
     assert not world.submit(gang("waits", "a")).plan()
     assert world.engine.reason("waits").code is Code.SUSPENDED
     world.set_policy(queue("a", 2, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-    assert world.plan().stopped == (("runs", "queue a drains"),)
+    assert world.plan().stopped == (Stopped("runs", "QueueStopped", "queue a is stopped (HoldAndDrain)"),)
     assert not world.plan()
 
 
@@ -428,3 +429,25 @@ def test_a_gang_whose_quorum_fits_is_woken_though_all_of_it_never_will() -> None
     world.engine.release("runs")
     assert world.cycle() == ["large"]
     assert world.used("a") == 4
+
+
+def test_the_reason_names_the_node_where_most_is_missing() -> None:
+    """What the queue itself could still borrow is no use while the cohort has nothing left to lend."""
+    world = World(cohort("org"), queue("a", (10, 5), cohort="org"), queue("b", (10, None, 4), cohort="org"))
+    world.submit(gang("own", "b", 8), gang("runs", "a", 12), gang("late", "a", 7, created=1))
+    assert world.cycle() == ["own", "runs"]
+    reason = world.engine.reason("late")
+    assert reason is not None
+    assert (reason.node, reason.used, reason.limit) == ("cohort org", 14_000, 14_000)
+    assert "7 cpu more" in reason.help
+
+
+def test_room_that_is_free_and_kept_is_said_to_be_kept() -> None:
+    lower = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    world = World(queue("a", 8, preemption=lower)).submit(gang("low", "a", 5))
+    assert world.cycle() == ["low"]
+    world.submit(gang("high", "a", 8, priority=1, created=1), gang("small", "a", 1, created=2))
+    assert world.cycle() == []
+    reason = world.engine.reason("small")
+    assert reason is not None
+    assert "what is free is kept for gangs before it" in reason.help

@@ -49,7 +49,7 @@ def decided(plan: Plan) -> tuple[object, ...]:
         [(r.uid, r.counts, [s.flavors for s in r.pod_sets]) for r in plan.admitted],
         [(r.uid, r.counts) for r in plan.grown],
         sorted((p.uid, p.by, p.reason) for p in plan.preempted),
-        sorted(plan.stopped),
+        sorted((each.uid, each.reason) for each in plan.stopped),
     )
 
 
@@ -283,7 +283,9 @@ class EngineMachine(RuleBasedStateMachine):
             self.admitted[reservation.uid] = reservation
 
     def _write_down_stops(self, plan: Plan) -> None:
-        stops = {preempted.uid: "Preempted" for preempted in plan.preempted} | dict(plan.stopped)
+        stops = {preempted.uid: "Preempted" for preempted in plan.preempted} | {
+            each.uid: each.reason for each in plan.stopped
+        }
         for uid, why in stops.items():
             assert self.admitted[uid].stopping is None, f"{uid} was stopped twice"
             self.admitted[uid] = replace(self.admitted[uid], stopping=why)
@@ -323,7 +325,7 @@ class EngineMachine(RuleBasedStateMachine):
         the preemptor would use more than they own, counting what preemptors there are promised: no more was taken back
         than had been borrowed, but for whole gangs.
         """
-        stopped = {p.uid for p in plan.preempted} | {uid for uid, _ in plan.stopped}
+        stopped = {p.uid for p in plan.preempted} | {each.uid for each in plan.stopped}
         stopped |= {uid for uid, entry in self.admitted.items() if entry.stopping is not None}
         rest = Usage(self.tree)
         for uid, reservation in self.admitted.items():
@@ -370,7 +372,7 @@ class EngineMachine(RuleBasedStateMachine):
                     assert _place(self.known[reservation.uid]) < _place(other), "somebody passed a strict head"
 
     def _nobody_is_stopped_who_would_not_go(self, plan: Plan) -> None:
-        for uid in [*(p.uid for p in plan.preempted), *(uid for uid, _ in plan.stopped)]:
+        for uid in [*(p.uid for p in plan.preempted), *(each.uid for each in plan.stopped)]:
             assert self.admitted[uid].evictable
 
     def _room_is_kept_for_nobody_else_than_heads_and_for_whom_others_are_going(self) -> None:

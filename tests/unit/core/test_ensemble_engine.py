@@ -362,7 +362,7 @@ def test_another_leader_composes_the_ensemble_from_the_ledger() -> None:
 def test_a_queue_that_drains_takes_all_of_them() -> None:
     world = running()
     world.set_policy(queue("q", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-    assert [uid for uid, _ in world.plan().stopped] == ["a", "b"]
+    assert [each.uid for each in world.plan().stopped] == ["a", "b"]
 
 
 def test_each_claims_its_own_part_of_a_fence() -> None:
@@ -441,7 +441,7 @@ def test_no_plan_starts_stops_or_counts_part_of_an_ensemble(data: st.DataObject)
         plan = world.plan()
         for reservation in (*plan.admitted, *plan.grown):
             world.ledger[reservation.uid] = reservation
-        stopped = [*(p.uid for p in plan.preempted), *(uid for uid, _ in plan.stopped)]
+        stopped = [*(p.uid for p in plan.preempted), *(each.uid for each in plan.stopped)]
         for uid in stopped:
             world.ledger[uid] = replace(world.ledger[uid], stopping="Stopped")
             world.engine.restore(world.ledger[uid])

@@ -41,6 +41,11 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     reason = fences.shortfall(gang(5), {"main": 5})
     assert reason is not None
     assert (reason.node, reason.resource, reason.asked, reason.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
+    assert reason.help == "it can never start: ask for less, or raise the ResourceQuota"
+    fences.put_reservation(reservation(3))
+    other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
+    assert other is not None
+    assert other.help == "it starts when enough of them end or the ResourceQuota is raised"
 
 
 def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: Fences) -> None:

@@ -63,8 +63,14 @@ async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> No
     seen.policy = Policy(queues={"gpus": queue}, local_queues={("team-a", "training"): local})
     answer = await create(Gate(seen), stored())
     assert answer.allowed
-    assert "queue 'research' is unknown" in answer.warnings[0]
-    assert "training" in answer.warnings[0]
+    assert answer.warnings[0] == (
+        "no queue 'research' in namespace team-a: the job waits until it exists; "
+        "create the queue or correct the label; known here: training"
+    )
+    seen.policy = Policy(local_queues={("team-a", "research"): LocalQueue("team-a", "research", "gone")})
+    answer = await create(Gate(seen), stored())
+    said = "LocalQueue team-a/research leads to ClusterQueue 'gone', which does not exist"
+    assert answer.warnings[0].startswith(said)
 
 
 async def test_a_gang_that_can_never_fit_is_stored_with_the_numbers_in_a_warning() -> None:

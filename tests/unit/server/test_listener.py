@@ -144,5 +144,7 @@ async def test_the_health_port_says_alive_ready_and_what_is_counted() -> None:
     assert await get("/readyz") == (200, b"ok\n")
     problems.append("pods has not been read yet")
     assert await get("/readyz") == (503, b"pods has not been read yet\n")
-    assert b"tutti_reviews_total" in (await get("/metrics"))[1]
+    exposed = (await get("/metrics"))[1]
+    assert b"tutti_reviews_total" in exposed
+    assert b"_created{" not in exposed
     await listener.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography import x509
+from prometheus_client import generate_latest
 
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
@@ -135,7 +136,12 @@ async def test_a_process_does_not_start_on_a_broken_pair(tmp_path: Path, authori
 async def test_the_end_of_the_live_certificate_is_known(tmp_path: Path, authority: trustme.CA) -> None:
     ends = datetime.datetime(2035, 1, 1, tzinfo=datetime.UTC)
     issue(tmp_path, authority, expires=ends)
-    assert ServingCertificate(tmp_path).certificate_expiry() == ends.timestamp()
+    certificate = ServingCertificate(tmp_path)
+    assert certificate.certificate_expiry() == ends.timestamp()
+    assert b"tutti_certificate_expiry_seconds 2.0512" in generate_latest()
+    issue(tmp_path, authority, expires=ends.replace(year=2036))
+    assert certificate.refresh()
+    assert b"tutti_certificate_expiry_seconds 2.0827" in generate_latest()
 
 
 async def test_rotation_under_load_fails_no_handshake_and_no_request(

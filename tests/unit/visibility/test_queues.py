@@ -1,11 +1,13 @@
 """What queues are listed, where, under which names, and what their documents say."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.unit.visibility.world import World
+from tests.unit.core.worlds import cohort, group, policy, queue
+from tests.unit.visibility.world import World, two_queues
 from webhook.dialects.merge import compile_policy
 from webhook.visibility.board import Key
 
@@ -55,6 +57,32 @@ async def test_a_queue_counts_who_waits_and_runs_and_what_it_borrows() -> None:
     above = next(d for d in found.values() if "queuePolicy" not in d["spec"])
     assert (above["status"]["nominal"], above["status"]["usage"]) == ({"cpu": "8"}, {"cpu": "6"})
     assert above["status"]["borrowed"] == {}
+
+
+async def test_a_cohort_is_charged_no_more_than_its_queues_lend_and_a_root_borrows_nothing() -> None:
+    """Quota that is lent to nobody is no part of what the cohort has, and its use no part of what it uses."""
+    lends = group(default={"cpu": (10, None, 4)})
+    world = World(
+        policy(
+            cohort("research"),
+            *(queue(name, None, lends, cohort="research", dialect="kueue") for name in ("vision", "speech")),
+            local_queues=two_queues().local_queues,
+        )
+    )
+    world.admits(world.waits("big", cpu=4, pods=2))
+    world.admits(world.waits("other", cpu=5, pods=1, team="speech"))
+    full_name = "kube-queue/quota-fullname"
+
+    async def nodes() -> dict[str, Any]:
+        found = [d for d in await world.documents("queues") if "clusterQueue" not in d["spec"]]
+        return {d["metadata"]["annotations"][full_name]: d["status"] for d in found}
+
+    above = (await nodes())["research"]
+    assert (above["usage"], above["nominal"]) == ({"cpu": "2"}, {"cpu": "8"})
+    world.admits(world.waits("adopted", cpu=20, pods=1))
+    found = await nodes()
+    assert found["vision"]["borrowed"] == {"cpu": "18"}
+    assert (found["research"]["usage"], found["research"]["borrowed"]) == ({"cpu": "22"}, {})
 
 
 async def test_a_gang_being_stopped_still_reserves_and_is_not_admitted() -> None:

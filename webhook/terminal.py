@@ -1,0 +1,21 @@
+"""Where commands print: as wide as the terminal, and on lines of their own length where a program reads them."""
+
+from typing import Final
+
+from rich.console import Console
+
+_WIDE: Final = 10_000
+"""Characters; more than any line has."""
+
+
+def console() -> Console:
+    """Return a console that folds lines for people at a terminal and never in a pipe or a file, so that grep finds
+    whole sentences there.
+    """
+    out = Console()
+    return out if out.is_terminal else Console(width=_WIDE)
+
+
+def counted(number: int, what: str) -> str:
+    """Return ``number`` and ``what`` there is, in the plural where that is meant: ``1 error``, ``2 errors``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
