@@ -79,7 +79,7 @@ MUTANTS: Final = (
         2,
         "a stopped gang's entry stays until its pods are gone",
         ASSESS,
-        "    return Step.RELEASE if pods_present == 0 and not job.active and job.restorable else Step.NOTHING",
+        "    return Step.RELEASE if pods_present == 0 and calm else Step.NOTHING",
         "    return Step.RELEASE",
         ASSESS_TESTS,
     ),
