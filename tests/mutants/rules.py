@@ -144,7 +144,7 @@ MUTANTS: Final = (
         4,
         "a plain pod that waits is written before its gang's entry is freed",
         GATED_PODS,
-        "        if any(pod.gated and pod.live and not (voided and told(pod)) for pod in pods):\n"
+        "        if any(pod.gated and pod.live and not (voided and (refused or told(pod))) for pod in pods):\n"
         "            return Step.VOID\n",
         "",
         GATED_PODS_TESTS,
