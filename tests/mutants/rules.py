@@ -79,7 +79,7 @@ MUTANTS: Final = (
         2,
         "a stopped gang's entry stays until its pods are gone",
         ASSESS,
-        "    return Step.RELEASE if pods_present == 0 and stopped else Step.NOTHING",
+        "    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING",
         "    return Step.RELEASE",
         ASSESS_TESTS,
     ),
@@ -144,7 +144,7 @@ MUTANTS: Final = (
         4,
         "a plain pod that waits is written before its gang's entry is freed",
         GATED_PODS,
-        "        if any(pod.gated and pod.live and not (voided and told(pod)) for pod in pods):\n"
+        "        if any(pod.gated and pod.live and not (voided and (refused or told(pod))) for pod in pods):\n"
         "            return Step.VOID\n",
         "",
         GATED_PODS_TESTS,

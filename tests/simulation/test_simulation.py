@@ -39,14 +39,14 @@ WEATHERS = {
     "rough with long jobs": (Weather(long=0.8), 8),
     "calm on Kubernetes 1.34": (replace(CALM_WEATHER, release=34), 1),
     "rough on Kubernetes 1.34": (Weather(release=34), 6),
-    "calm with a backup restored": (replace(CALM_WEATHER, restored=True), 4),
-    "rough with a backup restored": (Weather(restored=True), 8),
-    "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 4),
-    "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 8),
-    "calm with new policy": (replace(CALM_WEATHER, churn=12), 4),
-    "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 8),
-    "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 4),
-    "rough with a ledger lost": (Weather(ledger_lost=4), 8),
+    "calm with a backup restored": (replace(CALM_WEATHER, restored=True), 2),
+    "rough with a backup restored": (Weather(restored=True), 3),
+    "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 2),
+    "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 3),
+    "calm with new policy": (replace(CALM_WEATHER, churn=12), 2),
+    "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 3),
+    "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),
+    "rough with a ledger lost": (Weather(ledger_lost=4), 3),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
 STEPS_PER_SEED = 250

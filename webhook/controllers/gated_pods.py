@@ -30,16 +30,25 @@ def is_pod_group(gang: JobRecord | Reservation | None) -> bool:
 
 
 def next_step(
-    view: View, kinds: Mapping[str, JobKind], job: JobRecord | None, reservation: Reservation | None, voided: bool
+    view: View,
+    kinds: Mapping[str, JobKind],
+    job: JobRecord | None,
+    reservation: Reservation | None,
+    voided: bool,
+    *,
+    refused: bool = False,
 ) -> Step:
-    """Return the next step for a gang of any kind, its pods behind our gates considered."""
+    """Return the next step for a gang of any kind, its pods behind our gates considered.
+
+    ``refused``: every write of it is refused for good.
+    """
     gang = job or reservation
     if gang is None:
         return Step.WITHDRAW
     if is_pod_group(gang):
         quorum = None if job is None or job.gang is None else view.quorum_of(job.gang)
         pods = tuple(view.fences.pods_of(gang.namespace, gang.uid))
-        return assess_pod_group(reservation, pods, voided, quorum)
+        return assess_pod_group(reservation, pods, voided, quorum, refused=refused)
     step = assess(job, reservation, view.fences.present(gang.namespace, gang.uid), voided)
     kind = kinds.get(gang.kind)
     if step is not Step.NOTHING or job is None or job.suspended or kind is None or not kind.scheduling_gated:
@@ -67,12 +76,18 @@ def _fits(pod: PodRecord, reserved: ReservedPodSet) -> bool:
 
 
 def assess_pod_group(
-    reservation: Reservation | None, pods: Sequence[PodRecord], voided: bool, quorum: int | None
+    reservation: Reservation | None,
+    pods: Sequence[PodRecord],
+    voided: bool,
+    quorum: int | None,
+    *,
+    refused: bool = False,
 ) -> Step:
     """Return the next step for the plain pods of a PodGroup.
 
     ``pods`` are all pods of the gang; ``voided``: this leadership has written those that wait since the entry says
-    stopping; ``quorum`` is how many must be able to start together, None for all that were reserved.
+    stopping; ``quorum`` is how many must be able to start together, None for all that were reserved; ``refused``: they
+    can be told nothing.
     """
     waiting = any(pod.gated and pod.live for pod in pods)
     let_go = [pod for pod in pods if not pod.gated and not pod.terminal]
@@ -84,7 +99,7 @@ def assess_pod_group(
         if any(pod.live for pod in let_go):
             return Step.STOP
         # Who was created again meanwhile is told the place and the back-off as well.
-        if any(pod.gated and pod.live and not (voided and told(pod)) for pod in pods):
+        if any(pod.gated and pod.live and not (voided and (refused or told(pod))) for pod in pods):
             return Step.VOID
         return Step.NOTHING if let_go else Step.RELEASE
     lifts = liftable(pods, reservation)

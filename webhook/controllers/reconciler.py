@@ -275,8 +275,9 @@ class Reconciler:
             reservation = batch.put[uid]
         if job is None and reservation is None:
             self._effects.forget(uid)
-        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, self._stops.voided(uid))
-        if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or self._effects.refused(uid)):
+        voided, refused = self._stops.voided(uid), self._effects.refused(uid) is not None
+        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused)
+        if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
         self._queueing(step, uid, job)
@@ -335,8 +336,10 @@ class Reconciler:
                 self._stops.one(reservation, HELD, batch, requeues.held(job))
             case Step.ADOPT if job is not None and job.gang is not None:
                 self._adopt(job, job.gang, reservation, batch)
+            case Step.START | Step.LIFT if job is not None and job.suspended and self._give_up(job, reservation, batch):
+                pass
             case Step.START if job is not None:
-                self._start(job, reservation, batch)
+                batch.starts.append(job)
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
@@ -354,12 +357,13 @@ class Reconciler:
             case Step.GROW | Step.RESTORE if job is not None:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
 
-    def _start(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
+    def _give_up(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> bool:
+        """Stop a gang of which nothing runs if its start is refused for good; return whether it is."""
         refused = self._effects.refused(job.uid)
         if refused is None or reservation is None or not reservation.evictable:
-            batch.starts.append(job)
-        else:
-            self._stops.refused(job, reservation, refused, batch)
+            return False
+        self._stops.refused(job, reservation, refused, batch)
+        return True
 
     def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
         pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)

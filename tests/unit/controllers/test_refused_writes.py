@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.test_ledger_rules import POLICY, waiting_job
+from tests.unit.controllers.test_ledger_rules import PODS, POLICY, pod_group, waiting_job, waiting_pod
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
@@ -42,6 +42,8 @@ class Refusing:
             self.labelled.append(path)
             if self.labels_refused:
                 raise FORBIDDEN
+        if method == "PATCH" and path == f"{PODS}/train-0":
+            raise FORBIDDEN
         if method == "PATCH" and path == f"{JOBS}/train" and self.failure is not None and self._concerned(more["body"]):
             self.refused += 1
             raise self.failure
@@ -150,6 +152,25 @@ async def test_one_refusal_or_two_are_no_reason_to_give_up() -> None:
         await asyncio.sleep(25)
         assert await play.started("train")
         assert play.line.refused >= 2
+
+
+async def test_plain_pods_that_may_not_be_written_give_their_quota_back_when_their_time_to_start_is_over() -> None:
+    async with stage() as play:
+        play.line.failure = None
+        for name in ("train", "other"):
+            await play.delete(name)
+        await asyncio.sleep(60)
+        await play.cluster.create(pod_group())
+        await play.cluster.create(waiting_pod())
+        await asyncio.sleep(5)
+        assert [entry.name for entry in play.parts.view.ledger.entries.values()] == ["train"]
+        await play.cluster.create(waiting_job("large", pods=4))
+        await asyncio.sleep(400)
+        assert await play.started("large")
+        assert [entry.name for entry in play.parts.view.ledger.entries.values()] == ["large"]
+        found = play.why("train")
+        assert found is not None
+        assert found[0] is Code.WRITE_REFUSED
 
 
 async def test_a_namespace_that_may_not_be_labelled_is_asked_seldom() -> None:
