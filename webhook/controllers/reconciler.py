@@ -7,7 +7,7 @@ the uid and resourceVersion read then.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -20,6 +20,7 @@ from webhook.controllers.announce import Announcer
 from webhook.controllers.assess import Step
 from webhook.controllers.batch import Batch
 from webhook.controllers.effects import Effect, Effects
+from webhook.controllers.engine_feed import EngineFeed
 from webhook.controllers.ledger_keeper import LedgerBroken, LedgerKeeper
 from webhook.controllers.ledger_room import LedgerRoom
 from webhook.controllers.marks import Marks
@@ -29,7 +30,7 @@ from webhook.controllers.recovery import Recovery
 from webhook.controllers.stops import Stops
 from webhook.core.ensemble_engine import EnsembleEngine
 from webhook.core.gang import Gang
-from webhook.core.ledger import Ledger, Reservation
+from webhook.core.ledger import Reservation
 from webhook.core.plan import Plan
 from webhook.core.reasons import Code, Reason
 from webhook.core.stopping import ENDED, HELD, PREEMPTED
@@ -69,14 +70,9 @@ class Reconciler:
             feeds.view, self.engine, announcer, start=config.starting, now=clock.now, on_change=self.marks.add
         )
         self._proof = PodProof(api, feeds, self.marks.add)
-        self._withheld: dict[str, Reason] = {}
-        self._submitted: dict[str, Gang] = {}
-        self._charged: dict[str, tuple[Reservation, Mapping[str, int], Mapping[str, int], Gang | None]] = {}
-        """What engine and fences were last told of a running gang."""
+        self._gangs = EngineFeed(feeds.view, self.engine, self.marks, announcer, clock)
         self._lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
-        self._reserved: set[str] = set()
-        """Uids that the engine charges."""
         self._last_commit = 0.0
         self._last_tick = 0.0
         self._labels = NamespaceLabels(api, feeds.view)
@@ -89,7 +85,7 @@ class Reconciler:
     def _ledger_changed(self) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
         if not self.leading:
-            self._load(self._view.ledger)
+            self._gangs.load(self._view.ledger)
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -102,14 +98,14 @@ class Reconciler:
             return self._room.reason()
         if not self.leading:
             self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
-        return self._withheld.get(uid) or self.engine.reason(uid)
+        return self._gangs.reason(uid)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Follow until the lease can be taken, then lead until cancelled. Raises LeaseLost when leadership ends."""
         await self._feeds_synced()
-        self._load(self._view.ledger)
+        self._gangs.load(self._view.ledger)
         self.marks.gangs.update(self._view.jobs)
         following = asyncio.create_task(self._follow(), name="follower")
         try:
@@ -154,7 +150,7 @@ class Reconciler:
         assert self._keeper.ledger is not None
         self._proof.expect(self._keeper.resource_version)
         self._view.set_ledger(self._keeper.ledger)
-        self._load(self._keeper.ledger)
+        self._gangs.load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
         self.marks.gangs.update(self._view.jobs)
@@ -227,7 +223,7 @@ class Reconciler:
         """Take note that we failed on one job: it must not stop all others."""
         metrics.BROKEN_JOBS.inc()
         log.exception("job.broken", uid=uid, job=None if job is None else job.key)
-        self._withheld[uid] = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+        self._gangs.withhold(uid, Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason"))
 
     # -- taking in what changed ------------------------------------------------------------------------------------
 
@@ -236,19 +232,6 @@ class Reconciler:
             self.marks.policy = False
             metrics.forget_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
-
-    def _load(self, ledger: Ledger) -> None:
-        """Make engine and fences agree with a ledger that was read."""
-        for uid in self._reserved - ledger.entries.keys():
-            self.engine.release(uid)
-            self.marks.gangs.add(uid)
-        self._reserved = set(ledger.entries)
-        self._charged.clear()
-        for uid, reservation in ledger.entries.items():
-            gang = self._view.gang_of(self._view.jobs.get(uid))
-            self.engine.restore(reservation, gang, self._view.given_back(reservation))
-            self._submitted.pop(uid, None)
-            self.marks.gangs.add(uid)
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         dirty, self.marks.gangs = self.marks.gangs, set()
@@ -280,11 +263,11 @@ class Reconciler:
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
-        self._queueing(step, uid, job)
+        self._gangs.queue(step, uid, job)
         if act:
             self._act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
-            self._reclaim(job, reservation)
+            self._gangs.reclaim(job, reservation)
 
     def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
         """Return whether a gang's pods were written since they were read, or not read since this leadership began."""
@@ -295,33 +278,6 @@ class Reconciler:
             self._lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
-
-    def _queueing(self, step: Step, uid: str, job: JobRecord | None) -> None:
-        """Keep the engine's waiting gangs in step."""
-        gang = gangs.waiting_gang(job, self._view) if step is Step.WAIT and job is not None else None
-        if isinstance(gang, Gang):
-            self._withheld.pop(uid, None)
-            if self._submitted.get(uid) != gang:
-                self._submitted[uid] = gang
-                self.engine.submit(gang, self._clock.now())
-                self._announcer.queued(uid)
-            return
-        if self._submitted.pop(uid, None) is not None and step in (Step.WAIT, Step.WITHDRAW, Step.CLEAR, Step.RESTORE):
-            self.engine.withdraw(uid)
-        if isinstance(gang, Reason):
-            self._withheld[uid] = gang
-            self._announcer.queued(uid)
-        else:
-            self._withheld.pop(uid, None)
-
-    def _reclaim(self, job: JobRecord, reservation: Reservation) -> None:
-        given_back = job.given_back(reservation)
-        told = (reservation, given_back, job.spared, job.gang if gated_pods.is_pod_group(job) else None)
-        if self._charged.get(job.uid) == told:
-            return
-        self._charged[job.uid] = told
-        self._view.fences.put_reservation(reservation, given_back)
-        self.engine.restore(reservation, self._view.gang_of(job), given_back)
 
     # -- one gang's next step --------------------------------------------------------------------------------------
 
@@ -382,8 +338,7 @@ class Reconciler:
                 self._lagging.add(job.uid)
                 return
             batch.put[job.uid] = adopted
-            self.engine.restore(adopted, gang, job.given_back(adopted))
-            self._reserved.add(job.uid)
+            self._gangs.adopt(adopted, gang, job)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
 
@@ -392,13 +347,8 @@ class Reconciler:
         batch.put.pop(uid, None)
         batch.drop.add(uid)
         self._stops.forget(reservation)
-        self.engine.release(uid)
-        self._reserved.discard(uid)
-        self._charged.pop(uid, None)
-        self._view.fences.drop_reservation(reservation.namespace, uid)
-        self.engine.wake_namespace(reservation.namespace)
+        self._gangs.release(reservation)
         self._proof.forget(uid)
-        self._submitted.pop(uid, None)
         if uid not in self._view.jobs:
             self._effects.forget(uid)
         # Once the entry is gone the job may wait again.
@@ -434,20 +384,20 @@ class Reconciler:
         unfit = {
             uid
             for uid in (reservation.uid for reservation in plan.admitted)
-            if uid not in self._view.jobs or uid not in self._submitted or self._effects.busy(uid)
+            if uid not in self._view.jobs or not self._gangs.waits(uid) or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
         unfit |= self._room.without(plan.admitted, unfit)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
-            gang = self._submitted.pop(reservation.uid, None)
+            gang = self._gangs.admitted(reservation.uid)
             if job is None or gang is None or reservation.uid in unfit:
                 self.engine.release(reservation.uid)
                 self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
                 self.marks.add(reservation.uid)
                 continue
             batch.put[reservation.uid] = reservation
-            self._reserved.add(reservation.uid)
+            self._gangs.reserved(reservation.uid)
             if gated_pods.is_pod_group(job):
                 self._lift(job, reservation, batch)
             else:
@@ -500,7 +450,7 @@ class Reconciler:
         self._view.ledger_trusted = False
         ledger = await self._recovery.run(broken)
         self._view.set_ledger(ledger)
-        self._load(ledger)
+        self._gangs.load(ledger)
         self.marks.gangs.update(self._view.jobs)
         if broken.first and not ledger.entries:
             self._announcer.created(ledger)
