@@ -15,10 +15,15 @@ PAST_FAILURES = (
     ("rough with shared pod groups", 38),
     ("rough with shared pod groups", 94),
     ("crashing with shared pod groups", 121),
+    ("calm with a backup restored", 6),
+    ("rough with a backup restored", 5),
+    ("rough with jobs refused and kept", 7),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
 while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
-another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead."""
+another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead, a
+rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start that
+was never tried again."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),
