@@ -22,7 +22,7 @@ without a limit keeps its queue's own quota instead. Under fair sharing shares d
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -35,7 +35,7 @@ from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Booked
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Lane, Line, head_of
-from webhook.core.quota_tree import AmountsByFlavor
+from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Code, Reason
 from webhook.core.waiting_room import WaitingRoom
 
@@ -88,6 +88,10 @@ class Backfill:
     """By tree or queue, as last settled, with what ``Holdings.given_back_in`` said then."""
     _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
+    _seen: dict[Node, tuple[int, int, float]] = field(default_factory=dict)
+    """By root, what was settled last was made from this, and until when it holds, where no fence has a part in it."""
+    _known_heads: dict[object, tuple[int, tuple[Line, ...]]] = field(default_factory=dict)
+    """By tree or queue, the heads that wait for quota, where no fence has a part in it."""
 
     def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
         """Book for those that are heads now, and let those that were move up; return at which points those wait that
@@ -99,22 +103,52 @@ class Backfill:
             return []
         if anew:
             self._plans = {}
+            self._forget_fenced(fences)
         elif self._settled_at == self._moment(now):
             return []
-        self._recall(fences)
-        points: list[str] = []
-        bookings: dict[str, Booking] = {}
-        turns: dict[str, int] = {}
-        settled = {}
-        for lanes in self._scopes():
-            found = settled[_scope(lanes, self.across_queues)] = self._settle(lanes, fences, now, points)
-            bookings.update(found[1].bookings)
-            turns.update(found[1].turns)
-        points += [beside(uid) for uid in self.booked if uid not in bookings]
-        self.booked, self.turns, self._settled = bookings, turns, settled
+        if self._recall(fences):
+            self._seen = {}
+        changed = {root for root in self.room.backfilling if self._has_changed(root, now)}
+        points = self._settle_trees(changed, fences, now) if changed or not self.room.backfilling else []
         self._settled_at = self._moment(now)
         self.put_off = {}
         return points
+
+    def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[str]:
+        """Settle what has ``changed``; what has not stays as it is."""
+        points: list[str] = []
+        settled = {}
+        for root, lanes in self.room.backfilling.items():
+            for some in self._scopes(lanes):
+                scope = _scope(some, self.across_queues)
+                settled[scope] = self._settle(some, fences, now, points) if root in changed else self._settled[scope]
+        plans = [plan for _, plan, _ in settled.values()]
+        bookings = {uid: booking for plan in plans for uid, booking in plan.bookings.items()}
+        points += [beside(uid) for uid in self.booked if uid not in bookings]
+        self.booked, self._settled = bookings, settled
+        self.turns = {uid: turn for plan in plans for uid, turn in plan.turns.items()}
+        for root in changed:
+            scopes = [_scope(some, self.across_queues) for some in self._scopes(self.room.backfilling[root])]
+            if all(scope in self._known_heads for scope in scopes):
+                starts = (each.at_seconds for scope in scopes for each in settled[scope][1].bookings.values())
+                self._seen[root] = (*self._state_of(root), min(starts, default=inf))
+        return points
+
+    def _has_changed(self, root: Node, now: float) -> bool:
+        """Return whether a tree may have changed since it was settled, or a head in it is late."""
+        seen = self._seen.get(root)
+        return seen is None or seen[:2] != self._state_of(root) or now > seen[2]
+
+    def _state_of(self, root: Node) -> tuple[int, int]:
+        return self.holdings.version_of(root), self.room.heads_version(root)
+
+    def _forget_fenced(self, fences: Fences) -> None:
+        """Forget what was settled while no fence had a part in it, where there is one now."""
+        heads = {scope: lines for scope, (_, lines) in self._known_heads.items()}
+        for scope, lines in heads.items():
+            if any(fences.bind(line.sample.namespace) for line in lines):
+                del self._known_heads[scope]
+                self._seen = {}
 
     def _settle(
         self, lanes: Sequence[Lane], fences: Fences, now: float, points: list[str]
@@ -123,7 +157,7 @@ class Backfill:
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
         """
-        known, lines = self._settled.get(_scope(lanes, self.across_queues)), _heads_of(lanes, fences)
+        known, lines = self._settled.get(_scope(lanes, self.across_queues)), self._heads_of(lanes, fences)
         basis = self._basis(lanes, lines)
         bookings = () if known is None else known[1].bookings.values()
         if known is not None and known[0] == basis and all(now <= booking.at_seconds for booking in bookings):
@@ -148,7 +182,7 @@ class Backfill:
         node, lanes = line.lane.node, self._lanes_beside(line.lane)
         if node is None or not lanes:
             return None
-        plan = self._plan(lanes, _heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self._heads_of(lanes, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else _ends_at(line.head.max_run_seconds, now)
         start = Start(node, decision.assignment.usage, end, [victim.holding for victim in decision.victims])
@@ -181,7 +215,7 @@ class Backfill:
         lanes = () if lane is None else self._lanes_beside(lane)
         if node is None or lane is None or not lanes:
             return True
-        plan = self._plan(lanes, _heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self._heads_of(lanes, fences), now)
         start = Start(node, extra, inf if holding.end_seconds is None else holding.end_seconds)
         own = lane.head() if lane.backfills else None
         if own is not None and own.request.keys & extra.keys():
@@ -207,9 +241,26 @@ class Backfill:
     def _moment(self, now: float) -> tuple[int, int, float]:
         return (self.holdings.version, self.room.changes, now)
 
-    def _scopes(self) -> Iterable[Sequence[Lane]]:
-        for lanes in self.room.backfilling.values():
-            yield from [lanes] if self.across_queues else ([lane] for lane in lanes)
+    def _scopes(self, lanes: Sequence[Lane]) -> Iterable[Sequence[Lane]]:
+        """Return the Backfill queues of a tree, together where they have one plan."""
+        return [lanes] if self.across_queues else ([lane] for lane in lanes)
+
+    def _heads_of(self, lanes: Sequence[Lane], fences: Fences) -> Sequence[Line]:
+        """Return the heads of queues that wait for quota and nothing else; looked for again when there may be others,
+        and each time where a fence may hold one up.
+        """
+        if not lanes:
+            return ()
+        assert lanes[0].node is not None
+        scope, version = _scope(lanes, self.across_queues), self.room.heads_version(lanes[0].node.root)
+        known = self._known_heads.get(scope)
+        if known is not None and known[0] == version:
+            return known[1]
+        first = [head for lane in lanes if lane.closed is None and (head := lane.head()) is not None]
+        fenced = [head for head in first if fences.bind(head.sample.namespace)]
+        if not fenced and not self.room.settings.one_head_per_queue:
+            self._known_heads[scope] = (version, tuple(first))
+        return [head for head in first if head not in fenced or _passes_fences(head, fences)]
 
     def _lanes_beside(self, lane: Lane) -> Sequence[Lane]:
         """Return the queues of which the heads are protected from gangs of one queue."""
@@ -221,7 +272,7 @@ class Backfill:
 
     def _plan_beside(self, lane: Lane, fences: Fences, now: float) -> _Plan:
         lanes = self._lanes_beside(lane)
-        return self._plan(lanes, _heads_of(lanes, fences), now)
+        return self._plan(lanes, self._heads_of(lanes, fences), now)
 
     def _plan(self, lanes: Sequence[Lane], lines: Sequence[Line], now: float) -> _Plan:
         """Return the plan of these queues as of now; what is settled stays as it is."""
@@ -271,12 +322,14 @@ class Backfill:
             )
         return plan
 
-    def _recall(self, fences: Fences) -> None:
+    def _recall(self, fences: Fences) -> bool:
         """Let heads go on with what an earlier leader had booked for them; it is checked like any other booking.
+        Return whether any of them waits by now.
 
         One that waits and is no head was overtaken while nobody led.
         """
-        for uid in [uid for uid in self.recalled if uid in self.room.tickets]:
+        known = [uid for uid in self.recalled if uid in self.room.tickets]
+        for uid in known:
             before, lane = self.recalled.pop(uid), self.room.tickets[uid].lane
             line = None if lane is None or lane.name != before.queue else _waits_for_quota(lane, fences)
             if line is None or line.head.uid != uid or line.lane.node is None:
@@ -285,6 +338,7 @@ class Backfill:
             if before.at_seconds is not None and _asks(line, before.amounts):
                 at, end = before.at_seconds, _ends_at(line.head.max_run_seconds, before.at_seconds)
                 self.booked[uid] = Booking(uid, line.key, line.lane.node, before.amounts, at, end)
+        return bool(known)
 
     def _has_room(self, uid: str) -> bool:
         return uid in self.holdings.by_uid or uid in self.holdings.promises
@@ -430,17 +484,14 @@ def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
     return lanes[0].node.root if across_queues and lanes[0].node is not None else lanes[0].name
 
 
-def _heads_of(lanes: Sequence[Lane], fences: Fences) -> list[Line]:
-    """Return the heads of queues that wait for quota and nothing else."""
-    return [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
-
-
 def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
     """Return the head of a queue if it waits for quota and nothing else."""
     head = None if lane.closed is not None else lane.head()
-    if head is None or not fences.fences(head.sample.namespace):
-        return head
-    return head if fences.shortfall(head.head, head.head.least_counts) is None else None
+    return head if head is None or _passes_fences(head, fences) else None
+
+
+def _passes_fences(line: Line, fences: Fences) -> bool:
+    return fences.shortfall(line.head, line.head.least_counts) is None
 
 
 def _asks(line: Line, amounts: AmountsByFlavor) -> bool:

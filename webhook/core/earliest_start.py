@@ -123,11 +123,13 @@ class Timetable:
         return all(view.fits(booking.node, booking.amounts) for view in views)
 
     def refuses(self, start: Start) -> Booking | None:
-        """Return the first booking that would have no room if somebody started now; that it fits now is known."""
-        for booking, view in self._booked.values():
-            if booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts):
-                return booking
-        return None
+        """Return the earliest booking that would have no room if somebody started now; that it fits now is known."""
+        refused = (
+            booking
+            for booking, view in self._booked.values()
+            if booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts)
+        )
+        return min(refused, key=lambda booking: (booking.at_seconds, booking.uid), default=None)
 
     def has_more_room_beside(self, uid: str, before: "Timetable") -> bool:
         """Return whether less is taken anywhere at the start of a booking than another timetable with it says."""
