@@ -15,7 +15,7 @@ from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.queueing import Line, head_of
 from webhook.core.quota_tree import Node, Usage
 from webhook.core.reasons import Code
-from webhook.core.state import State
+from webhook.core.state import State, room_to_come
 
 
 def park(state: State, line: Line, decision: Decision) -> None:
@@ -69,6 +69,8 @@ def park(state: State, line: Line, decision: Decision) -> None:
         root = node.root.index
         state.room.park(line, [*points, *((root, key) for key in keys)])
         return
+    if line.lane.heads(line):
+        points += [room_to_come(node.root, key) for key in keys]
     below = [each for each in node.path() if each.height <= need.node.height]
     points += [(each.index, need.key) for each in below if need.key in each.local]
     view = state.holdings.outlook
@@ -90,10 +92,10 @@ def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decisio
     queue, settings = line.lane.queue, state.settings
     if queue is None or line.shifting or settings.one_head_per_queue or settings.fair_sharing:
         return False
-    if decision.fence is not None or line.lane.strict or (line.lane.backfills and line.lane.head() is line):
+    rules = queue.preemption
+    if decision.fence is not None or line.lane.keeps_quota(line):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.
         return False
-    rules = queue.preemption
     lowest = state.holdings.lowest_priority(node.name)
     if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
         return False

@@ -314,6 +314,8 @@ class State:
         for each in node.path():
             for key in keys:
                 self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
+        for key in keys if self.holdings.stopping else ():
+            self.room.wake(room_to_come(node.root, key))
         for uid in self.partial():
             self.growing[uid] = None
 
@@ -356,3 +358,10 @@ class State:
             if holding.gang is not None and uid not in self.holdings.stopping
             if holding.reservation.counts != holding.gang.counts
         }
+
+
+def room_to_come(root: Node, key: FlavorResource) -> str:
+    """Return the name under which heads wait, in one tree, that could count on room which others leave who are being
+    stopped.
+    """
+    return f"{key.flavor} {key.resource} to come in tree {root.index}"
