@@ -353,10 +353,11 @@ class Backfill:
     def _heads(
         self, table: Timetable, plan: _Plan, known: Mapping[str, Booking], but: Line | None = None
     ) -> list[Head]:
+        """Return the heads that are booked or may be, as of now."""
         heads = []
         for line in plan.lines:
             uid, kept = line.head.uid, self._kept_by(line.lane)
-            if line is not but:
+            if line is not but and (uid in known or table.may_hold(line, kept)):
                 heads.append(head_at(line, plan.turns[uid], known.get(uid), kept, table.taken))
         return heads
 

@@ -79,6 +79,30 @@ class Timetable:
         """By uid, with what is taken at that start, it included."""
         self._there: dict[str, Booking] = {}
         """Those that the view counts."""
+        self._lasting: Usage | None = None
+        """What those take who have no limit, once somebody asked."""
+
+    def may_hold(self, head: Line, kept: AmountsByFlavor) -> bool:
+        """Return whether a head could start one day if nobody else were booked; ``kept`` is not in its way."""
+        node = head.lane.node
+        assert node is not None
+        if head.smallest is None:
+            return True
+        if self._lasting is None:
+            self._lasting = self._without_end()
+        self._lasting.remove(node, kept)
+        fits = self._lasting.fits(node, head.smallest)
+        self._lasting.add(node, kept)
+        return fits
+
+    def _without_end(self) -> Usage:
+        """Return what those take who have no limit."""
+        view = self._view.copy_of(self.root)
+        for _, node, amounts in self._going[self._ended :]:
+            view.remove(node, amounts)
+        for booking in self._there.values():
+            view.remove(booking.node, booking.amounts)
+        return view
 
     def booking(self, uid: str) -> Booking | None:
         """Return what is booked for a gang."""
