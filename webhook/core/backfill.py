@@ -22,7 +22,7 @@ without a limit keeps its queue's own quota instead. Under fair sharing shares d
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -84,6 +84,8 @@ class Backfill:
     """By uid, what an earlier leader had booked, of gangs that were no heads so far."""
     put_off: dict[str, frozenset[str]] = field(default_factory=dict)
     """By uid of who would start or grow: the heads that it may put off, where it does."""
+    freed: list[str] = field(default_factory=list)
+    """The heads beside which there may be more room than before they were settled last."""
     _settled: dict[object, tuple[_Basis, _Plan, int]] = field(default_factory=dict)
     """By tree or queue, as last settled, with what ``Holdings.given_back_in`` said then."""
     _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
@@ -95,10 +97,12 @@ class Backfill:
 
     def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
         """Book for those that are heads now, and let those that were move up; return at which points those wait that
-        are to be decided about again: a head has another booking than before, or there may be more room beside it.
+        are to be decided about again: a head has another booking than before. Those ``beside`` whom there may be more
+        room are ``freed``.
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
+        self.freed = []
         if not self.room.backfilling and not self.booked:
             return []
         if anew:
@@ -117,6 +121,7 @@ class Backfill:
     def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[str]:
         """Settle what has ``changed``; what has not stays as it is."""
         points: list[str] = []
+        self.freed = []
         settled = {}
         for root, lanes in self.room.backfilling.items():
             for some in self._scopes(lanes):
@@ -124,7 +129,7 @@ class Backfill:
                 settled[scope] = self._settle(some, fences, now, points) if root in changed else self._settled[scope]
         plans = [plan for _, plan, _ in settled.values()]
         bookings = {uid: booking for plan in plans for uid, booking in plan.bookings.items()}
-        points += [beside(uid) for uid in self.booked if uid not in bookings]
+        self.freed += [uid for uid in self.booked if uid not in bookings]
         self.booked, self._settled = bookings, settled
         self.turns = {uid: turn for plan in plans for uid, turn in plan.turns.items()}
         for root in changed:
@@ -167,7 +172,7 @@ class Backfill:
             uid = line.head.uid
             if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
                 points.append(head_of(line.lane))
-        points += map(beside, self.booked if known is None else _with_more_room(known[1], plan))
+        self.freed += self.booked if known is None else _with_more_room(known[1], plan)
         if known is not None and not plan.rights <= known[1].rights:
             points.append(rights_in(plan.lines[0].lane))
         return basis, plan, self._given_back_in(lanes)
@@ -197,6 +202,28 @@ class Backfill:
         uid, what = delayed.head.uid, f"would delay {{}}, head of queue {delayed.lane.name}"
         reason = _behind(delayed, what, _in(plan.bookings[uid].at_seconds - now))
         return Refusal(reason, uid if whoever_moves and line not in plan.lines else None)
+
+    def refusals(self, uid: str, now: float) -> Callable[[Line], bool]:
+        """Return what tells of a line that waits beside a head whether that still keeps it out, as settled last: if so
+        the line need not be decided about.
+        """
+        plan = next((plan for _, plan, _ in self._settled.values() if uid in plan.bookings), None)
+        rights: dict[tuple[object, ...], bool] = {}
+
+        def refuses(line: Line) -> bool:
+            node, amounts = line.lane.node, line.smallest
+            if plan is None or plan.table is None or node is None or amounts is None or line.lane.heads(line):
+                return False
+            start = Start(node, amounts, _ends_at(line.head.max_run_seconds, now))
+            if not plan.table.keeps_out(uid, start):
+                return False
+            like = (line.lane, line.sample.priority, *amounts.items())
+            if like not in rights:
+                booked = (each for each in plan.lines if each.head.uid in plan.bookings)
+                rights[like] = any(self._intervenes(plan, start, line, each) for each in booked)
+            return not rights[like]
+
+        return refuses
 
     def room_beside(self, line: Line, fences: Fences, now: float) -> dict[FlavorResource, int]:
         """Return what the head of ``line`` could take now, for as long as it may run, beside all that is booked."""

@@ -148,12 +148,13 @@ class Timetable:
 
     def refuses(self, start: Start) -> Booking | None:
         """Return the earliest booking that would have no room if somebody started now; that it fits now is known."""
-        refused = (
-            booking
-            for booking, view in self._booked.values()
-            if booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts)
-        )
+        refused = (booking for booking, _ in self._booked.values() if self.keeps_out(booking.uid, start))
         return min(refused, key=lambda booking: (booking.at_seconds, booking.uid), default=None)
+
+    def keeps_out(self, uid: str, start: Start) -> bool:
+        """Return whether a booking would have no room if somebody started now."""
+        booking, view = self._booked[uid]
+        return booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts)
 
     def has_more_room_beside(self, uid: str, before: "Timetable") -> bool:
         """Return whether less is taken anywhere at the start of a booking than another timetable with it says."""

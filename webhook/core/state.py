@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core.backfill import Backfill
+from webhook.core.backfill import Backfill, beside
 from webhook.core.decay import DecayedUsage, LocalName, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
@@ -210,7 +210,10 @@ class State:
         points = self.backfill.settle(self.fences, self.now, anew=anew)
         for point in points:
             self.room.wake(point)
-        return bool(points)
+        freed = self.backfill.freed
+        for uid in freed:
+            self.room.wake(beside(uid), unless=self.backfill.refusals(uid, self.now))
+        return bool(points or freed)
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without

@@ -210,10 +210,11 @@ class WaitingRoom:
         self.pass_on(line)
         self._move_on(line.lane)
 
-    def wake(self, point: Point) -> None:
-        """Wake the lines that any change at ``point`` could help."""
+    def wake(self, point: Point, unless: Callable[[Line], bool] | None = None) -> None:
+        """Wake the lines that any change at ``point`` could help, but for those of which ``unless`` says so."""
         for line in self._parking.helped_by(point):
-            self.wake_line(line)
+            if unless is None or not unless(line):
+                self.wake_line(line)
 
     def head_changed(self, lane: Lane) -> None:
         """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
