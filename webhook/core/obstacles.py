@@ -44,7 +44,8 @@ def park(state: State, line: Line, decision: Decision) -> None:
         state.hunger.watch(decision.owed)
     elif decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
-        if node is not None and decision.beside is not None and _stops_nobody(line):
+        stays = decision.beside is not None and not line.shifting
+        if node is not None and stays and _can_stop_nobody(state, line, node, decision):
             # What its own side of the tree uses decides whether it has a right before a head.
             side = [each.index for each in node.path() if each.parent is not None]
             points = [beside(decision.beside), rights_in(line.lane)]
@@ -80,21 +81,27 @@ def park(state: State, line: Line, decision: Decision) -> None:
     state.room.park(line, points, (need, order), marks)
 
 
-def _stops_nobody(line: Line) -> bool:
-    """Return whether all that a line may do is start, as it is, where there is room."""
-    rules = None if line.lane.queue is None else line.lane.queue.preemption
-    stops = rules is not None and not (rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER)
-    return not line.shifting and not stops
-
-
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
     """Return whether nothing but room at the node that refused it can let the line's head start."""
-    queue, settings = line.lane.queue, state.settings
-    if queue is None or line.shifting or settings.one_head_per_queue or settings.fair_sharing:
+    settings = state.settings
+    if line.shifting or settings.one_head_per_queue or settings.fair_sharing:
         return False
-    rules = queue.preemption
     if decision.fence is not None or line.lane.keeps_quota(line):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.
+        return False
+    return _can_stop_nobody(state, line, node, decision)
+
+
+def _can_stop_nobody(state: State, line: Line, node: Node, decision: Decision) -> bool:
+    """Return whether the head of ``line`` can have nobody stopped before its own side of the tree uses less, or somebody
+    is admitted to its queue.
+    """
+    queue, view = line.lane.queue, state.holdings.outlook
+    assert queue is not None
+    rules = queue.preemption
+    if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return True
+    if state.settings.fair_sharing:
         return False
     lowest = state.holdings.lowest_priority(node.name)
     if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
@@ -103,9 +110,8 @@ def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decisio
         return True
     if rules.borrow_within_cohort is not PreemptionPolicy.NEVER:
         return False
-    view = state.holdings.outlook
     amounts = line.request.amounts(decision.counts)
-    return decision.assignment.mode <= Mode.NO_CANDIDATES and not any(
+    return decision.assignment.mode not in (Mode.PREEMPT, Mode.RECLAIM) and not any(
         view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
     )
 
