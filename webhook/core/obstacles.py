@@ -13,7 +13,7 @@ from webhook.core.flavors import Mode
 from webhook.core.parking import GateOrder, Need, Point
 from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.queueing import Line, head_of
-from webhook.core.quota_tree import Node, Usage
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code
 from webhook.core.state import State, room_to_come
 
@@ -46,10 +46,8 @@ def park(state: State, line: Line, decision: Decision) -> None:
         keys = dict.fromkeys(decision.assignment.usage)
         stays = decision.beside is not None and not line.shifting
         if node is not None and stays and _can_stop_nobody(state, line, node, decision):
-            # What its own side of the tree uses decides whether it has a right before a head.
-            side = [each.index for each in node.path() if each.parent is not None]
-            points = [beside(decision.beside), rights_in(line.lane)]
-            state.room.park(line, [*points, *((index, key) for index in side for key in keys)])
+            points, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
+            state.room.park(line, [beside(decision.beside), rights_in(line.lane), *points], marks=marks)
             return
         # Another head goes, or it becomes the head of its own queue.
         lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
@@ -79,6 +77,22 @@ def park(state: State, line: Line, decision: Decision) -> None:
     gang = line.head
     order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
     state.room.park(line, points, (need, order), marks)
+
+
+def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[Point], list[Need]]:
+    """Return where less has to be used for the queue's side of the tree to own all of ``amounts``, at any height: then
+    it has a right before the heads that are not on that side.
+    """
+    points: list[Point] = []
+    marks: list[Need] = []
+    sides = [each for each in queue.path() if each.parent is not None]
+    for key, amount in amounts.items():
+        if any(key in each.local for each in sides):
+            # How much arrives at the sides above depends on what is used below.
+            points += [(each.index, key) for each in sides]
+        else:
+            marks += [Need(each, key, amount) for each in sides if amount and view.borrowing_with(each, key, amount)]
+    return points, marks
 
 
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
