@@ -44,10 +44,10 @@ def park(state: State, line: Line, decision: Decision) -> None:
         state.hunger.watch(decision.owed)
     elif decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD:
         keys = dict.fromkeys(decision.assignment.usage)
-        stays = decision.beside is not None and not line.shifting
-        if node is not None and stays and _can_stop_nobody(state, line, node, decision):
-            points, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
-            state.room.park(line, [beside(decision.beside), rights_in(line.lane), *points], marks=marks)
+        head = None if line.shifting else decision.beside
+        if node is not None and head is not None and _can_stop_nobody(state, line, node, decision):
+            sides, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
+            state.room.park(line, [beside(head), rights_in(line.lane), *sides], marks=marks)
             return
         # Another head goes, or it becomes the head of its own queue.
         lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
@@ -107,7 +107,7 @@ def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decisio
 
 
 def _can_stop_nobody(state: State, line: Line, node: Node, decision: Decision) -> bool:
-    """Return whether the head of ``line`` can have nobody stopped before its own side of the tree uses less, or somebody
+    """Return whether the head of ``line`` can have nobody stopped until its own side of the tree uses less or somebody
     is admitted to its queue.
     """
     queue, view = line.lane.queue, state.holdings.outlook
