@@ -22,7 +22,7 @@ without a limit keeps its queue's own quota instead. Under fair sharing shares d
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -31,6 +31,7 @@ from webhook.core.bookings import Head, book, head_at, owns
 from webhook.core.decision import Decision
 from webhook.core.earliest_start import Booking, Start, Timetable
 from webhook.core.fences import Fences
+from webhook.core.heads import Heads, rights_in, waits_for_quota
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Booked
 from webhook.core.policy import FlavorResource
@@ -92,8 +93,10 @@ class Backfill:
     _settled_at: tuple[int, int, float] | None = None
     _seen: dict[Node, tuple[int, int, float]] = field(default_factory=dict)
     """By root, what was settled last was made from this, and until when it holds, where no fence has a part in it."""
-    _known_heads: dict[object, tuple[int, tuple[Line, ...]]] = field(default_factory=dict)
-    """By tree or queue, the heads that wait for quota, where no fence has a part in it."""
+    heads: Heads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heads = Heads(self.room, self.across_queues)
 
     def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
         """Book for those that are heads now, and let those that were move up; return at which points those wait that
@@ -107,7 +110,8 @@ class Backfill:
             return []
         if anew:
             self._plans = {}
-            self._forget_fenced(fences)
+            if self.heads.forget_fenced(fences):
+                self._seen = {}
         elif self._settled_at == self._moment(now):
             return []
         if self._recall(fences):
@@ -124,8 +128,8 @@ class Backfill:
         self.freed = []
         settled = {}
         for root, lanes in self.room.backfilling.items():
-            for some in self._scopes(lanes):
-                scope = _scope(some, self.across_queues)
+            for some in self.heads.together(lanes):
+                scope = self.heads.scope(some)
                 settled[scope] = self._settle(some, fences, now, points) if root in changed else self._settled[scope]
         plans = [plan for _, plan, _ in settled.values()]
         bookings = {uid: booking for plan in plans for uid, booking in plan.bookings.items()}
@@ -133,8 +137,8 @@ class Backfill:
         self.booked, self._settled = bookings, settled
         self.turns = {uid: turn for plan in plans for uid, turn in plan.turns.items()}
         for root in changed:
-            scopes = [_scope(some, self.across_queues) for some in self._scopes(self.room.backfilling[root])]
-            if all(scope in self._known_heads for scope in scopes):
+            scopes = [self.heads.scope(some) for some in self.heads.together(self.room.backfilling[root])]
+            if all(map(self.heads.knows, scopes)):
                 starts = (each.at_seconds for scope in scopes for each in settled[scope][1].bookings.values())
                 self._seen[root] = (*self._state_of(root), min(starts, default=inf))
         return points
@@ -147,14 +151,6 @@ class Backfill:
     def _state_of(self, root: Node) -> tuple[int, int]:
         return self.holdings.version_of(root), self.room.heads_version(root)
 
-    def _forget_fenced(self, fences: Fences) -> None:
-        """Forget what was settled while no fence had a part in it, where there is one now."""
-        heads = {scope: lines for scope, (_, lines) in self._known_heads.items()}
-        for scope, lines in heads.items():
-            if any(fences.bind(line.sample.namespace) for line in lines):
-                del self._known_heads[scope]
-                self._seen = {}
-
     def _settle(
         self, lanes: Sequence[Lane], fences: Fences, now: float, points: list[str]
     ) -> tuple[_Basis, _Plan, int]:
@@ -162,7 +158,7 @@ class Backfill:
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
         """
-        known, lines = self._settled.get(_scope(lanes, self.across_queues)), self._heads_of(lanes, fences)
+        known, lines = self._settled.get(self.heads.scope(lanes)), self.heads.waiting_for_quota(lanes, fences)
         basis = self._basis(lanes, lines)
         bookings = () if known is None else known[1].bookings.values()
         if known is not None and known[0] == basis and all(now <= booking.at_seconds for booking in bookings):
@@ -184,10 +180,10 @@ class Backfill:
 
     def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Refusal | None:
         """Return why the head of ``line``, which could start as decided, has to wait for another head; None if not."""
-        node, lanes = line.lane.node, self._lanes_beside(line.lane)
+        node, lanes = line.lane.node, self.heads.lanes_beside(line.lane)
         if node is None or not lanes:
             return None
-        plan = self._plan(lanes, self._heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else _ends_at(line.head.max_run_seconds, now)
         start = Start(node, decision.assignment.usage, end, [victim.holding for victim in decision.victims])
@@ -239,10 +235,10 @@ class Backfill:
     def lets_grow(self, holding: Holding, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying a head."""
         node, lane = self.holdings.node_of(holding), self.room.lanes.get(holding.reservation.queue)
-        lanes = () if lane is None else self._lanes_beside(lane)
+        lanes = () if lane is None else self.heads.lanes_beside(lane)
         if node is None or lane is None or not lanes:
             return True
-        plan = self._plan(lanes, self._heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
         start = Start(node, extra, inf if holding.end_seconds is None else holding.end_seconds)
         own = lane.head() if lane.backfills else None
         if own is not None and own.request.keys & extra.keys():
@@ -268,44 +264,15 @@ class Backfill:
     def _moment(self, now: float) -> tuple[int, int, float]:
         return (self.holdings.version, self.room.changes, now)
 
-    def _scopes(self, lanes: Sequence[Lane]) -> Iterable[Sequence[Lane]]:
-        """Return the Backfill queues of a tree, together where they have one plan."""
-        return [lanes] if self.across_queues else ([lane] for lane in lanes)
-
-    def _heads_of(self, lanes: Sequence[Lane], fences: Fences) -> Sequence[Line]:
-        """Return the heads of queues that wait for quota and nothing else; looked for again when there may be others,
-        and each time where a fence may hold one up.
-        """
-        if not lanes:
-            return ()
-        assert lanes[0].node is not None
-        scope, version = _scope(lanes, self.across_queues), self.room.heads_version(lanes[0].node.root)
-        known = self._known_heads.get(scope)
-        if known is not None and known[0] == version:
-            return known[1]
-        first = [head for lane in lanes if lane.closed is None and (head := lane.head()) is not None]
-        fenced = [head for head in first if fences.bind(head.sample.namespace)]
-        if not fenced and not self.room.settings.one_head_per_queue:
-            self._known_heads[scope] = (version, tuple(first))
-        return [head for head in first if head not in fenced or _passes_fences(head, fences)]
-
-    def _lanes_beside(self, lane: Lane) -> Sequence[Lane]:
-        """Return the queues of which the heads are protected from gangs of one queue."""
-        if lane.node is None:
-            return ()
-        if self.across_queues:
-            return self.room.backfilling.get(lane.node.root, ())
-        return [lane] if lane.backfills else ()
-
     def _plan_beside(self, lane: Lane, fences: Fences, now: float) -> _Plan:
-        lanes = self._lanes_beside(lane)
-        return self._plan(lanes, self._heads_of(lanes, fences), now)
+        lanes = self.heads.lanes_beside(lane)
+        return self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
 
     def _plan(self, lanes: Sequence[Lane], lines: Sequence[Line], now: float) -> _Plan:
         """Return the plan of these queues as of now; what is settled stays as it is."""
         if not lanes:
             return _Plan(now, (), {}, {})
-        scope, basis = _scope(lanes, self.across_queues), self._basis(lanes, lines)
+        scope, basis = self.heads.scope(lanes), self._basis(lanes, lines)
         known = self._plans.get(scope)
         if known is not None and known[1].now == now and known[0] == basis:
             return known[1]
@@ -358,7 +325,7 @@ class Backfill:
         known = [uid for uid in self.recalled if uid in self.room.tickets]
         for uid in known:
             before, lane = self.recalled.pop(uid), self.room.tickets[uid].lane
-            line = None if lane is None or lane.name != before.queue else _waits_for_quota(lane, fences)
+            line = None if lane is None or lane.name != before.queue else waits_for_quota(lane, fences)
             if line is None or line.head.uid != uid or line.lane.node is None:
                 continue
             self.turns[uid] = before.turn
@@ -484,16 +451,6 @@ class Backfill:
         return lifted is not None and lifted[0] == head_of(line.lane)
 
 
-def beside(uid: str) -> str:
-    """Return the name under which those wait that have no room beside what is booked for a head."""
-    return f"beside {uid}"
-
-
-def rights_in(lane: Lane) -> str:
-    """Return the name under which those wait, in the tree of a queue, that have no right before any head booked."""
-    return f"rights before heads of tree {'' if lane.node is None else lane.node.root.index}"
-
-
 def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
     """Return the heads beside which there may be room now: their bookings moved, or keep less out."""
     return [
@@ -505,21 +462,6 @@ def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
 
 def _has_more_room(uid: str, before: Timetable | None, after: Timetable | None) -> bool:
     return before is None or after is None or after.has_more_room_beside(uid, before)
-
-
-def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
-    """Return what tells one plan from the others: a tree, or a queue."""
-    return lanes[0].node.root if across_queues and lanes[0].node is not None else lanes[0].name
-
-
-def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
-    """Return the head of a queue if it waits for quota and nothing else."""
-    head = None if lane.closed is not None else lane.head()
-    return head if head is None or _passes_fences(head, fences) else None
-
-
-def _passes_fences(line: Line, fences: Fences) -> bool:
-    return fences.shortfall(line.head, line.head.least_counts) is None
 
 
 def _asks(line: Line, amounts: AmountsByFlavor) -> bool:

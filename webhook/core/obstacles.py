@@ -7,9 +7,9 @@ looked at whenever anything it asks for is freed anywhere in its tree.
 
 from collections.abc import Mapping
 
-from webhook.core.backfill import beside, rights_in
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Mode
+from webhook.core.heads import beside, rights_in
 from webhook.core.parking import GateOrder, Need, Point
 from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.queueing import Line, head_of

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.core.backfill import Backfill, beside
+from webhook.core.backfill import Backfill
 from webhook.core.decay import DecayedUsage, LocalName, local_name
 from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode
 from webhook.core.gang import Gang
+from webhook.core.heads import beside
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.hunger import Hunger
 from webhook.core.ledger import Claim
