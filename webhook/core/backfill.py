@@ -22,7 +22,7 @@ without a limit keeps its queue's own quota instead. Under fair sharing shares d
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -31,11 +31,12 @@ from webhook.core.bookings import Head, book, head_at, owns
 from webhook.core.decision import Decision
 from webhook.core.earliest_start import Booking, Start, Timetable
 from webhook.core.fences import Fences
+from webhook.core.heads import Heads, rights_in, waits_for_quota
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.ledger import Booked
 from webhook.core.policy import FlavorResource
 from webhook.core.queueing import Lane, Line, head_of
-from webhook.core.quota_tree import AmountsByFlavor
+from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Code, Reason
 from webhook.core.waiting_room import WaitingRoom
 
@@ -84,37 +85,71 @@ class Backfill:
     """By uid, what an earlier leader had booked, of gangs that were no heads so far."""
     put_off: dict[str, frozenset[str]] = field(default_factory=dict)
     """By uid of who would start or grow: the heads that it may put off, where it does."""
+    freed: list[str] = field(default_factory=list)
+    """The heads beside which there may be more room than before they were settled last."""
     _settled: dict[object, tuple[_Basis, _Plan, int]] = field(default_factory=dict)
     """By tree or queue, as last settled, with what ``Holdings.given_back_in`` said then."""
     _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
+    _seen: dict[Node, tuple[int, int, float]] = field(default_factory=dict)
+    """By root, what was settled last was made from this, and until when it holds, where no fence has a part in it."""
+    heads: Heads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heads = Heads(self.room, self.across_queues)
 
     def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
         """Book for those that are heads now, and let those that were move up; return at which points those wait that
-        are to be decided about again: a head has another booking than before, or there may be more room beside it.
+        are to be decided about again: a head has another booking than before. Those ``beside`` whom there may be more
+        room are ``freed``.
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
+        self.freed = []
         if not self.room.backfilling and not self.booked:
             return []
         if anew:
             self._plans = {}
+            if self.heads.forget_fenced(fences):
+                self._seen = {}
         elif self._settled_at == self._moment(now):
             return []
-        self._recall(fences)
-        points: list[str] = []
-        bookings: dict[str, Booking] = {}
-        turns: dict[str, int] = {}
-        settled = {}
-        for lanes in self._scopes():
-            found = settled[_scope(lanes, self.across_queues)] = self._settle(lanes, fences, now, points)
-            bookings.update(found[1].bookings)
-            turns.update(found[1].turns)
-        points += [beside(uid) for uid in self.booked if uid not in bookings]
-        self.booked, self.turns, self._settled = bookings, turns, settled
+        if self._recall(fences):
+            self._seen = {}
+        changed = {root for root in self.room.backfilling if self._has_changed(root, now)}
+        points = self._settle_trees(changed, fences, now) if changed or not self.room.backfilling else []
         self._settled_at = self._moment(now)
         self.put_off = {}
         return points
+
+    def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[str]:
+        """Settle what has ``changed``; what has not stays as it is."""
+        points: list[str] = []
+        self.freed = []
+        settled = {}
+        for root, lanes in self.room.backfilling.items():
+            for some in self.heads.together(lanes):
+                scope = self.heads.scope(some)
+                settled[scope] = self._settle(some, fences, now, points) if root in changed else self._settled[scope]
+        plans = [plan for _, plan, _ in settled.values()]
+        bookings = {uid: booking for plan in plans for uid, booking in plan.bookings.items()}
+        self.freed += [uid for uid in self.booked if uid not in bookings]
+        self.booked, self._settled = bookings, settled
+        self.turns = {uid: turn for plan in plans for uid, turn in plan.turns.items()}
+        for root in changed:
+            scopes = [self.heads.scope(some) for some in self.heads.together(self.room.backfilling[root])]
+            if all(map(self.heads.knows, scopes)):
+                starts = (each.at_seconds for scope in scopes for each in settled[scope][1].bookings.values())
+                self._seen[root] = (*self._state_of(root), min(starts, default=inf))
+        return points
+
+    def _has_changed(self, root: Node, now: float) -> bool:
+        """Return whether a tree may have changed since it was settled, or a head in it is late."""
+        seen = self._seen.get(root)
+        return seen is None or seen[:2] != self._state_of(root) or now > seen[2]
+
+    def _state_of(self, root: Node) -> tuple[int, int]:
+        return self.holdings.version_of(root), self.room.heads_version(root)
 
     def _settle(
         self, lanes: Sequence[Lane], fences: Fences, now: float, points: list[str]
@@ -123,7 +158,7 @@ class Backfill:
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
         """
-        known, lines = self._settled.get(_scope(lanes, self.across_queues)), _heads_of(lanes, fences)
+        known, lines = self._settled.get(self.heads.scope(lanes)), self.heads.waiting_for_quota(lanes, fences)
         basis = self._basis(lanes, lines)
         bookings = () if known is None else known[1].bookings.values()
         if known is not None and known[0] == basis and all(now <= booking.at_seconds for booking in bookings):
@@ -133,7 +168,7 @@ class Backfill:
             uid = line.head.uid
             if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
                 points.append(head_of(line.lane))
-        points += map(beside, self.booked if known is None else _with_more_room(known[1], plan))
+        self.freed += self.booked if known is None else _with_more_room(known[1], plan)
         if known is not None and not plan.rights <= known[1].rights:
             points.append(rights_in(plan.lines[0].lane))
         return basis, plan, self._given_back_in(lanes)
@@ -145,10 +180,10 @@ class Backfill:
 
     def refusal(self, line: Line, decision: Decision, fences: Fences, now: float) -> Refusal | None:
         """Return why the head of ``line``, which could start as decided, has to wait for another head; None if not."""
-        node, lanes = line.lane.node, self._lanes_beside(line.lane)
+        node, lanes = line.lane.node, self.heads.lanes_beside(line.lane)
         if node is None or not lanes:
             return None
-        plan = self._plan(lanes, _heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else _ends_at(line.head.max_run_seconds, now)
         start = Start(node, decision.assignment.usage, end, [victim.holding for victim in decision.victims])
@@ -164,6 +199,28 @@ class Backfill:
         reason = _behind(delayed, what, _in(plan.bookings[uid].at_seconds - now))
         return Refusal(reason, uid if whoever_moves and line not in plan.lines else None)
 
+    def refusals(self, uid: str, now: float) -> Callable[[Line], bool]:
+        """Return what tells of a line that waits beside a head whether that still keeps it out, as settled last: if so
+        the line need not be decided about.
+        """
+        plan = next((plan for _, plan, _ in self._settled.values() if uid in plan.bookings), None)
+        rights: dict[tuple[object, ...], bool] = {}
+
+        def refuses(line: Line) -> bool:
+            node, amounts = line.lane.node, line.smallest
+            if plan is None or plan.table is None or node is None or amounts is None or line.lane.heads(line):
+                return False
+            start = Start(node, amounts, _ends_at(line.head.max_run_seconds, now))
+            if not plan.table.keeps_out(uid, start):
+                return False
+            like = (line.lane, line.sample.priority, *amounts.items())
+            if like not in rights:
+                booked = (each for each in plan.lines if each.head.uid in plan.bookings)
+                rights[like] = any(self._intervenes(plan, start, line, each) for each in booked)
+            return not rights[like]
+
+        return refuses
+
     def room_beside(self, line: Line, fences: Fences, now: float) -> dict[FlavorResource, int]:
         """Return what the head of ``line`` could take now, for as long as it may run, beside all that is booked."""
         node, plan = line.lane.node, self._plan_beside(line.lane, fences, now)
@@ -178,10 +235,10 @@ class Backfill:
     def lets_grow(self, holding: Holding, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying a head."""
         node, lane = self.holdings.node_of(holding), self.room.lanes.get(holding.reservation.queue)
-        lanes = () if lane is None else self._lanes_beside(lane)
+        lanes = () if lane is None else self.heads.lanes_beside(lane)
         if node is None or lane is None or not lanes:
             return True
-        plan = self._plan(lanes, _heads_of(lanes, fences), now)
+        plan = self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
         start = Start(node, extra, inf if holding.end_seconds is None else holding.end_seconds)
         own = lane.head() if lane.backfills else None
         if own is not None and own.request.keys & extra.keys():
@@ -207,27 +264,15 @@ class Backfill:
     def _moment(self, now: float) -> tuple[int, int, float]:
         return (self.holdings.version, self.room.changes, now)
 
-    def _scopes(self) -> Iterable[Sequence[Lane]]:
-        for lanes in self.room.backfilling.values():
-            yield from [lanes] if self.across_queues else ([lane] for lane in lanes)
-
-    def _lanes_beside(self, lane: Lane) -> Sequence[Lane]:
-        """Return the queues of which the heads are protected from gangs of one queue."""
-        if lane.node is None:
-            return ()
-        if self.across_queues:
-            return self.room.backfilling.get(lane.node.root, ())
-        return [lane] if lane.backfills else ()
-
     def _plan_beside(self, lane: Lane, fences: Fences, now: float) -> _Plan:
-        lanes = self._lanes_beside(lane)
-        return self._plan(lanes, _heads_of(lanes, fences), now)
+        lanes = self.heads.lanes_beside(lane)
+        return self._plan(lanes, self.heads.waiting_for_quota(lanes, fences), now)
 
     def _plan(self, lanes: Sequence[Lane], lines: Sequence[Line], now: float) -> _Plan:
         """Return the plan of these queues as of now; what is settled stays as it is."""
         if not lanes:
             return _Plan(now, (), {}, {})
-        scope, basis = _scope(lanes, self.across_queues), self._basis(lanes, lines)
+        scope, basis = self.heads.scope(lanes), self._basis(lanes, lines)
         known = self._plans.get(scope)
         if known is not None and known[1].now == now and known[0] == basis:
             return known[1]
@@ -271,20 +316,23 @@ class Backfill:
             )
         return plan
 
-    def _recall(self, fences: Fences) -> None:
+    def _recall(self, fences: Fences) -> bool:
         """Let heads go on with what an earlier leader had booked for them; it is checked like any other booking.
+        Return whether any of them waits by now.
 
         One that waits and is no head was overtaken while nobody led.
         """
-        for uid in [uid for uid in self.recalled if uid in self.room.tickets]:
+        known = [uid for uid in self.recalled if uid in self.room.tickets]
+        for uid in known:
             before, lane = self.recalled.pop(uid), self.room.tickets[uid].lane
-            line = None if lane is None or lane.name != before.queue else _waits_for_quota(lane, fences)
+            line = None if lane is None or lane.name != before.queue else waits_for_quota(lane, fences)
             if line is None or line.head.uid != uid or line.lane.node is None:
                 continue
             self.turns[uid] = before.turn
             if before.at_seconds is not None and _asks(line, before.amounts):
                 at, end = before.at_seconds, _ends_at(line.head.max_run_seconds, before.at_seconds)
                 self.booked[uid] = Booking(uid, line.key, line.lane.node, before.amounts, at, end)
+        return bool(known)
 
     def _has_room(self, uid: str) -> bool:
         return uid in self.holdings.by_uid or uid in self.holdings.promises
@@ -299,10 +347,11 @@ class Backfill:
     def _heads(
         self, table: Timetable, plan: _Plan, known: Mapping[str, Booking], but: Line | None = None
     ) -> list[Head]:
+        """Return the heads that are booked or may be, as of now."""
         heads = []
         for line in plan.lines:
             uid, kept = line.head.uid, self._kept_by(line.lane)
-            if line is not but:
+            if line is not but and (uid in known or table.may_hold(line, kept)):
                 heads.append(head_at(line, plan.turns[uid], known.get(uid), kept, table.taken))
         return heads
 
@@ -402,16 +451,6 @@ class Backfill:
         return lifted is not None and lifted[0] == head_of(line.lane)
 
 
-def beside(uid: str) -> str:
-    """Return the name under which those wait that have no room beside what is booked for a head."""
-    return f"beside {uid}"
-
-
-def rights_in(lane: Lane) -> str:
-    """Return the name under which those wait, in the tree of a queue, that have no right before any head booked."""
-    return f"rights before heads of tree {'' if lane.node is None else lane.node.root.index}"
-
-
 def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
     """Return the heads beside which there may be room now: their bookings moved, or keep less out."""
     return [
@@ -423,24 +462,6 @@ def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
 
 def _has_more_room(uid: str, before: Timetable | None, after: Timetable | None) -> bool:
     return before is None or after is None or after.has_more_room_beside(uid, before)
-
-
-def _scope(lanes: Sequence[Lane], across_queues: bool) -> object:
-    """Return what tells one plan from the others: a tree, or a queue."""
-    return lanes[0].node.root if across_queues and lanes[0].node is not None else lanes[0].name
-
-
-def _heads_of(lanes: Sequence[Lane], fences: Fences) -> list[Line]:
-    """Return the heads of queues that wait for quota and nothing else."""
-    return [line for lane in lanes if (line := _waits_for_quota(lane, fences)) is not None]
-
-
-def _waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
-    """Return the head of a queue if it waits for quota and nothing else."""
-    head = None if lane.closed is not None else lane.head()
-    if head is None or not fences.fences(head.sample.namespace):
-        return head
-    return head if fences.shortfall(head.head, head.head.least_counts) is None else None
 
 
 def _asks(line: Line, amounts: AmountsByFlavor) -> bool:

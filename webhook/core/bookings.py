@@ -82,14 +82,24 @@ def book(
             if table.holds(kept):
                 table.book(kept)
     searched, wanted, yielding = set(anew), {each.uid for each in heads}, set(put_off)
-    moved = True
+    changes, moved = 0, True
+    in_vain: dict[str, tuple[int, int]] = {}
     while moved:
         moved = False
         for each in heads:
             booked = table.booking(each.uid)
             lost = booked is None and each.uid in known
-            if (each.uid in searched or lost) and (booked is None or booked.at_seconds > table.now):
-                moved |= _move_up(table, each, heads, yielding)
+            if not (each.uid in searched or lost) or (booked is not None and booked.at_seconds <= table.now):
+                continue
+            if in_vain.get(each.uid) == (state := (changes, len(yielding))):
+                # Nothing has changed since it was tried last.
+                continue
+            others_moved = _move_up(table, each, heads, yielding)
+            moved |= others_moved
+            if others_moved or table.booking(each.uid) is not booked:
+                changes += 1
+            else:
+                in_vain[each.uid] = state
         searched = wanted
 
 

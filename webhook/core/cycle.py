@@ -19,7 +19,7 @@ from webhook.core.holdings import Holding
 from webhook.core.ledger import Claim, Reservation, reserve
 from webhook.core.obstacles import park
 from webhook.core.plan import Plan, Preempted, Stopped
-from webhook.core.policy import FlavorResource, PreemptionPolicy, StopPolicy
+from webhook.core.policy import FlavorResource, StopPolicy
 from webhook.core.preemption import Candidate, Variant
 from webhook.core.queueing import Lane, Line, head_of
 from webhook.core.quota_tree import AmountsByFlavor, Node
@@ -131,7 +131,7 @@ class Cycle:
 
     def _end_hold(self, line: Line) -> tuple[Node, AmountsByFlavor] | None:
         """End what is held back for a head whose turn has come, and return it."""
-        if not (line.lane.strict or (line.lane.backfills and line.lane.head() is line)):
+        if not line.lane.heads(line):
             return None
         held = self._state.holdings.promises.get(head_of(line.lane))
         self._state.holdings.withdraw_promise(head_of(line.lane))
@@ -255,16 +255,15 @@ class Cycle:
     def _hold_back(self, line: Line, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
         state, lane = self._state, line.lane
-        if lane.node is None or not (lane.strict or (lane.backfills and lane.head() is line)):
+        if lane.node is None or not lane.keeps_quota(line):
             return
         node, name = lane.node, head_of(lane)
         before = state.holdings.promises.get(name)
         state.holdings.lift(name)
         held: dict[FlavorResource, int] = {}
-        reclaims = lane.queue is not None and lane.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
         # Who has room booked is protected by that, and leaves the gap before it to others.
-        reclaims = reclaims or (lane.backfills and state.backfill.keeps_room_for(line, state.fences, self._now))
-        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not reclaims:
+        booked = lane.backfills and state.backfill.keeps_room_for(line, state.fences, self._now)
+        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not booked:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.holdings.outlook.own_unused(node, key))
                 if unused > 0:

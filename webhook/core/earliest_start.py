@@ -79,6 +79,30 @@ class Timetable:
         """By uid, with what is taken at that start, it included."""
         self._there: dict[str, Booking] = {}
         """Those that the view counts."""
+        self._lasting: Usage | None = None
+        """What those take who have no limit, once somebody asked."""
+
+    def may_hold(self, head: Line, kept: AmountsByFlavor) -> bool:
+        """Return whether a head could start one day if nobody else were booked; ``kept`` is not in its way."""
+        node = head.lane.node
+        assert node is not None
+        if head.smallest is None:
+            return True
+        if self._lasting is None:
+            self._lasting = self._without_end()
+        self._lasting.remove(node, kept)
+        fits = self._lasting.fits(node, head.smallest)
+        self._lasting.add(node, kept)
+        return fits
+
+    def _without_end(self) -> Usage:
+        """Return what those take who have no limit."""
+        view = self._view.copy_of(self.root)
+        for _, node, amounts in self._going[self._ended :]:
+            view.remove(node, amounts)
+        for booking in self._there.values():
+            view.remove(booking.node, booking.amounts)
+        return view
 
     def booking(self, uid: str) -> Booking | None:
         """Return what is booked for a gang."""
@@ -123,11 +147,14 @@ class Timetable:
         return all(view.fits(booking.node, booking.amounts) for view in views)
 
     def refuses(self, start: Start) -> Booking | None:
-        """Return the first booking that would have no room if somebody started now; that it fits now is known."""
-        for booking, view in self._booked.values():
-            if booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts):
-                return booking
-        return None
+        """Return the earliest booking that would have no room if somebody started now; that it fits now is known."""
+        refused = (booking for booking, _ in self._booked.values() if self.keeps_out(booking.uid, start))
+        return min(refused, key=lambda booking: (booking.at_seconds, booking.uid), default=None)
+
+    def keeps_out(self, uid: str, start: Start) -> bool:
+        """Return whether a booking would have no room if somebody started now."""
+        booking, view = self._booked[uid]
+        return booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts)
 
     def has_more_room_beside(self, uid: str, before: "Timetable") -> bool:
         """Return whether less is taken anywhere at the start of a booking than another timetable with it says."""

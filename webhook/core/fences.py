@@ -134,6 +134,11 @@ class Fences:
         space = self._namespaces.get(namespace)
         return () if space is None else tuple(space.fences[name] for name in sorted(space.fences))
 
+    def bind(self, namespace: str) -> bool:
+        """Return whether ``namespace`` has any ResourceQuota."""
+        space = self._namespaces.get(namespace)
+        return space is not None and bool(space.fences)
+
     def pods(self, namespace: str) -> Iterable[PodRecord]:
         """Return the known pods of ``namespace``."""
         space = self._namespaces.get(namespace)

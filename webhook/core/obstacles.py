@@ -7,15 +7,15 @@ looked at whenever anything it asks for is freed anywhere in its tree.
 
 from collections.abc import Mapping
 
-from webhook.core.backfill import beside, rights_in
 from webhook.core.decision import Attempt, Decision
 from webhook.core.flavors import Mode
+from webhook.core.heads import beside, rights_in
 from webhook.core.parking import GateOrder, Need, Point
 from webhook.core.policy import FlavorResource, PreemptionPolicy
 from webhook.core.queueing import Line, head_of
-from webhook.core.quota_tree import Node, Usage
+from webhook.core.quota_tree import AmountsByFlavor, Node, Usage
 from webhook.core.reasons import Code
-from webhook.core.state import State
+from webhook.core.state import State, room_to_come
 
 
 def park(state: State, line: Line, decision: Decision) -> None:
@@ -26,14 +26,13 @@ def park(state: State, line: Line, decision: Decision) -> None:
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
     points: list[Point] = [line.sample.namespace] if fenced else []
+    head = None if line.shifting else decision.beside
     if decision.owed is not None:
         points.append(decision.owed)
         state.hunger.watch(decision.owed)
-    elif behind_head and node is not None and decision.beside is not None and _stops_nobody(line):
-        # What its own side of the tree uses decides whether it has a right before a head.
-        side = [each.index for each in node.path() if each.parent is not None]
-        used = [(index, key) for index in side for key in decision.assignment.usage]
-        state.room.park(line, [beside(decision.beside), rights_in(line.lane), *used])
+    elif behind_head and node is not None and head is not None and _can_stop_nobody(state, line, node, decision):
+        sides, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
+        state.room.park(line, [beside(head), rights_in(line.lane), *sides], marks=marks)
         return
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
@@ -83,6 +82,8 @@ def _park_in_tree(
     if need is None:
         state.room.park(line, [*points, *((node.root.index, key) for key in keys)])
         return
+    if line.lane.heads(line):
+        points += [room_to_come(node.root, key) for key in keys]
     below = [each for each in node.path() if each.height <= need.node.height]
     points += [(each.index, need.key) for each in below if need.key in each.local]
     view = state.holdings.outlook
@@ -92,22 +93,44 @@ def _park_in_tree(
     state.room.park(line, points, (need, order), marks)
 
 
-def _stops_nobody(line: Line) -> bool:
-    """Return whether all that a line may do is start, as it is, where there is room."""
-    rules = None if line.lane.queue is None else line.lane.queue.preemption
-    stops = rules is not None and not (rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER)
-    return not line.shifting and not stops
+def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[Point], list[Need]]:
+    """Return where less has to be used for the queue's side of the tree to own all of ``amounts``, at any height: then
+    it has a right before the heads that are not on that side.
+    """
+    points: list[Point] = []
+    marks: list[Need] = []
+    sides = [each for each in queue.path() if each.parent is not None]
+    for key, amount in amounts.items():
+        if any(key in each.local for each in sides):
+            # How much arrives at the sides above depends on what is used below.
+            points += [(each.index, key) for each in sides]
+        else:
+            marks += [Need(each, key, amount) for each in sides if amount and view.borrowing_with(each, key, amount)]
+    return points, marks
 
 
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
     """Return whether nothing but room at the node that refused it can let the line's head start."""
-    queue, settings = line.lane.queue, state.settings
-    if queue is None or line.shifting or settings.one_head_per_queue or settings.fair_sharing:
+    settings = state.settings
+    if line.shifting or settings.one_head_per_queue or settings.fair_sharing:
         return False
-    if decision.fence is not None or line.lane.strict or (line.lane.backfills and line.lane.head() is line):
+    if decision.fence is not None or line.lane.keeps_quota(line):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.
         return False
+    return _can_stop_nobody(state, line, node, decision)
+
+
+def _can_stop_nobody(state: State, line: Line, node: Node, decision: Decision) -> bool:
+    """Return whether the head of ``line`` can have nobody stopped until its own side of the tree uses less or somebody
+    is admitted to its queue.
+    """
+    queue, view = line.lane.queue, state.holdings.outlook
+    assert queue is not None
     rules = queue.preemption
+    if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return True
+    if state.settings.fair_sharing:
+        return False
     lowest = state.holdings.lowest_priority(node.name)
     if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
         return False
@@ -115,9 +138,8 @@ def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decisio
         return True
     if rules.borrow_within_cohort is not PreemptionPolicy.NEVER:
         return False
-    view = state.holdings.outlook
     amounts = line.request.amounts(decision.counts)
-    return decision.assignment.mode <= Mode.NO_CANDIDATES and not any(
+    return decision.assignment.mode not in (Mode.PREEMPT, Mode.RECLAIM) and not any(
         view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.policy import FlavorResource, Queue, Strategy
+from webhook.core.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.quota_tree import AmountsByFlavor, Node
 from webhook.core.reasons import Reason
 from webhook.core.request import Request
@@ -199,6 +199,17 @@ class Lane:
             return self.head() in (None, line)
         ahead = (each for each in self.lines.values() if each.aside is None and not each.hopeless)
         return self.strict or all(each is line or each.order_key > line.order_key for each in ahead)
+
+    def keeps_quota(self, line: Line) -> bool:
+        """Return whether the head of ``line``, while it is blocked, may keep what its queue owns and does not use: that
+        of a StrictFIFO or Backfill queue may, unless it can take all of that back anyway.
+        """
+        takes_back = self.queue is not None and self.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
+        return not takes_back and self.heads(line)
+
+    def heads(self, line: Line) -> bool:
+        """Return whether ``line`` is the head of a StrictFIFO or Backfill queue, if its turn is now."""
+        return self.strict or (self.backfills and self.head() is line)
 
     def has_to_lead(self, line: Line) -> bool:
         """Return whether a line has to be the head to start: in a Backfill queue nobody passes without a limit."""

@@ -9,6 +9,7 @@ from webhook.core.decision import Decider, Decision
 from webhook.core.fences import Fences
 from webhook.core.flavors import Mode
 from webhook.core.gang import Gang
+from webhook.core.heads import beside
 from webhook.core.holdings import Holding, Holdings
 from webhook.core.hunger import Hunger
 from webhook.core.ledger import Claim
@@ -212,7 +213,10 @@ class State:
         points = self.backfill.settle(self.fences, self.now, anew=anew)
         for point in points:
             self.room.wake(point)
-        return bool(points)
+        freed = self.backfill.freed
+        for uid in freed:
+            self.room.wake(beside(uid), unless=self.backfill.refusals(uid, self.now))
+        return bool(points or freed)
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
@@ -316,6 +320,8 @@ class State:
         for each in node.path():
             for key in keys:
                 self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
+        for key in keys if self.holdings.stopping else ():
+            self.room.wake(room_to_come(node.root, key))
         for uid in self.partial():
             self.growing[uid] = None
 
@@ -358,3 +364,10 @@ class State:
             if holding.gang is not None and uid not in self.holdings.stopping
             if holding.reservation.counts != holding.gang.counts
         }
+
+
+def room_to_come(root: Node, key: FlavorResource) -> str:
+    """Return the name under which heads wait, in one tree, that could count on room which others leave who are being
+    stopped.
+    """
+    return f"{key.flavor} {key.resource} to come in tree {root.index}"

@@ -50,6 +50,8 @@ class WaitingRoom:
         """Root of a tree to its queues that hunger and yield to hungry ones."""
         self.changes = 0
         """Grows whenever a gang comes to wait or does so no longer, and when another one heads a queue."""
+        self._looks: dict[Node, int] = {}
+        """By root of a tree: grows whenever another gang may head one of its queues."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -84,6 +86,16 @@ class WaitingRoom:
                     self.wake_line(line)
                     self.head_changed(lane)
 
+    def heads_version(self, root: Node) -> int:
+        """Return a number that grows whenever another gang may head one of the queues of a tree."""
+        return self._looks.get(root, 0)
+
+    def _count(self, lane: Lane) -> None:
+        """Note that another gang may head a queue."""
+        if lane.node is not None:
+            root = lane.node.root
+            self._looks[root] = self._looks.get(root, 0) + 1
+
     def _index_lanes(self) -> None:
         self.backfilling, self.yielding = {}, {}
         for name in sorted(name for name in self.lanes if name is not None):
@@ -92,6 +104,7 @@ class WaitingRoom:
                 self.backfilling.setdefault(lane.node.root, []).append(lane)
             if lane.yields and lane.node is not None:
                 self.yielding.setdefault(lane.node.root, []).append(lane)
+            self._count(lane)
 
     def _close(self, lane: Lane) -> None:
         """Give up a lane whose queue changed; its gangs are moved afterwards."""
@@ -201,16 +214,18 @@ class WaitingRoom:
         self.pass_on(line)
         self._move_on(line.lane)
 
-    def wake(self, point: Point) -> None:
-        """Wake the lines that any change at ``point`` could help."""
+    def wake(self, point: Point, unless: Callable[[Line], bool] | None = None) -> None:
+        """Wake the lines that any change at ``point`` could help, but for those of which ``unless`` says so."""
         for line in self._parking.helped_by(point):
-            self.wake_line(line)
+            if unless is None or not unless(line):
+                self.wake_line(line)
 
     def head_changed(self, lane: Lane) -> None:
         """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
         which has the rights of a head now.
         """
         self.changes += 1
+        self._count(lane)
         self.wake(head_of(lane))
         head = lane.head() if lane.backfills else None
         if head is not None and head.parked:
@@ -233,6 +248,8 @@ class WaitingRoom:
         The level counts only while nobody stands behind the line: else it is to be looked at soon, so that it does not
         keep others waiting if it turns out to be blocked.
         """
+        if line.hopeless:
+            self._count(line.lane)
         line.parked = line.hopeless = False
         self._parking.forget(line)
         before = line.lane.first()
@@ -336,6 +353,7 @@ class WaitingRoom:
 
     def _join(self, lane: Lane, gang: Gang) -> None:
         self.changes += 1
+        self._count(lane)
         key = line_key(gang)
         line = lane.lines.get(key)
         if line is None:
@@ -358,6 +376,7 @@ class WaitingRoom:
 
     def _leave(self, line: Line, uid: str) -> None:
         self.changes += 1
+        self._count(line.lane)
         was_head = line.order[0][1] == uid
         led = was_head and (not line.lane.backfills or line.lane.head() is line)
         line.drop(uid)

@@ -416,6 +416,54 @@ def test_those_without_room_beside_a_booking_are_not_asked_again_when_one_ends_t
     assert set(asked) == {"head"}
 
 
+def test_those_without_room_beside_a_booking_are_not_asked_again_when_there_is_more_room_then_and_not_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = kept_out(0)
+    for each in range(40):
+        world.submit(gang(f"b{each:02}", "b", 2, created=2.0 + each, max_run_seconds=5000 + each))
+    assert world.end("short").cycle() == []
+    asked = decisions(monkeypatch)
+    assert world.end("late").cycle() == []
+    assert set(asked) <= {"head"}
+
+
+def test_those_without_room_beside_a_booking_are_asked_again_only_when_their_queue_owns_what_they_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(cohort("all", cpu=7), queue("a", 0, cohort="all", strategy=BACKFILL), queue("b", 3, cohort="all"))
+    world.submit(*(gang(f"b{each}", "b", 1, max_run_seconds=100) for each in range(4)))
+    world.submit(gang("long", "a", 4, max_run_seconds=1000)).cycle()
+    world.submit(gang("head", "a", 10, created=1.0, max_run_seconds=10)).cycle()
+    world.submit(gang("owner", "b", 2, created=2.0, max_run_seconds=5000))
+    assert world.cycle() == []
+    asked = decisions(monkeypatch)
+    assert world.end("b0").cycle() == []
+    assert world.end("b1").cycle() == []
+    assert "owner" not in asked
+    assert world.end("b2").cycle() == ["owner"]
+
+
+@pytest.mark.parametrize("strategy", [BACKFILL, Strategy.STRICT_FIFO])
+def test_a_head_that_takes_back_what_its_queue_owns_is_decided_about_when_there_is_room_and_not_before(
+    monkeypatch: pytest.MonkeyPatch, strategy: Strategy
+) -> None:
+    takes_back = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
+    world = World(
+        cohort("all", cpu=8),
+        queue("a", 2, cohort="all", strategy=strategy, preemption=takes_back),
+        queue("b", 0, cohort="all"),
+    )
+    world.submit(*(gang(f"b{each}", "b", 1) for each in range(10))).cycle()
+    world.submit(gang("head", "a", 5, created=1.0))
+    assert world.cycle() == []
+    asked = decisions(monkeypatch)
+    for each in range(4):
+        assert world.end(f"b{each}").cycle() == []
+    assert not asked
+    assert world.end("b4").cycle() == ["head"]
+
+
 @pytest.mark.parametrize("copied", [False, True])
 def test_those_without_room_beside_a_booking_start_when_there_is_more_room_then(copied: bool) -> None:
     world = kept_out(3)
