@@ -50,8 +50,9 @@ class WaitingRoom:
         """Root of a tree to its queues that hunger and yield to hungry ones."""
         self.changes = 0
         """Grows whenever a gang comes to wait or does so no longer, and when another one heads a queue."""
-        self._looks: dict[Node, int] = {}
-        """By root of a tree: grows whenever another gang may head one of its queues."""
+        self._looks = 0
+        self._looked: dict[Node, int] = {}
+        """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
         self._parking = Parking()
         self._resting: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
@@ -88,16 +89,18 @@ class WaitingRoom:
 
     def heads_version(self, root: Node) -> int:
         """Return a number that grows whenever another gang may head one of the queues of a tree."""
-        return self._looks.get(root, 0)
+        return self._looked.get(root, 0)
 
     def _count(self, lane: Lane) -> None:
         """Note that another gang may head a queue."""
         if lane.node is not None:
-            root = lane.node.root
-            self._looks[root] = self._looks.get(root, 0) + 1
+            self._looks += 1
+            self._looked[lane.node.root] = self._looks
 
     def _index_lanes(self) -> None:
         self.backfilling, self.yielding = {}, {}
+        roots = {lane.node.root for lane in self.lanes.values() if lane.node is not None}
+        self._looked = {root: number for root, number in self._looked.items() if root in roots}
         for name in sorted(name for name in self.lanes if name is not None):
             lane = self.lanes[name]
             if lane.backfills and lane.node is not None:
