@@ -82,6 +82,7 @@ class Feeds:
     there is none, what is read stands, though it be older: a backup was restored.
     """
     _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
+    _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _recompile_timer: asyncio.TimerHandle | None = None
     _jobs_running: bool = False
     """Jobs are being read already, so a change of what they are read with must be applied to them."""
@@ -322,8 +323,7 @@ class Feeds:
 
     def _recompile(self) -> None:
         self._recompile_timer = None
-        documents = self.policy_objects()
-        policy = merge.compile_policy(documents)
+        policy = self._compiler.compile(self.policy_objects())
         if policy == self.view.policy:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()

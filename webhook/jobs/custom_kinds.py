@@ -158,7 +158,6 @@ class _KindForm(_Strict):
     version: str | None = None
     kind: str | None = None
     plural: str | None = None
-    aliases: Texts = ()
     suspend: Plain | None = None
     scheduling_gated: bool = False
     pod_sets: tuple[_PodSetForm, ...] = ()

@@ -16,7 +16,6 @@ SWEEP = {
     "version": "v1",
     "kind": "Sweep",
     "plural": "sweeps",
-    "aliases": ["sw"],
     "suspend": "spec.run.paused",
     "podSets": [
         {"template": "spec.head", "name": "head"},
@@ -66,8 +65,7 @@ def test_the_mpi_operator_is_known_by_itself_and_as_a_part_of_kubeflow(namespace
 
 def test_a_custom_kind_is_gated_read_and_started_like_a_shipped_one():
     kind = load_custom(SWEEP, KINDS)
-    kinds = with_custom([SWEEP])
-    assert by_name("sw", kinds) == kind
+    assert by_name("sweep", with_custom([SWEEP])) == kind
     held = apply(sweep(), marking.mark(kind, sweep()))
     assert held["spec"]["run"] == {"paused": True}
     assert held["spec"]["workers"][0]["pod"]["metadata"]["labels"][names.POD_SET_LABEL] == "searcher"
