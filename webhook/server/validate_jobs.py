@@ -272,7 +272,9 @@ def _own_fields_refused(change: _Change) -> Answer | None:
     if changed == [hold] and hold not in now and is_suspended(change.kind, change.obj):
         # The mutating phase took it away: the owner un-suspended a held job, which waits again.
         return None
-    return deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
+    # In an object that cannot be read our labels are not found either, though they may stand there.
+    problem = gang_problem(reading(change.rules, change.kind, change.obj))
+    return problem or deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
 
 
 def _limit_change_refused(change: _Change) -> Answer | None:

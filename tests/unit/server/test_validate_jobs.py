@@ -349,6 +349,15 @@ async def test_the_gang_label_of_a_template_is_ours(waiting: Gate) -> None:
     assert names.GANG_LABEL in (await update(waiting, stored(), new)).message
 
 
+async def test_an_edit_that_makes_a_waiting_job_unreadable_is_told_what_is_wrong(waiting: Gate) -> None:
+    old, new = stored(), stored()
+    new["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "many"}
+    answer = await update(waiting, old, new)
+    assert answer.code == 422
+    assert "job-min-parallelism" in answer.message
+    assert "many" in answer.message
+
+
 async def test_a_gang_is_not_given_to_another_owner(waiting: Gate) -> None:
     new = stored()
     owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "s", "controller": True}
