@@ -1,6 +1,8 @@
 """A ledger is rebuilt only after every start that an earlier leader sent can no longer land (ledger rule 4)."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from tests.unit.controllers.test_ledger_rules import POLICY
 from tests.unit.controllers.test_ledger_rules import waiting_job as queued_job
-from webhook.assembly import reconciler
+from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core import names
@@ -97,13 +99,13 @@ async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others()
         running.cancel()
 
 
-@pytest.mark.parametrize("flavor_labels", [{}, {"pool": "a"}], ids=["nothing injected", "a flavor injected"])
-async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gone_though_the_ledger_is_lost(
-    flavor_labels: dict[str, str],
-) -> None:
-    async with SimulatedCluster(
-        Random(1), namespaces=("tutti-system", "team-a"), pace=Pace(pod_stop_seconds=30)
-    ) as cluster:
+@asynccontextmanager
+async def gang_that_runs(
+    flavor_labels: dict[str, str], pod_stop_seconds: float = 1.0
+) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
+    """Yield a cluster on which a gang of three pods runs, and its leader."""
+    pace = Pace(pod_stop_seconds=pod_stop_seconds)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a"), pace=pace) as cluster:
         await cluster.add_node("node", labels=flavor_labels)
         for item in POLICY:
             spec = {"nodeLabels": flavor_labels} if item["kind"] == "ResourceFlavor" else item.get("spec")
@@ -113,6 +115,15 @@ async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gon
         await asyncio.sleep(3)
         await cluster.create(queued_job(pods=3))
         await asyncio.sleep(5)
+        yield cluster, parts
+        running.cancel()
+
+
+@pytest.mark.parametrize("flavor_labels", [{}, {"pool": "a"}], ids=["nothing injected", "a flavor injected"])
+async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gone_though_the_ledger_is_lost(
+    flavor_labels: dict[str, str],
+) -> None:
+    async with gang_that_runs(flavor_labels, pod_stop_seconds=30) as (cluster, parts):
         admin = cluster.api()
         hold = b'{"spec": {"suspend": true}}'
         await admin.request("PATCH", JOB, body=hold, content_type=MERGE_PATCH)
@@ -126,19 +137,10 @@ async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gon
         assert not parts.view.ledger.entries
         (job,) = parts.view.jobs.values()
         assert job.held, "its owner's word stands"
-        running.cancel()
 
 
 async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though_the_ledger_is_lost() -> None:
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
-        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
-        running = asyncio.create_task(parts.run())
-        await asyncio.sleep(3)
-        await cluster.create(queued_job(pods=3))
-        await asyncio.sleep(5)
+    async with gang_that_runs({}) as (cluster, parts):
         admin = cluster.api()
         await admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
         await asyncio.sleep(2)
@@ -148,7 +150,6 @@ async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though
         await admin.request("DELETE", "/api/v1/namespaces/team-a/pods")
         await asyncio.sleep(30)
         assert not parts.view.ledger.entries
-        running.cancel()
 
 
 async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
