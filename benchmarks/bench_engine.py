@@ -16,11 +16,8 @@ import platform
 import resource
 import time
 
-from webhook.core.engine import Engine
-from webhook.core.fences import Fences
-from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.plan import Plan
-from webhook.core.policy import (
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.policy import (
     Cohort,
     Flavor,
     FlavorQuotas,
@@ -33,6 +30,9 @@ from webhook.core.policy import (
     Quota,
     ResourceGroup,
 )
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
 
 CPU = 1000
 KINDS = (("small", 35, 1, 50), ("medium", 11, 5, 100), ("large", 4, 20, 200))

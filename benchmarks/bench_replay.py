@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from webhook.dialects.merge import compile_policy
-from webhook.replay import built_in, queues, reading
-from webhook.replay.job_log import JobLog
-from webhook.replay.measures import waits
-from webhook.replay.run import replay
+from webhook.laboratory.replay import built_in, queues, reading
+from webhook.laboratory.replay.job_log import JobLog
+from webhook.laboratory.replay.measures import waits
+from webhook.laboratory.replay.run import replay
 
 PHILLY = Path(__file__).parent / "traces" / "philly.csv.gz"
 POLICIES = (

@@ -24,9 +24,9 @@ import uvloop
 
 from benchmarks import reviews
 from webhook import logs
-from webhook.server.app import build_app
-from webhook.server.listener import Connections, serve
-from webhook.server.tls import AUTHORITY, CERTIFICATE, KEY, ServingCertificate
+from webhook.server.http.app import build_app
+from webhook.server.http.listener import Connections, serve
+from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, ServingCertificate
 
 CONNECTIONS: Final = 16
 PEER: Final = (

@@ -11,14 +11,14 @@ from typing import Any
 import jsonpatch
 import orjson
 
-from webhook.core import names
-from webhook.core.engine import Engine
-from webhook.core.fences import Fence
-from webhook.core.gang import PodPrice
-from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.model import names
+from webhook.core.model.gang import PodPrice
+from webhook.core.quota.fences import Fence
+from webhook.core.scheduler.engine import Engine
 from webhook.dialects.merge import compile_policy
 from webhook.server.gate import Gate
-from webhook.view import View
 
 GPU = "nvidia.com/gpu"
 USER = "alice@example.com"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from webhook.core import names
-from webhook.jobs.kinds import JobKind, Layout, PodSetSource
-from webhook.jobs.paths import Path, render
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind, Layout, PodSetSource
+from webhook.untyped.paths import Path, render
 
 OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     # Paths to what carries the pods' labels, for entries whose reader is code and cannot become CEL. ``[*]`` steps

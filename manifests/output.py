@@ -10,8 +10,8 @@ import yaml
 
 from webhook import config
 from webhook.errors import PolicyError
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.registry import KINDS, with_custom
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS, with_custom
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "tutti"}
 

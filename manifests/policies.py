@@ -17,9 +17,9 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from manifests.registrations import job_rules, rule, selector
-from webhook.core import names
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.paths import render
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "components" / "admission-policies" / "policies.yaml"
 ACCOUNT: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"

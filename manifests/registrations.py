@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from webhook.core import names
-from webhook.jobs import compute_class_policy
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.paths import Path as FieldPath
-from webhook.jobs.registry import KINDS
-from webhook.server.resources_table import BUILT_IN, Handling
+from webhook.core.model import names
+from webhook.jobs.compute_class import policy as compute_class_policy
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.server.review.resources_table import BUILT_IN, Handling
+from webhook.untyped.paths import Path as FieldPath
 
 TARGET: Final = Path(__file__).parent / "base" / "registrations.yaml"
 

@@ -16,36 +16,36 @@ from typing import Any
 import structlog
 
 from webhook import logs
-from webhook.census import Census
 from webhook.clock import Clock, SystemClock
+from webhook.cluster.census import Census
+from webhook.cluster.feeds import Feeds, Listener
+from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.announce import Announcer
-from webhook.controllers.events import EventRecorder
-from webhook.controllers.ledger_keeper import LeaseLost, LedgerKeeper
-from webhook.controllers.reconciler import Reconciler
-from webhook.controllers.status import StatusWriter
-from webhook.core.engine import Engine
-from webhook.core.pods import PodRecord
-from webhook.feeds import Feeds, Listener
-from webhook.jobs import compute_class_policy
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.pod_groups import POD_GROUP
-from webhook.jobs.registry import with_custom
+from webhook.controllers.ledger.keeper import LeaseLost, LedgerKeeper
+from webhook.controllers.loop.reconciler import Reconciler
+from webhook.controllers.reporting.announce import Announcer
+from webhook.controllers.reporting.events import EventRecorder
+from webhook.controllers.reporting.status import StatusWriter
+from webhook.core.model.pods import PodRecord
+from webhook.core.scheduler.engine import Engine
+from webhook.jobs.compute_class import policy as compute_class_policy
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import with_custom
+from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 from webhook.kube.release import say_release
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
 from webhook.read_api import ReadApi, certificate_problems, read_api
-from webhook.server.app import build_app, build_health_app
-from webhook.server.forward import Forwarder, Peers
 from webhook.server.gate import Gate
-from webhook.server.listener import Connections, serve
-from webhook.server.ownership import Ownership
-from webhook.server.peers import ServicePeers
-from webhook.server.settings import GateSettings
-from webhook.server.tally import Tally
-from webhook.server.tls import ServingCertificate
-from webhook.view import View
+from webhook.server.http.app import build_app, build_health_app
+from webhook.server.http.listener import Connections, serve
+from webhook.server.http.tls import ServingCertificate
+from webhook.server.pods.tally import Tally
+from webhook.server.review.settings import GateSettings
+from webhook.server.sharding.forward import Forwarder, Peers
+from webhook.server.sharding.ownership import Ownership
+from webhook.server.sharding.peers import ServicePeers
 
 log = structlog.get_logger(__name__)
 

@@ -83,7 +83,7 @@ def demo(
     kubeconfig: Annotated[Path | None, typer.Option(help="A cluster where Tutti is installed, instead.")] = None,
 ) -> None:
     """Show two teams sharing a cluster: gangs queue, borrow, start and finish before your eyes."""
-    from webhook.demo import run  # noqa: PLC0415
+    from webhook.laboratory.demo import run  # noqa: PLC0415
 
     raise typer.Exit(run(cluster, kubeconfig))
 
@@ -103,7 +103,7 @@ def try_files(  # noqa: PLR0917
 
     Ends with 2 when something in the files is wrong.
     """
-    from webhook.paper import command  # noqa: PLC0415
+    from webhook.laboratory.dry_run import command  # noqa: PLC0415
 
     status = command.run(
         files,
@@ -136,7 +136,7 @@ def simulate(  # noqa: PLR0917
 
     Ends with 2 when something in the log or a policy is wrong.
     """
-    from webhook.replay import command  # noqa: PLC0415
+    from webhook.laboratory.replay import command  # noqa: PLC0415
 
     options = command.Options(by_user=by is By.USER, load=load / 100, resume=resume)
     if print_policy:
@@ -153,7 +153,7 @@ def explain(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help."""
-    from webhook.ask import command  # noqa: PLC0415
+    from webhook.commands.show import command  # noqa: PLC0415
 
     asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
@@ -161,7 +161,7 @@ def explain(
 @app.command()
 def queues(kubeconfig: KubeconfigOption = None) -> None:
     """Show every queue and cohort: quota, usage, who borrows, how many wait."""
-    from webhook.ask import command  # noqa: PLC0415
+    from webhook.commands.show import command  # noqa: PLC0415
 
     asyncio.run(command.queues(kubeconfig))
 
@@ -169,7 +169,7 @@ def queues(kubeconfig: KubeconfigOption = None) -> None:
 @app.command()
 def ledger(kubeconfig: KubeconfigOption = None) -> None:
     """Show the ledger: who leads, and every reservation."""
-    from webhook.ask import command  # noqa: PLC0415
+    from webhook.commands.show import command  # noqa: PLC0415
 
     asyncio.run(command.ledger(kubeconfig))
 
@@ -181,7 +181,7 @@ def uninstall(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
 ) -> None:
     """Give every job back to its owner as it was written: run after the webhook and the reconciler are gone."""
-    from webhook import uninstall as removal  # noqa: PLC0415
+    from webhook.commands import uninstall as removal  # noqa: PLC0415
 
     asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
 
@@ -189,7 +189,7 @@ def uninstall(
 @policy_app.command("check")
 def policy_check(files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")]) -> None:
     """Compile policy objects of any dialect; print the quota tree and what is wrong. Ends with 2 when anything is."""
-    from webhook import policy_check as check  # noqa: PLC0415
+    from webhook.laboratory.dry_run import policy_check as check  # noqa: PLC0415
 
     raise typer.Exit(check.run(files))
 

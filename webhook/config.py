@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from webhook.core import names
-from webhook.core.policy import Diagnostic
-from webhook.core.settings import EngineSettings, Transformation, UsageDecay
+from webhook.core.model import names
+from webhook.core.model.policy import Diagnostic
+from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
 from webhook.kueue_settings import (
     LONGEST_SECONDS,

@@ -16,7 +16,7 @@ TuttiError
 
 from typing import Final
 
-from webhook.core.policy import Diagnostic
+from webhook.core.model.policy import Diagnostic
 
 WRONG: Final = 2
 """Exit status when arguments (typer says it so too), a file, a configuration or a kubeconfig are wrong. Warnings alone

@@ -13,22 +13,22 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from webhook.census import Census
 from webhook.clock import Clock
-from webhook.core.engine import Engine
-from webhook.core.reasons import Reason
-from webhook.jobs.kinds import JobKind
+from webhook.cluster.census import Census
+from webhook.cluster.view import View
+from webhook.core.model.reasons import Reason
+from webhook.core.scheduler.engine import Engine
+from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
-from webhook.server.listener import Connections, serve
-from webhook.server.tls import BadCertificate, ServingCertificate
-from webhook.view import View
-from webhook.visibility.app import build_app
-from webhook.visibility.board import Board
-from webhook.visibility.front_proxy import FrontProxy
-from webhook.visibility.milestones import Chronicle
-from webhook.visibility.queue_writer import QueueWriter
-from webhook.visibility.reporter import Reporter
-from webhook.visibility.workload_writer import WorkloadWriter
+from webhook.server.http.listener import Connections, serve
+from webhook.server.http.tls import BadCertificate, ServingCertificate
+from webhook.visibility.documents.board import Board
+from webhook.visibility.documents.milestones import Chronicle
+from webhook.visibility.documents.queue_writer import QueueWriter
+from webhook.visibility.documents.reporter import Reporter
+from webhook.visibility.documents.workload_writer import WorkloadWriter
+from webhook.visibility.http.app import build_app
+from webhook.visibility.http.front_proxy import FrontProxy
 
 RETRY_SECONDS: Final = 2.0
 EXPIRY_WARNING_SECONDS: Final = 3600.0

@@ -6,8 +6,9 @@ from typing import Any, Final
 from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, pod_template
-from webhook.core import ledger_text, names
-from webhook.core.ledger import Ledger, Reservation
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.model import names
 
 QUEUE: Final = "team"
 """The LocalQueue that :func:`give_queue` makes."""

@@ -11,8 +11,8 @@ from tests.e2e.controlplane import kinds
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl
-from webhook.jobs.registry import KINDS
-from webhook.server.resources_table import ResourcesTable
+from webhook.jobs.kinds.registry import KINDS
+from webhook.server.review.resources_table import ResourcesTable
 
 TABLE: Final = ResourcesTable((kind.group, kind.plural) for kind in KINDS.values())
 

@@ -18,7 +18,7 @@ from tests.e2e.load import Load
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, claimants, give_cohort, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
-from webhook.core import names
+from webhook.core.model import names
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 GANGS: Final = 24

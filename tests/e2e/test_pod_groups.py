@@ -10,7 +10,7 @@ from tests.e2e.facts import told, uid_of
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.objects import pod, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations, reserved, set_gpus
-from webhook.core import names
+from webhook.core.model import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

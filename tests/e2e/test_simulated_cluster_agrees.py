@@ -14,7 +14,7 @@ from tests.e2e.conftest import AnyCluster, create_namespace
 from tests.e2e.kubectl import Kubectl, KubectlError
 from webhook.clock import SystemClock
 from webhook.kube.http import connect
-from webhook.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 SEEDS = range(12)
 STEPS = 50

@@ -27,12 +27,12 @@ class Mutant:
     """What pytest runs: one of these tests must fail."""
 
 
-KEEPER: Final = "webhook/controllers/ledger_keeper.py"
-RECONCILER: Final = "webhook/controllers/reconciler.py"
-ASSESS: Final = "webhook/controllers/assess.py"
-GATED_PODS: Final = "webhook/controllers/gated_pods.py"
-RECOVERY: Final = "webhook/controllers/recovery.py"
-PATCHES: Final = "webhook/jobs/patches.py"
+KEEPER: Final = "webhook/controllers/ledger/keeper.py"
+RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
+ASSESS: Final = "webhook/controllers/gangs/assess.py"
+GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
+RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
+PATCHES: Final = "webhook/jobs/patches/job.py"
 KEEPER_TESTS: Final = f"{UNIT}/controllers/test_ledger_keeper.py"
 GATED_PODS_TESTS: Final = f"{UNIT}/controllers/test_gated_pods.py"
 ASSESS_TESTS: Final = f"{UNIT}/controllers/test_assess.py"
@@ -110,7 +110,7 @@ MUTANTS: Final = (
     Mutant(
         3,
         "lifting the gate of a pod carries a resourceVersion",
-        "webhook/jobs/pod_patches.py",
+        "webhook/jobs/patches/pod.py",
         '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},\n',
         "",
         f"{UNIT}/jobs/test_pod_groups.py",
@@ -233,7 +233,7 @@ MUTANTS: Final = (
     Mutant(
         8,
         "that no pod is known proves nothing while the pods lag behind",
-        "webhook/controllers/pod_proof.py",
+        "webhook/controllers/gangs/pod_proof.py",
         "        if uid in self._proved or ",
         "        if True or ",
         RULES_TESTS,

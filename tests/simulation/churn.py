@@ -11,7 +11,7 @@ import orjson
 from tests.simulation.load import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
-from webhook.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
 Trees = Mapping[str, tuple[int, str | None]]

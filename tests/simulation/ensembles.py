@@ -22,8 +22,8 @@ from tests.simulation.load import (
 )
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.refusals import Refused
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.refusals import Refused
 
 KEEP_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 60.0

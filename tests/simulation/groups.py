@@ -13,11 +13,11 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.load import QUEUES, USER
-from webhook.core import names
+from webhook.core.model import names
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import MERGE_PATCH
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.refusals import Refused
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.refusals import Refused
 
 LABEL: Final = "scheduling.x-k8s.io/pod-group"
 PODS: Final = "/api/v1/namespaces/{}/pods"

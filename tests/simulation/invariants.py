@@ -8,12 +8,13 @@ from typing import Any, Final
 from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.load import HARD_PODS, how_it_ended, stored_job
-from webhook.core import ledger_text, names
-from webhook.core.ensemble import uid_of
-from webhook.core.ledger import Ledger, Reservation
-from webhook.core.ledger_text import LedgerCorrupt
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.store import Event
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model import names
+from webhook.core.pod_group.ensemble import uid_of
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects.store import Event
 
 GPU: Final = "nvidia.com/gpu"
 

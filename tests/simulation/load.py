@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core import names
+from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.identity import User
-from webhook.simulated.refusals import Refused
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.identity import User
+from webhook.laboratory.simulated.requests.refusals import Refused
 
 USER: Final = User.named("researcher")
 QUEUES: Final = ("red", "blue", "alone")

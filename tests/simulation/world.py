@@ -21,20 +21,20 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core import names
-from webhook.core.names import LEDGER_NAME, SYSTEM_NAMESPACE
+from webhook.core.model import names
+from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
-from webhook.server.forward import Forwarder
+from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
+from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
+from webhook.laboratory.simulated.objects.resources import RELEASE
+from webhook.laboratory.simulated.requests.identity import User
+from webhook.laboratory.simulated.requests.selectors import compile_selector
 from webhook.server.gate import Gate
-from webhook.simulated.admission import Registration, Rule
-from webhook.simulated.api import SimulatedApi, WritePoint
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
-from webhook.simulated.identity import User
-from webhook.simulated.resources import RELEASE
-from webhook.simulated.selectors import compile_selector
+from webhook.server.sharding.forward import Forwarder
 
 ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
 READER: Final = User.service_account("tutti-system", "tutti-webhook")

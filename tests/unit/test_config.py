@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.config import Config, Start, engine_settings, parse
-from webhook.core.policy import Diagnostic
+from webhook.core.model.policy import Diagnostic
 from webhook.errors import PolicyError
 
 

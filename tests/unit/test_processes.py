@@ -10,9 +10,9 @@ import yaml
 
 from webhook import assembly
 from webhook.config import Config
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.http import HttpFrontEnd
-from webhook.simulated.identity import ADMIN
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.http import HttpFrontEnd
+from webhook.laboratory.simulated.requests.identity import ADMIN
 
 PATIENCE_SECONDS = 30.0
 

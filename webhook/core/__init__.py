@@ -1,7 +1,8 @@
 """The pure core: what fits, who goes first, what is written down.
 
-Nothing here does I/O, reads a clock, logs or draws a random number; time comes in as an argument. Read in this
-order: ``quantity`` and ``amounts`` (exact numbers), ``gang`` and ``policy`` (what is asked, what is allowed),
-``quota_tree`` (cohort arithmetic), ``fences`` (ResourceQuota), ``engine`` (the decision), ``ledger`` (the record),
-``reasons`` (why not).
+Nothing here does I/O, reads a clock, logs or draws a random number; time comes in as an argument. The rooms, each of
+which may import those before it: ``model`` (the words: gang, amounts, policy, reasons), ``ledger`` (the record),
+``quota`` (cohort arithmetic and ResourceQuota), ``assignment`` (one gang's flavors, victims and shares), ``pending``
+(where gangs wait), ``backfill`` (who may pass a blocked head), ``scheduler`` (the engine), ``pod_group`` (jobs that
+share one PodGroup, taken as one gang).
 """

@@ -9,8 +9,8 @@ from typing import Final
 
 import yaml
 
-from webhook.core import names
-from webhook.core.policy import Diagnostic
+from webhook.core.model import names
+from webhook.core.model.policy import Diagnostic
 from webhook.dialects.place import Place
 
 NAME: Final = "tutti-policy"

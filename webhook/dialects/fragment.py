@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from webhook.core.policy import Cohort, Diagnostic, Flavor, LocalQueue, Queue
+from webhook.core.model.policy import Cohort, Diagnostic, Flavor, LocalQueue, Queue
 from webhook.dialects.place import Place
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from webhook.core.policy import (
+from webhook.core.model.policy import (
     Cohort,
     Flavor,
     Fungibility,

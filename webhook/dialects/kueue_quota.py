@@ -11,7 +11,7 @@ whole subtree, of which its own nominal quota says nothing.
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.policy import FlavorQuotas, Quota, ResourceGroup
+from webhook.core.model.policy import FlavorQuotas, Quota, ResourceGroup
 from webhook.dialects.place import Place
 
 BORROWING_PERCENT: Final = "borrowingLimitPercent"

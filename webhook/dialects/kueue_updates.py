@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from webhook.core.policy import Diagnostic
+from webhook.core.model.policy import Diagnostic
 from webhook.dialects.place import Place
 
 

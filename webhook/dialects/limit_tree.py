@@ -18,7 +18,7 @@ siblings back, until the excess has ended.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.policy import Cohort, FlavorQuotas, Quota, ResourceGroup
+from webhook.core.model.policy import Cohort, FlavorQuotas, Quota, ResourceGroup
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.policy import Diagnostic, Policy, Queue
+from webhook.core.model.policy import Diagnostic, Policy, Queue
 from webhook.dialects import elastic_quota_tree, kueue, kueue_updates, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.place import Place

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from webhook.core import quantity
-from webhook.core.policy import Diagnostic
+from webhook.core.model import quantity
+from webhook.core.model.policy import Diagnostic
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -8,9 +8,9 @@ Follows ``pkg/quota/v1/evaluator/core/pods.go`` of Kubernetes 1.36. Keys that co
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.core.fence import Fence
-from webhook.core.gang import Requirement
-from webhook.core.policy import Diagnostic
+from webhook.core.model.gang import Requirement
+from webhook.core.model.policy import Diagnostic
+from webhook.core.quota.fence import Fence
 from webhook.dialects.fragment import opened
 from webhook.dialects.place import Place
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from webhook.core.gang import Requirement, Toleration
-from webhook.core.policy import LabelSelector, Taint
+from webhook.core.model.gang import Requirement, Toleration
+from webhook.core.model.policy import LabelSelector, Taint
 from webhook.dialects.place import Place, is_label_key, is_label_value
 
 _SELECTOR_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from webhook.core.policy import Cohort, Diagnostic, Flavor, LocalQueue, Policy, Queue, ResourceGroup
+from webhook.core.model.policy import Cohort, Diagnostic, Flavor, LocalQueue, Policy, Queue, ResourceGroup
 from webhook.dialects import kueue
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment

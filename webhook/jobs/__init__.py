@@ -1,6 +1,6 @@
 """Job kinds: how an API object becomes a gang, when it is gated, and the patches that hold, start and stop it.
 
-Kinds are data (``kinds``, ``entries``, ``registry``); everything else here is pure functions over them: ``reading``
-(object to ``JobRecord``), ``gating`` (does it wait for Tutti), ``patches`` (JSON Patch lists), ``pod_requests`` (what
-one pod costs) and ``compute_class`` (rules a platform has for its pods).
+Pure functions over data, in rooms that may import those before them: ``kinds`` (the table of kinds), ``pricing`` (what
+a pod costs), ``pod_sets`` (where a kind keeps its pods), ``reading`` (object to ``JobRecord``; does it wait for us),
+``plain_pods`` (pods and PodGroups), ``compute_class`` (rules a platform has for its pods), ``patches`` (JSON Patches).
 """

@@ -25,7 +25,7 @@ import structlog
 from yarl import URL
 
 from webhook import errors
-from webhook.core.policy import Diagnostic
+from webhook.core.model.policy import Diagnostic
 from webhook.errors import PolicyError, in_words
 from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal

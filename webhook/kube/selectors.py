@@ -6,8 +6,8 @@ Matching itself is ``core.policy.LabelSelector``; here is only its text: ``app=w
 import re
 from typing import Final
 
-from webhook.core.gang import Requirement
-from webhook.core.policy import LabelSelector
+from webhook.core.model.gang import Requirement
+from webhook.core.model.policy import LabelSelector
 
 _KEY: Final = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 _SET: Final = re.compile(_KEY + r"\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")

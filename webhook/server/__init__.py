@@ -1,6 +1,5 @@
-"""The webhook: admission reviews in, decisions out.
+"""The webhook: admission reviews in, decisions out. It writes nothing.
 
-Reading order: ``gate`` (the decision path), ``mutate_jobs``, ``validate_jobs``, ``validate_pods``, ``validate_policy``
-(what is decided), ``tally``, ``ownership``, ``forward`` (how replicas share headroom), ``app``, ``listener``, ``tls``
-(how it is served).
+``gate`` is the decision path from body to body. ``http`` serves it, ``review`` is what all reviews share, ``jobs`` and
+``pods`` and ``validate_policy`` decide, ``sharding`` has the replicas share a namespace's headroom.
 """

@@ -13,26 +13,30 @@ from typing import Final
 
 import structlog
 
-from webhook.core.gang import Gang
-from webhook.core.reasons import Reason
+from webhook.cluster.view import View
+from webhook.core.model.gang import Gang
+from webhook.core.model.reasons import Reason
 from webhook.errors import RequestError
-from webhook.jobs.compute_class_policy import ComputeClassPolicy
-from webhook.jobs.context import ReadContext
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.registry import KINDS
-from webhook.server import children, class_checks, metrics, mutate_jobs, validate_jobs, validate_pods, validate_policy
-from webhook.server.answer import ALLOW, Answer, Refusal, deny
-from webhook.server.creators import Creators
-from webhook.server.decision_log import TEXT_CHARS_MAX, DecisionLog
-from webhook.server.forward import Forwarder
-from webhook.server.job_facts import JobRules
-from webhook.server.pod_facts import Misshapen
-from webhook.server.pod_review import PodReview, PodRules, read_review
-from webhook.server.resources_table import Handling, ResourcesTable
-from webhook.server.settings import GateSettings
-from webhook.server.tally import Tally
+from webhook.jobs.compute_class.policy import ComputeClassPolicy
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.pricing.context import ReadContext
+from webhook.server import validate_policy
+from webhook.server.jobs import children, mutate
+from webhook.server.jobs import validate as validate_jobs
+from webhook.server.pods import validate as validate_pods
+from webhook.server.pods.review import PodReview, PodRules, read_review
+from webhook.server.pods.tally import Tally
+from webhook.server.review import class_checks, metrics
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.creators import Creators
+from webhook.server.review.decision_log import TEXT_CHARS_MAX, DecisionLog
+from webhook.server.review.job_facts import JobRules
+from webhook.server.review.pod_facts import Misshapen
+from webhook.server.review.resources_table import Handling, ResourcesTable
+from webhook.server.review.settings import GateSettings
+from webhook.server.sharding.forward import Forwarder
 from webhook.server.validate_policy import PolicyObjects
-from webhook.view import View
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
 
 log = structlog.get_logger(__name__)
@@ -139,10 +143,10 @@ class Gate:
     # -- endpoints: an answer at once, or None when something has to be waited for ------------------------------------
 
     def _mutate_jobs(self, request: ReviewRequest) -> Answer:
-        return ALLOW if self._exempt(request) else mutate_jobs.mutate(request, self._jobs)
+        return ALLOW if self._exempt(request) else mutate.mutate(request, self._jobs)
 
     def _mutate_pods(self, request: ReviewRequest) -> Answer:
-        return ALLOW if self._exempt(request) else mutate_jobs.mutate_pod(request, self._jobs)
+        return ALLOW if self._exempt(request) else mutate.mutate_pod(request, self._jobs)
 
     def _validate_jobs(self, request: ReviewRequest) -> Answer | None:
         if self._exempt(request) or (request.operation == "UPDATE" and request.username == self.settings.account):

@@ -7,10 +7,10 @@ because the other object may be on its way. The ConfigMap that holds policy is j
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.core.policy import Diagnostic
+from webhook.core.model.policy import Diagnostic
 from webhook.dialects import config_map, merge
 from webhook.dialects.fragment import source_of
-from webhook.server.answer import ALLOW, Answer, Refusal, allow, deny
+from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
 
 PolicyObjects = Callable[[], Iterable[Mapping[str, object]]]

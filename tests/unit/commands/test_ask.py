@@ -11,19 +11,19 @@ from rich.console import Console
 
 from tests.unit.core.worlds import gang, policy, queue
 from tests.unit.visibility.world import NOW, World
-from webhook import terminal
-from webhook.ask.gang import print_workload
-from webhook.ask.ledger import print_ledger
-from webhook.ask.queues import print_queues
-from webhook.ask.reading import default_namespace, visible_queues, workloads_of
-from webhook.core import names
-from webhook.core.ledger import Claim, Ledger, reserve
-from webhook.core.ledger_text import encode
-from webhook.core.policy import StopPolicy
+from webhook.commands import terminal
+from webhook.commands.show.gang import print_workload
+from webhook.commands.show.ledger import print_ledger
+from webhook.commands.show.queues import print_queues
+from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
+from webhook.core.ledger.record import Claim, Ledger, reserve
+from webhook.core.ledger.text import encode
+from webhook.core.model import names
+from webhook.core.model.policy import StopPolicy
 from webhook.errors import Forbidden, NotFound, Unavailable
-from webhook.jobs.record import Requeue
+from webhook.jobs.reading.record import Requeue
 from webhook.kube.election import LeaderRecord, render
-from webhook.visibility.app import ROOT
+from webhook.visibility.http.app import ROOT
 
 pytestmark = pytest.mark.virtual_time
 DEFAULT = {"main": {"cpu": "default"}}

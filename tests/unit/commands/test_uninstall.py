@@ -12,18 +12,18 @@ import yaml
 from rich.console import Console
 
 from tests.unit.jobs.objects_of_kinds import special
-from tests.unit.simulated.clients import JOBS, Client, job
+from tests.unit.laboratory.simulated.clients import JOBS, Client, job
+from webhook.commands.uninstall import Removal, restoring_patch, stored_config
 from webhook.config import Config
-from webhook.core import names
+from webhook.core.model import names
 from webhook.errors import Conflict, NotFound
-from webhook.jobs.context import NO_CONTEXT, context_from
-from webhook.jobs.custom_kinds import load_custom
-from webhook.jobs.marking import marked as held_by_us
-from webhook.jobs.registry import KINDS
+from webhook.jobs.kinds.custom_kinds import load_custom
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.patches.marking import marked as held_by_us
+from webhook.jobs.pricing.context import NO_CONTEXT, context_from
 from webhook.kube.election import LeaderRecord, render
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.simulated.resources import Resource
-from webhook.uninstall import Removal, restoring_patch, stored_config
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects.resources import Resource
 
 pytestmark = pytest.mark.virtual_time
 JOB = KINDS["Job.batch"]

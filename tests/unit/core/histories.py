@@ -12,13 +12,9 @@ from random import Random
 from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
-from webhook.core.engine import Engine
-from webhook.core.fence import Fence
-from webhook.core.fences import Fences
-from webhook.core.gang import Gang
-from webhook.core.ledger import Reservation
-from webhook.core.plan import Plan
-from webhook.core.policy import (
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import (
     Fungibility,
     LocalQueue,
     Policy,
@@ -28,8 +24,12 @@ from webhook.core.policy import (
     StopPolicy,
     Strategy,
 )
-from webhook.core.quantity import MILLI
-from webhook.core.settings import EngineSettings, UsageDecay
+from webhook.core.model.quantity import MILLI
+from webhook.core.model.settings import EngineSettings, UsageDecay
+from webhook.core.quota.fence import Fence
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
 RULES = {

@@ -4,10 +4,10 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from tests.unit.core.worlds import LABELS, World
-from webhook.core import ledger_text
-from webhook.core.engine import Engine
-from webhook.core.gang import Gang
-from webhook.core.ledger import Ledger
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger
+from webhook.core.model.gang import Gang
+from webhook.core.scheduler.engine import Engine
 
 
 def stored(engine: Engine) -> Ledger:

@@ -6,10 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
-from webhook.core.fence import Fence
-from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.plan import Plan
-from webhook.core.policy import (
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.policy import (
     Cohort,
     Fungibility,
     Preemption,
@@ -19,9 +17,11 @@ from webhook.core.policy import (
     StopPolicy,
     Strategy,
 )
-from webhook.core.quantity import MILLI
-from webhook.core.quota_tree import Usage
-from webhook.core.settings import EngineSettings
+from webhook.core.model.quantity import MILLI
+from webhook.core.model.settings import EngineSettings
+from webhook.core.quota.fence import Fence
+from webhook.core.quota.tree import Usage
+from webhook.core.scheduler.plan import Plan
 
 NEVER = PreemptionPolicy.NEVER
 # Sampled rather than drawn as integers: small numbers only would leave most worlds empty.

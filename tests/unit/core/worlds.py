@@ -3,22 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.engine import Engine
-from webhook.core.fences import Fences
-from webhook.core.gang import Gang, PodPrice, PodSet
-from webhook.core.plan import Plan
-from webhook.core.policy import (
-    Cohort,
-    Flavor,
-    FlavorQuotas,
-    LabelSelector,
-    Policy,
-    Queue,
-    Quota,
-    ResourceGroup,
-)
-from webhook.core.quantity import MILLI
-from webhook.core.settings import EngineSettings
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.policy import Cohort, Flavor, FlavorQuotas, LabelSelector, Policy, Queue, Quota, ResourceGroup
+from webhook.core.model.quantity import MILLI
+from webhook.core.model.settings import EngineSettings
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
 
 LABELS = {"team": {"kubernetes.io/metadata.name": "team"}}
 """Of all namespaces."""

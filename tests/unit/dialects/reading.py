@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.policy import Diagnostic, FlavorResource, ResourceGroup
+from webhook.core.model.policy import Diagnostic, FlavorResource, ResourceGroup
 
 CASES = Path(__file__).parent / "cases"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.dialects.reading import cases, changed, quotas
-from webhook.core.policy import Policy
+from webhook.core.model.policy import Policy
 from webhook.dialects import elastic_quota_tree
 from webhook.dialects.merge import compile_policy
 

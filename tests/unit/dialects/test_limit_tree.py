@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook.core.policy import Cohort, Quota
+from webhook.core.model.policy import Cohort, Quota
 from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
 
 RESOURCES = ("cpu", "gpu")

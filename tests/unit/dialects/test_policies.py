@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.unit.dialects.reading import cases, quotas, summary
-from webhook.core.policy import Policy
-from webhook.core.quota_tree import QuotaTree
+from webhook.core.model.policy import Policy
+from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.merge import PolicyCompiler, compile_policy
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.gang import PodPrice, Requirement
+from webhook.core.model.gang import PodPrice, Requirement
 from webhook.dialects.resource_quota import compile_object
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import jsonpatch
 import yaml
 
-from webhook.core.ledger import Reservation, reserve
-from webhook.core.policy import Flavor
-from webhook.jobs.context import ReadContext
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.reading import read
-from webhook.jobs.record import JobRecord
-from webhook.jobs.registry import KINDS
+from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model.policy import Flavor
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.job import read
+from webhook.jobs.reading.record import JobRecord
 
 DIRECTORY = Path(__file__).parent / "objects"
 NAMES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from webhook.core.gang import Gang
-from webhook.jobs.record import JobRecord
+from webhook.core.model.gang import Gang
+from webhook.jobs.reading.record import JobRecord
 
 
 def waiting_job(of: Gang, **facts: Any) -> JobRecord:

@@ -7,11 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from webhook.assembly import job_kinds
+from webhook.cluster.feeds import Feeds
+from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.feeds import Feeds
 from webhook.kube.release import problem_of, say_release
-from webhook.simulated.cluster import SimulatedCluster
-from webhook.view import View
+from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 
 @pytest.mark.parametrize("version", ["v1.34.3", "v1.36.0+simulated", "1.35.1-gke.7", "v1.37.0-alpha.1", "unknown"])

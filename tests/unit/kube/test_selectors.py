@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.gang import Requirement
-from webhook.core.policy import LabelSelector
+from webhook.core.model.gang import Requirement
+from webhook.core.model.policy import LabelSelector
 from webhook.kube.selectors import parse_labels
 
 LABELS = {"app": "web", "tier": "a", "weight": "5"}

@@ -10,10 +10,10 @@ import pytest
 
 from manifests import cel, output, policies, registrations
 from tests.unit.manifests.documents import documents_of, named
-from webhook.core import names
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.registry import KINDS
-from webhook.server.resources_table import BUILT_IN, Handling
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.server.review.resources_table import BUILT_IN, Handling
 
 DOCUMENTS = documents_of("base")
 MUTATING = named(DOCUMENTS, "MutatingWebhookConfiguration", "tutti")["webhooks"]

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
 from webhook.dialects.registry import RESOURCES, PolicyResource
-from webhook.jobs.kinds import JobKind
-from webhook.jobs.registry import KINDS
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
 
 DOCUMENTS = documents_of("base")
 READ = {"get", "list", "watch"}

@@ -8,16 +8,16 @@ from typing import Any
 import jsonpatch
 import orjson
 
-from webhook.core import names
-from webhook.core.fence import Fence
-from webhook.core.gang import PodPrice
-from webhook.core.ledger import Ledger, Reservation, ReservedPodSet
-from webhook.core.pods import PodRecord
-from webhook.jobs.marking import marked
-from webhook.jobs.registry import KINDS
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.model import names
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.pods import PodRecord
+from webhook.core.quota.fence import Fence
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.patches.marking import marked
 from webhook.server.gate import Gate
-from webhook.server.settings import GateSettings
-from webhook.view import View
+from webhook.server.review.settings import GateSettings
 
 ACCOUNT = GateSettings().account
 ALICE = "alice@example.com"

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from webhook.server.app import build_app
 from webhook.server.gate import Gate
-from webhook.server.listener import Connections, Listener, serve
+from webhook.server.http.app import build_app
+from webhook.server.http.listener import Connections, Listener, serve
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
 from tests.unit.jobs.records import waiting_job
-from webhook.census import Census
-from webhook.core.engine import Engine
-from webhook.core.ledger import Reservation, reserve
-from webhook.core.policy import LocalQueue, Policy
-from webhook.core.reasons import Reason
-from webhook.jobs.record import JobRecord
-from webhook.jobs.registry import KINDS
-from webhook.view import View
-from webhook.visibility.board import Board
-from webhook.visibility.milestones import Chronicle
-from webhook.visibility.queue_writer import QueueWriter
-from webhook.visibility.reporter import Reporter
-from webhook.visibility.workload_writer import WorkloadWriter
+from webhook.cluster.census import Census
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model.policy import LocalQueue, Policy
+from webhook.core.model.reasons import Reason
+from webhook.core.scheduler.engine import Engine
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.reading.record import JobRecord
+from webhook.visibility.documents.board import Board
+from webhook.visibility.documents.milestones import Chronicle
+from webhook.visibility.documents.queue_writer import QueueWriter
+from webhook.visibility.documents.reporter import Reporter
+from webhook.visibility.documents.workload_writer import WorkloadWriter
 
 NOW = 1_800_000_000.0
 """2027-01-15T08:00:00Z."""

@@ -1,0 +1,65 @@
+"""What a process that only reads makes of what it reads: a ledger that went back, one policy object of many."""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_keeper import Stage, reservation
+from webhook.assembly import webhook
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.dialects import kueue
+from webhook.dialects.fragment import Fragment
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest.mark.parametrize("bumped", [False, True], ids=["revisions go back", "revisions go on"])
+async def test_a_webhook_goes_by_the_ledger_of_a_backup_that_was_restored(bumped: bool) -> None:
+    """It refused the pods of every gang that started since, until somebody restarted it."""
+    stage = Stage()
+    async with stage.cluster as cluster:
+        keeper, _ = await stage.leader()
+        parts = webhook(cluster.api(), Config(audit_seconds=60), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await keeper.commit([reservation("a")])
+        backup = cluster.server.store.backup()
+        for uid in ("b", "c", "d"):
+            await keeper.commit([reservation(uid)])
+        await asyncio.sleep(2)
+        assert parts.view.ledger.entries.keys() == {"a", "b", "c", "d"}
+        cluster.restore(backup, bumped=bumped)
+        await asyncio.sleep(90)
+        assert parts.view.ledger == await stage.stored()
+        running.cancel()
+
+
+async def test_of_many_policy_objects_only_the_one_that_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    compile_object = kueue.compile_object
+
+    def counted(obj: Mapping[str, Any]) -> Fragment:
+        read.append(obj["metadata"]["name"])
+        return compile_object(obj)
+
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "spec": {}}
+        for number in range(20):
+            await cluster.create({**queue, "metadata": {"name": f"q-{number}"}})
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        assert len(parts.view.policy.queues) == 20
+        monkeypatch.setattr(kueue, "compile_object", counted)
+        path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q-7"
+        body = b'{"spec": {"stopPolicy": "Hold"}}'
+        await cluster.api().request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(5)
+        assert parts.view.policy.queues["q-7"].stop_policy == "Hold"
+        assert read == ["q-7"]
+        running.cancel()

@@ -1,0 +1,286 @@
+"""When a gang counts as whole, and when it must be stopped for want of its quorum."""
+
+from dataclasses import replace
+
+from tests.unit.controllers.gangs import test_gated_pods as plain
+from tests.unit.controllers.gangs.test_assess import GANG, RESERVED, STARTED, job
+from webhook.cluster.view import View
+from webhook.config import Start
+from webhook.controllers.gangs.pods_ready import Started, WholeGangs
+from webhook.controllers.gangs.requeues import is_hold, requeue_of
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import PodPrice, PodSet
+from webhook.core.model.pods import PodRecord
+from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid
+from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.reading.record import JobRecord
+
+SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
+
+
+def replaced(**settings: object) -> Start:
+    return SETTINGS.model_copy(update=settings)
+
+
+RUNNING = job(suspended=False)
+"""Reserved at second 100, for two pods."""
+
+
+def view_with(*phases: str) -> View:
+    view = View()
+    for number, phase in enumerate(phases):
+        view.fences.put_pod(
+            PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, PodPrice(), gang="uid", pod_set="main", phase=phase)
+        )
+    return view
+
+
+def watched(*parts: Started, view: View, settings: Start = SETTINGS) -> WholeGangs:
+    """Return the clock of a gang that is looked at since its admission."""
+    whole = WholeGangs(settings)
+    assert whole.overdue("uid", list(parts), view, 100) is None
+    return whole
+
+
+def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 109.9) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 110)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+    assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("StartTimeout", 110, 1)
+    assert requeue.not_before_seconds == 112
+
+
+def test_another_leader_counts_the_failed_starts_on() -> None:
+    again = replace(RUNNING, admission=replace(STARTED, attempts=1))
+    requeue = watched((again, RESERVED), view=view_with()).overdue("uid", [(again, RESERVED)], view_with(), 110)
+    assert requeue is not None
+    assert (requeue.attempts, requeue.not_before_seconds) == (2, 114)
+
+
+def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 154) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 155)
+    assert requeue is not None
+    assert "after it had been whole" in requeue.message
+
+
+def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
+    whole, reported = WholeGangs(SETTINGS), replace(RUNNING, ready=True)
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 160) is not None
+    ordered = WholeGangs(SETTINGS)
+    report = replace(reported, ordered_start=True)
+    assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running"), 160) is None, (
+        "it may let pods go while it runs"
+    )
+
+
+def test_a_report_counts_while_its_pods_have_proved_nothing() -> None:
+    assert WholeGangs(SETTINGS).overdue("uid", [(replace(RUNNING, ready=True), RESERVED)], view_with(), 200) is None
+
+
+def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Succeeded"), 200) is None
+    gone = replace(RUNNING, reclaimed={"main": 1})
+    assert whole.overdue("uid", [(gone, RESERVED)], view_with("Running"), 300) is None
+
+
+LEFT = replace(RUNNING, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice()),)), reclaimed={"main": 2})
+"""A Job of four pods at a time, with two left to run when it started again."""
+
+
+def test_of_a_job_that_starts_again_what_is_left_has_to_run() -> None:
+    whole, before = watched((LEFT, RESERVED), view=view_with(*["Succeeded"] * 8)), ["Succeeded"] * 8
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running"), 109) is None
+    requeue = whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running"), 110)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running", "Running"), 110) is None
+
+
+def test_of_a_job_that_starts_again_those_that_have_ended_since_count() -> None:
+    whole, before = watched((LEFT, RESERVED), view=view_with("Succeeded", "Succeeded")), ["Succeeded"] * 2
+    assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running", "Succeeded"), 200) is None
+    counted = replace(LEFT, reclaimed={"main": 3})
+    assert whole.overdue("uid", [(counted, RESERVED)], view_with("Running"), 300) is None
+
+
+def test_what_is_left_of_a_job_has_to_run_though_its_minimum_was_less() -> None:
+    smaller = replace(LEFT, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice(), min_count=2),)))
+    assert watched((smaller, RESERVED), view=view_with()).overdue("uid", [(smaller, RESERVED)], view_with(), 110)
+
+
+def test_what_a_job_reports_of_work_that_was_done_before_proves_nothing() -> None:
+    reported = replace(LEFT, ready=True)
+    whole = watched((reported, RESERVED), view=view_with())
+    assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 110) is not None
+
+
+def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> None:
+    older = replace(LEFT, ready=True, marked=False)
+    assert watched((older, RESERVED), view=view_with()).overdue("uid", [(older, RESERVED)], view_with(), 900) is None
+
+
+def test_another_leader_counts_from_what_it_finds() -> None:
+    whole, later = WholeGangs(SETTINGS), replace(LEFT, reclaimed={"main": 3})
+    assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(later, RESERVED)], view_with(), 504) is None
+    assert whole.overdue("uid", [(later, RESERVED)], view_with(), 505) is not None
+
+
+def test_a_gang_that_was_spared_pods_that_have_to_run_again_is_stopped_to_ask_for_them() -> None:
+    children = replace(LEFT, kind="JobSet.jobset.x-k8s.io")
+    pods = view_with("Running", "Running")
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(children, RESERVED)], pods, 150) is None
+    restarted = replace(children, reclaimed={})
+    assert whole.overdue("uid", [(restarted, RESERVED)], pods, 154) is None
+    assert whole.overdue("uid", [(restarted, RESERVED)], pods, 155) is not None
+
+
+def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
+    view, grouped = view_with("Running"), replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    whole = watched((grouped, RESERVED), view=view)
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is not None
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=1)
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 200) is None
+
+
+def test_the_time_out_of_its_pod_group_is_that_of_a_gangs_start() -> None:
+    whole, view = WholeGangs(SETTINGS), view_with("Running")
+    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 129) is None
+    requeue = whole.overdue("uid", [(grouped, RESERVED)], view, 130)
+    assert requeue is not None
+    assert requeue.message == "only 1 of the 2 pods it needs ran within 30 s after its admission"
+
+
+def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time() -> None:
+    whole, view = WholeGangs(SETTINGS), view_with("Running", "Running")
+    grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
+    view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 150) is None
+    view.fences.drop_pod("ns", "pod-1")
+    assert whole.overdue("uid", [(grouped, RESERVED)], view, 155) is not None
+
+
+def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
+    loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
+    assert WholeGangs(SETTINGS).overdue("uid", [(loose, RESERVED)], view_with(), 1000) is None
+
+
+def test_a_gang_keeps_its_place_where_creation_counts() -> None:
+    created = replace(RUNNING, created_seconds=42.0)
+    whole = watched((created, RESERVED), view=view_with(), settings=replaced(place="Creation"))
+    requeue = whole.overdue("uid", [(created, RESERVED)], view_with(), 110)
+    assert requeue is not None
+    assert (requeue.place_seconds, requeue.not_before_seconds) == (42, 112)
+
+
+def test_without_a_recovery_time_out_a_gang_that_was_whole_may_lack_pods_for_ever() -> None:
+    whole = WholeGangs(replaced(recovery_seconds=None))
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 99_999) is None
+    never_whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(recovery_seconds=None))
+    assert never_whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110) is not None
+
+
+def test_a_gang_that_used_up_its_attempts_is_held() -> None:
+    whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(attempts=1))
+    first = whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110)
+    assert first is not None
+    assert (first.reason, first.attempts) == ("StartTimeout", 1)
+    again = replace(RUNNING, admission=replace(STARTED, attempts=1))
+    last = whole.overdue("uid", [(again, RESERVED)], view_with(), 110)
+    assert last is not None
+    assert last.reason == "RequeuingLimitExceeded"
+    stopping = replace(RESERVED, stopping=last.reason)
+    assert is_hold(again, stopping)
+    assert requeue_of(again, stopping, last, 111).attempts == 0, "whoever lifts the hold gives it all attempts again"
+
+
+def test_plain_pods_are_tried_for_ever() -> None:
+    pods = replace(RUNNING, kind=POD_GROUP.key, admission=replace(STARTED, attempts=9))
+    last = WholeGangs(replaced(attempts=1)).requeue(pods, "why", 110)
+    assert (last.reason, last.attempts) == ("StartTimeout", 10)
+
+
+def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() -> None:
+    """When it lost them nobody knows any more; but it had been whole, or the earlier leader would have stopped it."""
+    whole = WholeGangs(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 504) is None
+    requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 505)
+    assert requeue is not None
+    assert "within 5 s after it had been whole" in requeue.message
+
+
+def test_another_leader_gives_the_time_to_start_anew_where_there_is_none_to_recover() -> None:
+    whole = WholeGangs(replaced(recovery_seconds=None))
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
+    assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 510) is not None
+
+
+# -- plain pods: nobody but they themselves tells what they should be
+
+
+def plain_view(*pods: PodRecord, least: int = 3) -> tuple[View, tuple[JobRecord, Reservation]]:
+    """Return a view with the pods of a gang that was admitted at second 100 with three, and what it holds."""
+    view, uid = View(), gang_uid("ns", "ring")
+    view.pod_groups["ns", "ring"] = PodGroupRecord("ns", "ring", least)
+    for pod in pods:
+        view.fences.put_pod(replace(pod, gang=uid, admission=pod.admission.replace('"uid":"uid"', f'"uid":"{uid}"')))
+    return view, (plain.plain(*view.fences.pods_of("ns", uid)), replace(plain.RESERVED, uid=uid))
+
+
+def overdue(whole: WholeGangs | None, now: float, *pods: PodRecord, least: int = 3) -> bool:
+    """Ask the clock of the plain pods' gang, or one that was started with it and has not been asked since."""
+    view, started = plain_view(*pods, least=least)
+    if whole is None:
+        whole = WholeGangs(SETTINGS)
+        assert whole.overdue("ring", [started], view, 100) is None
+    return whole.overdue("ring", [started], view, now) is not None
+
+
+def test_plain_pods_that_were_lost_are_missed() -> None:
+    """Of a gang that is no more than its pods, those that are gone were counted as if nobody wanted them."""
+    three = [plain.runs(number) for number in range(3)]
+    for lost in ([], [plain.runs(2, phase="Failed")], [plain.runs(2, phase="Pending")]):
+        started_so = WholeGangs(SETTINGS)
+        assert not overdue(started_so, 109, *three[:2], *lost)
+        assert overdue(started_so, 110, *three[:2], *lost), "it never was whole"
+        was_whole = WholeGangs(SETTINGS)
+        assert not overdue(was_whole, 150, *three)
+        assert not overdue(was_whole, 154, *three[:2], *lost)
+        assert overdue(was_whole, 155, *three[:2], *lost)
+
+
+def test_plain_pods_may_be_as_few_as_their_pod_group_asks() -> None:
+    assert not overdue(None, 500, plain.runs(0), plain.runs(1), least=2)
+    assert overdue(None, 500, plain.runs(0), least=2)
+    assert overdue(None, 500, plain.waits(0), plain.runs(1), least=2), "who waits does not run"
+
+
+def test_plain_pods_that_succeeded_are_not_missed_when_they_are_deleted() -> None:
+    whole, two = WholeGangs(SETTINGS), [plain.runs(0), plain.runs(1)]
+    assert not overdue(whole, 150, *two, plain.runs(2, phase="Succeeded"))
+    assert not overdue(whole, 500, *two)
+    assert overdue(whole, 900, two[0])
+    assert overdue(None, 900, *two), "with another start it needs all of them again"
+
+
+def test_what_an_earlier_start_left_behind_makes_no_gang_of_plain_pods_whole() -> None:
+    old = plain.runs(7, phase="Succeeded", since=1.0)
+    assert overdue(None, 500, plain.runs(0), plain.runs(1), old)
+
+
+def test_plain_pods_of_which_one_contradicts_the_others_are_missed_all_the_same() -> None:
+    low, high = (plain.runs(number, priority=priority) for number, priority in ((0, 1), (1, 2)))
+    assert overdue(None, 500, low, high)

@@ -1,0 +1,114 @@
+"""A ledger near what a ConfigMap holds: gangs wait for room in it, are told, and nothing else stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.controllers.ledger.keeper import project
+from webhook.core.ledger import text as ledger_text
+from webhook.core.model.reasons import Code
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects import validation
+
+pytestmark = pytest.mark.virtual_time
+BYTES_MAX = 8_000
+JOBS = 60
+"""Entries of about 200 bytes: together half as much again as fits."""
+
+
+@pytest.fixture(autouse=True)
+def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the API server refuse a ConfigMap that is a hundredth of what it may be."""
+    monkeypatch.setattr(ledger_text, "BYTES_MAX", BYTES_MAX)
+    monkeypatch.setattr(validation, "MAX_CONFIGMAP_BYTES", BYTES_MAX)
+
+
+@asynccontextmanager
+async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
+    """Yield a cluster with room for everybody, in which these jobs were before there was a leader."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        policy: tuple[dict[str, Any], ...] = deepcopy(POLICY)
+        for item in policy:
+            if item["kind"] == "ClusterQueue":
+                item["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = cpu
+                item["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
+            await cluster.create(item)
+        for number in range(4):
+            await cluster.add_node(f"node-{number}")
+        for job in jobs:
+            await cluster.create(job)
+        parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        yield cluster, parts
+        assert not running.done(), "the reconciler ended"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def job(number: int, *, suspended: bool = True) -> dict[str, Any]:
+    """Return a Job of one pod that runs for a minute."""
+    made = waiting_job(f"job-{number:02}", pods=1)
+    template = made["spec"]["template"]
+    template["metadata"]["annotations"] = {"tutti.dev/simulated-runtime": "60s"}
+    if not suspended:
+        del made["spec"]["suspend"], template["metadata"]["labels"]
+    return made
+
+
+async def stored_bytes(cluster: SimulatedCluster) -> int:
+    return ledger_text.size_bytes(project(await cluster.api().request("GET", LEDGER)).data)
+
+
+async def finished(cluster: SimulatedCluster) -> int:
+    items = orjson.loads(await cluster.api().request("GET", "/apis/batch/v1/namespaces/team-a/jobs"))["items"]
+    return sum(any(c["type"] == "Complete" for c in item["status"].get("conditions") or ()) for item in items)
+
+
+async def test_more_gangs_than_the_ledger_holds_start_one_after_another_as_others_end() -> None:
+    async with led(*(job(number) for number in range(JOBS))) as (cluster, parts):
+        await asyncio.sleep(10)
+        assert 0.8 * BYTES_MAX < await stored_bytes(cluster) <= BYTES_MAX
+        waiting = [uid for uid in parts.view.jobs if uid not in parts.view.ledger.entries]
+        reasons = [parts.reconciler.reason(uid) for uid in waiting]
+        assert waiting
+        assert {None if reason is None else reason.code for reason in reasons} == {Code.LEDGER_FULL}
+        await asyncio.sleep(300)
+        assert await finished(cluster) == JOBS
+        assert not parts.view.ledger.entries
+
+
+async def test_more_jobs_that_ran_before_tutti_than_the_ledger_holds_are_adopted_as_others_end() -> None:
+    async with led(*(job(number, suspended=False) for number in range(JOBS))) as (cluster, parts):
+        await asyncio.sleep(10)
+        assert 0.8 * BYTES_MAX < await stored_bytes(cluster) <= BYTES_MAX
+        await asyncio.sleep(300)
+        assert await finished(cluster) == JOBS
+        assert not parts.view.ledger.entries
+
+
+async def test_claims_that_would_overfill_the_ledger_are_left_out_of_it_and_taken_up_all_the_same() -> None:
+    """Each of them is as long as an entry, and as many gangs run as fit."""
+    first, later = [job(number) for number in range(25)], [job(number) for number in range(25, 50)]
+    async with led(*first, cpu=25) as (cluster, parts):
+        await asyncio.sleep(10)
+        assert len(parts.view.ledger.entries) == 25
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        await cluster.create({**high, "value": 1000})
+        for each in later:
+            each["spec"]["template"]["spec"]["priorityClassName"] = "high"
+            await cluster.create(each)
+        await asyncio.sleep(45)
+        held = {entry.name for entry in parts.view.ledger.entries.values()}
+        assert held == {each["metadata"]["name"] for each in later}
+        await asyncio.sleep(300)
+        assert await finished(cluster) == 50

@@ -1,0 +1,174 @@
+"""A ledger is rebuilt only after every start that an earlier leader sent can no longer land (ledger rule 4)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.controllers.ledger.test_ledger_rules import waiting_job as queued_job
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.core.model import names
+from webhook.errors import ApiError, Conflict, Invalid, Unavailable
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.base import Pace
+from webhook.metrics import LEDGER_REBUILDS
+
+pytestmark = pytest.mark.virtual_time
+LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
+JOB = "/apis/batch/v1/namespaces/team-a/jobs/train"
+
+
+class Refusing:
+    """A connection on which patches of jobs fail, until a test lets them through."""
+
+    def __init__(self, api: Any, failure: ApiError) -> None:
+        self._api = api
+        self.failure: ApiError | None = failure
+        self.tried = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if method == "PATCH" and "/jobs/" in path:
+            self.tried += 1
+            if self.failure is not None:
+                raise self.failure
+        answer: bytes = await self._api.request(method, path, **more)
+        return answer
+
+
+def waiting_job() -> dict[str, Any]:
+    """Return a Job that waits in a queue which nobody has made."""
+    spec = {"containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}
+    metadata = {"name": "train", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}}
+    body = {"suspend": True, "template": {"metadata": {"labels": {names.GANG_LABEL: "pending"}}, "spec": spec}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+async def ledger_is_written(admin: Any) -> bool:
+    """Return whether a rebuilt ledger is stored."""
+    try:
+        return bool(orjson.loads(await admin.request("GET", LEDGER)).get("data"))
+    except ApiError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Unavailable(0, "Timeout", "nobody knows", outcome_unknown=True),
+        Unavailable(500, "InternalError", "failed calling webhook"),
+        Conflict(409, "Conflict", "another version"),
+    ],
+    ids=["unknown", "unavailable", "conflict"],
+)
+async def test_no_ledger_stands_before_each_waiting_job_was_written(failure: ApiError) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        admin = cluster.api()
+        await cluster.create(waiting_job())
+        api = Refusing(cluster.api(), failure)
+        parts = reconciler(api, Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        assert api.tried > 3
+        assert not await ledger_is_written(admin)
+        api.failure = None
+        await asyncio.sleep(5)
+        assert await ledger_is_written(admin)
+        assert names.VOIDED in orjson.loads(await admin.request("GET", JOB))["metadata"]["annotations"]
+        running.cancel()
+
+
+async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.create(waiting_job())
+        api = Refusing(cluster.api(), Invalid(422, "Invalid", "an older server stored what this one refuses"))
+        parts = reconciler(api, Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        assert await ledger_is_written(cluster.api())
+        running.cancel()
+
+
+@asynccontextmanager
+async def gang_that_runs(
+    flavor_labels: dict[str, str], pod_stop_seconds: float = 1.0
+) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
+    """Yield a cluster on which a gang of three pods runs, and its leader."""
+    pace = Pace(pod_stop_seconds=pod_stop_seconds)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a"), pace=pace) as cluster:
+        await cluster.add_node("node", labels=flavor_labels)
+        for item in POLICY:
+            spec = {"nodeLabels": flavor_labels} if item["kind"] == "ResourceFlavor" else item.get("spec")
+            await cluster.create({**item, "spec": spec})
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        await cluster.create(queued_job(pods=3))
+        await asyncio.sleep(5)
+        yield cluster, parts
+        running.cancel()
+
+
+@pytest.mark.parametrize("flavor_labels", [{}, {"pool": "a"}], ids=["nothing injected", "a flavor injected"])
+async def test_a_gang_that_was_stopped_holds_its_quota_until_its_last_pod_is_gone_though_the_ledger_is_lost(
+    flavor_labels: dict[str, str],
+) -> None:
+    async with gang_that_runs(flavor_labels, pod_stop_seconds=30) as (cluster, parts):
+        admin = cluster.api()
+        hold = b'{"spec": {"suspend": true}}'
+        await admin.request("PATCH", JOB, body=hold, content_type=MERGE_PATCH)
+        await asyncio.sleep(2)
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        pods = orjson.loads(await admin.request("GET", "/api/v1/namespaces/team-a/pods"))["items"]
+        assert pods
+        assert [str(entry) for entry in parts.view.ledger.entries.values()] == ["Job team-a/train"]
+        await asyncio.sleep(60)
+        assert not parts.view.ledger.entries
+        (job,) = parts.view.jobs.values()
+        assert job.held, "its owner's word stands"
+
+
+async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though_the_ledger_is_lost() -> None:
+    async with gang_that_runs({}) as (cluster, parts):
+        admin = cluster.api()
+        await admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(2)
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        assert [str(entry) for entry in parts.view.ledger.entries.values()] == ["Job team-a/train"]
+        await admin.request("DELETE", "/api/v1/namespaces/team-a/pods")
+        await asyncio.sleep(30)
+        assert not parts.view.ledger.entries
+
+
+async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
+    async def told() -> list[tuple[str, str]]:
+        path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
+        events = orjson.loads(await admin.request("GET", path))["items"]
+        return [(event["type"], event["reason"]) for event in events if event["reason"].startswith("Ledger")]
+
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        admin, before = cluster.api(), LEDGER_REBUILDS._value.get()
+        await cluster.create(waiting_job())
+        parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        assert await ledger_is_written(admin)
+        assert await told() == [("Normal", "LedgerCreated")]
+        assert LEDGER_REBUILDS._value.get() == before
+        await admin.request("DELETE", LEDGER)
+        await asyncio.sleep(20)
+        assert sorted(await told()) == [("Normal", "LedgerCreated"), ("Warning", "LedgerRebuilt")]
+        assert LEDGER_REBUILDS._value.get() == before + 1
+        running.cancel()

@@ -1,0 +1,208 @@
+"""ResourceQuota headroom: hard - used - (reserved - materialised)."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
+from webhook.core.model.pods import PodRecord, WaitingPod
+from webhook.core.quota.fence import Fence
+from webhook.core.quota.fences import Fences
+
+GPU = "requests.nvidia.com/gpu"
+ONE_GPU = PodPrice({"nvidia.com/gpu": 1000, "cpu": 1000}, {"nvidia.com/gpu": 1000})
+
+
+def gang(count: int, quorum: int | None = None) -> Gang:
+    return Gang("uid", "Job.batch", "ns", "train", None, (PodSet("main", count, ONE_GPU),), quorum=quorum)
+
+
+def reservation(count: int) -> Reservation:
+    return reserve(gang(count), None, {"main": count}, {}, epoch=1, now_seconds=0)
+
+
+def pod(number: int, *, member: bool = True, **changes: object) -> PodRecord:
+    record = PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, ONE_GPU, "uid" if member else None, "main")
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fences() -> Fences:
+    fences = Fences()
+    fences.put_fence(Fence("ns", "hard", {GPU: 4000, "pods": 6000}))
+    return fences
+
+
+def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences) -> None:
+    """The first key that is short, what is asked and what there is."""
+    reason = fences.shortfall(gang(5), {"main": 5})
+    assert reason is not None
+    assert (reason.node, reason.resource, reason.asked, reason.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
+    assert reason.help == "it can never start: ask for less, or raise the ResourceQuota"
+    fences.put_reservation(reservation(3))
+    other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
+    assert other is not None
+    assert other.help == "it starts when enough of them end or the ResourceQuota is raised"
+
+
+def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: Fences) -> None:
+    """A claim for them would never be materialised, and keep out the very pods that it is for."""
+    loose = replace(gang(4), loose_pods=True)
+    fences.put_reservation(reserve(loose, "research", {"main": 4}, {}, epoch=1, now_seconds=0))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.shortfall(replace(gang(9), loose_pods=True), {"main": 9}) is None
+    assert fences.never_fits(replace(gang(9), loose_pods=True)) is None
+
+
+def test_reserved_pods_count_before_they_exist(fences: Fences) -> None:
+    """A loose pod cannot eat what was admitted, and is told by whom it is held."""
+    fences.put_reservation(reservation(4))
+    reason = fences.pod_shortfall("ns", ONE_GPU)
+    assert reason is not None
+    assert [(holder.gang, holder.amount) for holder in reason.holders] == [("ns/train", 4000)]
+
+
+def gated(number: int) -> PodRecord:
+    """Return a pod of the gang that waits behind our gate."""
+    return pod(number, waiting=WaitingPod(PodSet("main", 1, ONE_GPU), {}, False, None, None, 0))
+
+
+def test_a_waiting_pod_takes_room_from_everybody_but_its_own_gang(fences: Fences) -> None:
+    """It is stored, so the ResourceQuota counts it; its gang asks only for what is not there yet."""
+    for number in range(3):
+        fences.put_pod(gated(number))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.shortfall(replace(gang(2), uid="another"), {"main": 2}) is not None
+    assert fences.shortfall(gang(4), {"main": 4}) is None
+    reason = fences.shortfall(gang(5), {"main": 5})
+    assert reason is not None
+    assert (reason.asked, reason.used, reason.limit) == (2000, 3000, 4000)
+    assert [holder.gang for holder in reason.holders] == ["waiting pods"]
+
+
+def test_a_reservation_is_materialised_by_pods_that_wait(fences: Fences) -> None:
+    """Neither its admission nor letting them go changes what is taken: nothing is counted twice."""
+    for number in range(3):
+        fences.put_pod(gated(number))
+    fences.put_reservation(reservation(3))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    assert fences.present("ns", "uid") == 0
+    for number in range(3):
+        fences.put_pod(pod(number))
+    assert fences.present("ns", "uid") == 3
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+    fences.put_pod(gated(3))
+    assert fences.shortfall(gang(4), {"main": 1}) is None, "the gang grows by a pod that waits: it is there already"
+    assert fences.shortfall(gang(5), {"main": 2}) is not None
+
+
+def test_a_reserved_pod_is_not_counted_twice_once_it_exists(fences: Fences) -> None:
+    """Used grows as the claim shrinks."""
+    fences.put_reservation(reservation(3))
+    for number in range(3):
+        assert fences.pod_shortfall("ns", ONE_GPU) is None
+        fences.put_pod(pod(number))
+    assert fences.pod_shortfall("ns", ONE_GPU) is None
+
+
+def test_a_terminating_pod_counts_in_the_fence_beside_its_replacement(fences: Fences) -> None:
+    """Its place in the gang is free, its quota is not."""
+    fences.put_reservation(reservation(3))
+    for number in range(3):
+        fences.put_pod(pod(number))
+    fences.put_pod(pod(0, terminating=True))
+    assert fences.live_pods("ns", "uid", "main") == 2
+    assert fences.pod_shortfall("ns", ONE_GPU) is not None
+
+
+def test_ended_and_reclaimed_pods_give_their_room_back(fences: Fences) -> None:
+    """A pod that succeeded and will not be replaced is neither used nor claimed."""
+    fences.put_reservation(reservation(4), {"main": 2})
+    fences.put_pod(pod(0, phase="Succeeded"))
+    fences.put_pod(pod(1, phase="Succeeded"))
+    assert fences.shortfall(gang(2), {"main": 2}) is None
+
+
+def test_quota_is_present_until_the_last_pod_is_gone(fences: Fences) -> None:
+    """Deleting is not gone."""
+    fences.put_pod(pod(0, terminating=True))
+    assert fences.present("ns", "uid") == 1
+    fences.drop_pod("ns", "pod-0")
+    assert fences.present("ns", "uid") == 0
+
+
+@pytest.mark.parametrize(
+    ("scope", "price", "counted"),
+    [
+        (Requirement("Terminating", "Exists"), replace(ONE_GPU, has_deadline=True), True),
+        (Requirement("Terminating", "Exists"), ONE_GPU, False),
+        (Requirement("NotTerminating", "Exists"), ONE_GPU, True),
+        (Requirement("BestEffort", "Exists"), replace(ONE_GPU, best_effort=True), True),
+        (Requirement("NotBestEffort", "Exists"), ONE_GPU, True),
+        (Requirement("PriorityClass", "In", ("high",)), replace(ONE_GPU, priority_class="high"), True),
+        (Requirement("PriorityClass", "In", ("high",)), ONE_GPU, False),
+        (Requirement("PriorityClass", "DoesNotExist"), ONE_GPU, True),
+        (Requirement("CrossNamespacePodAffinity", "Exists"), ONE_GPU, False),
+        (Requirement("VolumeAttributesClass", "Exists"), ONE_GPU, False),
+    ],
+)
+def test_scopes_decide_which_pods_are_counted(scope: Requirement, price: PodPrice, counted: bool) -> None:
+    """All scopes must match, as in Kubernetes."""
+    assert Fence("ns", "scoped", {"pods": 1000}, (scope,)).matches(price) is counted
+
+
+def test_a_gang_that_fits_no_empty_namespace_is_known_at_once(fences: Fences) -> None:
+    """Only the quorum has to fit."""
+    assert fences.never_fits(gang(5)) is not None
+    assert fences.never_fits(gang(5, quorum=4)) is None
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["put_pod", "drop_pod", "reserve", "release", "fence", "unfence"]),
+        st.integers(0, 3),
+        st.booleans(),
+        st.sampled_from(["Pending", "Running", "Succeeded"]),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(EVENTS)
+def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, bool, str, bool]]) -> None:
+    """Whatever came in whatever order, the answer is that of the final state alone."""
+    kept, pods, reserved, fenced = Fences(), {}, {}, {}
+    for what, number, member, phase, terminating in events:
+        match what:
+            case "put_pod":
+                pods[number] = pod(number, member=member, phase=phase, terminating=terminating)
+                kept.put_pod(pods[number])
+            case "drop_pod":
+                pods.pop(number, None)
+                kept.drop_pod("ns", f"pod-{number}")
+            case "reserve":
+                reserved["uid"] = reservation(number)
+                kept.put_reservation(reserved["uid"])
+            case "release":
+                reserved.pop("uid", None)
+                kept.drop_reservation("ns", "uid")
+            case "fence":
+                fenced["hard"] = Fence("ns", "hard", {GPU: number * 1000, "pods": 3000})
+                kept.put_fence(fenced["hard"])
+            case "unfence":
+                fenced.pop("hard", None)
+                kept.drop_fence("ns", "hard")
+    fresh = Fences()
+    for record in pods.values():
+        fresh.put_pod(record)
+    fresh.set_reservations(reserved.values())
+    for fence in fenced.values():
+        fresh.put_fence(fence)
+    for count in range(4):
+        assert kept.shortfall(gang(count), {"main": count}) == fresh.shortfall(gang(count), {"main": count})
+    assert kept.present("ns", "uid") == fresh.present("ns", "uid")
+    assert kept.live_pods("ns", "uid", "main") == fresh.live_pods("ns", "uid", "main")

@@ -1,0 +1,128 @@
+"""Pods of a shape that was not there yet when the others of their gang started."""
+
+from dataclasses import replace
+
+from tests.unit.core.worlds import World, gang, group, queue
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.names import MAX_JOBS
+from webhook.core.model.policy import Flavor
+from webhook.core.model.quantity import MILLI
+from webhook.core.quota.fence import Fence
+
+MAIN = PodSet("main", 2, PodPrice({"cpu": MILLI}))
+
+
+def shape(name: str, pods: int = 1, **requests: int) -> PodSet:
+    return PodSet(name, pods, PodPrice({key: amount * MILLI for key, amount in requests.items()}))
+
+
+def started(world: World, name: str | None = "a", **settings: bool) -> Gang:
+    """Start a gang of two pods of one cpu, and return it."""
+    two = gang("crew", name, pod_sets=(MAIN,), quorum=2, **({"joinable": True} | settings))
+    world.submit(two)
+    plan = world.plan()
+    assert [each.counts for each in plan.admitted] == [{"main": 2}]
+    return two
+
+
+def joined(world: World, two: Gang, *more: PodSet) -> Reservation | None:
+    """Let pods of other shapes come, and return what the gang holds after the next cycle, if that has changed."""
+    known = world.engine._state.holdings.by_uid[two.uid].reservation
+    world.engine.restore(known, replace(two, pod_sets=(MAIN, *more)))
+    world.fences.put_reservation(known)
+    plan = world.plan()
+    assert not plan.admitted
+    return plan.grown[0] if plan.grown else None
+
+
+def test_another_shape_joins_when_there_is_room_and_as_many_as_there_is_room_for() -> None:
+    world = World(queue("a", 7))
+    two = started(world)
+    grown = joined(world, two, shape("big", 4, cpu=2), shape("small", cpu=1))
+    assert grown is not None
+    assert grown.counts == {"main": 2, "big": 2, "small": 1}
+    assert world.used("a") == 7
+    assert grown.pod_set("big") is not None
+    assert not world.plan(), "and then there is nothing more to do"
+    world.set_policy(queue("a", 20))
+    assert world.plan().grown[0].counts == {"main": 2, "big": 4, "small": 1}
+
+
+def test_it_waits_while_there_is_none() -> None:
+    world = World(queue("a", 3))
+    two = started(world)
+    assert joined(world, two, shape("big", cpu=2)) is None
+    assert world.used("a") == 2
+    world.set_policy(queue("a", 4))
+    assert world.plan().grown[0].counts == {"main": 2, "big": 1}
+
+
+def test_it_passes_the_fences_too() -> None:
+    world = World(queue("a", 9))
+    world.fences.put_fence(Fence("team", "hard", {"pods": 2 * MILLI}))
+    two = started(world)
+    assert joined(world, two, shape("big", cpu=2)) is None
+    world.fences.put_fence(Fence("team", "hard", {"pods": 3 * MILLI}))
+    world.engine.wake_namespace("team")
+    assert world.plan().grown[0].counts == {"main": 2, "big": 1}
+
+
+def test_where_only_fences_bind_the_gang_it_joins_without_flavors() -> None:
+    world = World()
+    grown = joined(world, started(world, None), shape("big", cpu=2))
+    assert grown is not None
+    assert grown.counts == {"main": 2, "big": 1}
+    assert all(not each.flavors for each in grown.pod_sets)
+
+
+def test_it_takes_the_flavor_of_the_others_or_else_the_first_with_room() -> None:
+    late, early = {"cpu": 4}, {"cpu": 2}
+    world = World(queue("a", None, group(early=early, late=late)))
+    world.submit(gang("before", "a", 1))
+    assert world.cycle() == ["before"]
+    two = started(world)
+    assert world.engine._state.holdings.by_uid["crew"].reservation.pod_sets[0].flavors == {"cpu": "late"}
+    grown = joined(world, two, shape("one", cpu=1), shape("also", 2, cpu=1))
+    assert grown is not None
+    assert {each.name: (each.count, each.flavors) for each in grown.pod_sets[1:]} == {
+        "one": (1, {"cpu": "late"}),
+        "also": (1, {"cpu": "late"}),
+    }
+    world.end("before")
+    more = joined(world, two, shape("one", cpu=1), shape("also", 2, cpu=1), shape("third", 2, cpu=1))
+    assert more is not None
+    assert {each.name: (each.count, each.flavors) for each in more.pod_sets[2:]} == {
+        "also": (1, {"cpu": "late"}),
+        "third": (2, {"cpu": "early"}),
+    }
+
+
+def test_a_flavor_that_does_not_suit_it_is_passed_over() -> None:
+    flavors = (Flavor("plain", node_labels={"pool": "plain"}), Flavor("gpu", node_labels={"pool": "gpu"}))
+    world = World(queue("a", None, group(plain={"cpu": 4}, gpu={"cpu": 4})), flavors=flavors)
+    two = started(world)
+    picky = replace(shape("picky", cpu=1), node_selector={"pool": "gpu"})
+    grown = joined(world, two, picky)
+    assert grown is not None
+    assert grown.pod_sets[1].flavors == {"cpu": "gpu"}
+    nowhere = replace(shape("nowhere", cpu=1), node_selector={"pool": "none"})
+    assert joined(world, two, picky, nowhere) is None
+
+
+def test_what_no_quota_covers_does_not_join() -> None:
+    world = World(queue("a", 9))
+    assert joined(world, started(world), replace(shape("odd", cpu=1), price=PodPrice({"odd.example/x": MILLI}))) is None
+
+
+def test_the_gang_is_counted_once_whatever_joins_it() -> None:
+    world = World(queue("a", 9, group(jobs={MAX_JOBS: 1})))
+    grown = joined(world, started(world), shape("big", cpu=2))
+    assert grown is not None
+    assert world.used("a", MAX_JOBS) == 1
+    assert world.used("a") == 4
+
+
+def test_a_gang_of_which_one_object_tells_all_pods_takes_no_others() -> None:
+    world = World(queue("a", 9))
+    assert joined(world, started(world, joinable=False), shape("big", cpu=2)) is None

@@ -1,0 +1,222 @@
+"""Certificates are followed as they are renewed, on real sockets; what is broken never goes live."""
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from prometheus_client import generate_latest
+
+from tests.unit.server.reviews import job, review, view
+from tests.unit.server.wire_level import Served, post, served
+from webhook.server.gate import Gate
+from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate
+
+EC, RSA = trustme.KeyType.ECDSA, trustme.KeyType.RSA
+BODY = review(job(queue=None))
+
+
+def issue(
+    directory: Path, authority: trustme.CA, key_type: trustme.KeyType = EC, *, expires: datetime.datetime | None = None
+) -> None:
+    """Write a fresh pair the way a plain directory is written."""
+    leaf = authority.issue_cert("localhost", "127.0.0.1", key_type=key_type, not_after=expires)
+    directory.mkdir(exist_ok=True)
+    (directory / CERTIFICATE).write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+    (directory / KEY).write_bytes(leaf.private_key_pem.bytes())
+    (directory / AUTHORITY).write_bytes(authority.cert_pem.bytes())
+
+
+def mount(directory: Path, version: str, authority: trustme.CA, key_type: trustme.KeyType = EC) -> None:
+    """Write a fresh pair the way the kubelet does: a new directory, and ``..data`` moved onto it at once."""
+    directory.mkdir(exist_ok=True)
+    issue(directory / version, authority, key_type)
+    link = directory / "..new"
+    link.symlink_to(version)
+    link.replace(directory / "..data")
+    for name in (CERTIFICATE, KEY, AUTHORITY):
+        if not (directory / name).exists():
+            (directory / name).symlink_to(f"..data/{name}")
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA(key_type=EC)
+
+
+@pytest.fixture
+def trust(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.fixture
+async def web(tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext) -> AsyncIterator[tuple[Served, Path]]:
+    mount(tmp_path, "..1", authority)
+    async with served(Gate(view()), tls=ServingCertificate(tmp_path).context, trust=trust) as server:
+        yield server, tmp_path
+
+
+async def serial(web: Served) -> int:
+    """Return the serial number of the certificate that a new connection is shown."""
+    wire = await web.connect()
+    shown = wire.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    wire.close()
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+def stored_serial(directory: Path) -> int:
+    return x509.load_pem_x509_certificates((directory / CERTIFICATE).read_bytes())[0].serial_number
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_live_on(
+    tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext
+) -> None:
+    mount(tmp_path, "..1", authority)
+    certificate = ServingCertificate(tmp_path)
+    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+        wire = await web.connect()
+        for version, key_type in enumerate((EC, RSA, EC), start=2):
+            mount(tmp_path, f"..{version}", authority, key_type)
+            assert certificate.refresh()
+            assert await serial(web) == stored_serial(tmp_path)
+            await wire.send(post(BODY))
+            assert (await wire.reply()).status == 200
+        wire.close()
+
+
+async def test_nothing_new_is_no_renewal(tmp_path: Path, authority: trustme.CA) -> None:
+    mount(tmp_path, "..1", authority)
+    certificate = ServingCertificate(tmp_path)
+    called: list[str] = []
+    certificate.on_change(lambda: called.append("changed"))
+    assert not certificate.refresh()
+    mount(tmp_path, "..2", authority)
+    assert certificate.refresh()
+    assert called == ["changed"]
+
+
+@pytest.mark.parametrize("broken", ["mismatched", "truncated", "foreign", "expired", "missing"])
+async def test_a_broken_pair_never_goes_live(
+    tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext, broken: str
+) -> None:
+    issue(tmp_path, authority)
+    certificate = ServingCertificate(tmp_path)
+    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+        before, key = await serial(web), (tmp_path / KEY).read_bytes()
+        expired = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC) if broken == "expired" else None
+        issue(tmp_path, authority, expires=expired)
+        if broken == "mismatched":
+            (tmp_path / KEY).write_bytes(key)
+        elif broken == "truncated":
+            (tmp_path / CERTIFICATE).write_bytes((tmp_path / CERTIFICATE).read_bytes()[:200])
+        elif broken == "foreign":
+            (tmp_path / AUTHORITY).write_bytes(trustme.CA(key_type=EC).cert_pem.bytes())
+        elif broken == "missing":
+            (tmp_path / KEY).unlink()
+        assert not certificate.refresh()
+        assert await serial(web) == before
+        issue(tmp_path, authority)
+        assert certificate.refresh()
+        assert await serial(web) == stored_serial(tmp_path)
+
+
+async def test_a_process_does_not_start_on_a_broken_pair(tmp_path: Path, authority: trustme.CA) -> None:
+    issue(tmp_path, authority)
+    (tmp_path / KEY).write_bytes(trustme.CA(key_type=EC).private_key_pem.bytes())
+    with pytest.raises(BadCertificate, match="is not the key"):
+        ServingCertificate(tmp_path)
+
+
+async def test_the_end_of_the_live_certificate_is_known(tmp_path: Path, authority: trustme.CA) -> None:
+    ends = datetime.datetime(2035, 1, 1, tzinfo=datetime.UTC)
+    issue(tmp_path, authority, expires=ends)
+    certificate = ServingCertificate(tmp_path)
+    assert certificate.certificate_expiry() == ends.timestamp()
+    assert b"tutti_certificate_expiry_seconds 2.0512" in generate_latest()
+    issue(tmp_path, authority, expires=ends.replace(year=2036))
+    assert certificate.refresh()
+    assert b"tutti_certificate_expiry_seconds 2.0827" in generate_latest()
+
+
+async def test_rotation_under_load_fails_no_handshake_and_no_request(
+    tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext
+) -> None:
+    mount(tmp_path, "..0", authority)
+    certificate = ServingCertificate(tmp_path)
+    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+        done = asyncio.Event()
+
+        async def call() -> int:
+            calls = 0
+            while not done.is_set():
+                assert (await web.post(BODY)).status == 200
+                calls += 1
+            return calls
+
+        callers = [asyncio.create_task(call()) for _ in range(4)]
+        for version in range(1, 11):
+            mount(tmp_path, f"..{version}", authority)
+            assert certificate.refresh()
+            await asyncio.sleep(0.01)
+        done.set()
+        assert all(calls > 0 for calls in await asyncio.gather(*callers))
+
+
+async def test_http_2_is_not_offered(web: tuple[Served, Path], trust: ssl.SSLContext) -> None:
+    trust.set_alpn_protocols(["h2", "http/1.1"])
+    wire = await web[0].connect()
+    assert wire.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+    wire.close()
+
+
+# -- row 44 of the hostile inputs
+
+
+@pytest.mark.parametrize("name", [None, "wrong.example.com", "localhost"])
+async def test_44_any_server_name_is_served(web: tuple[Served, Path], trust: ssl.SSLContext, name: str | None) -> None:
+    trust.check_hostname = False
+    port = web[0].listener.port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname=name or "127.0.0.1")
+    writer.write(post(BODY))
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_44_old_protocols_are_refused(web: tuple[Served, Path], trust: ssl.SSLContext) -> None:
+    trust.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        trust.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await web[0].connect()
+
+
+async def test_44_plain_http_on_the_tls_port_is_closed(web: tuple[Served, Path]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", web[0].listener.port)
+    writer.write(post(BODY))
+    assert b"200" not in await reader.read()
+    writer.close()
+
+
+async def test_44_with_client_certificates_on_only_the_authoritys_callers_are_answered(
+    tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext
+) -> None:
+    mount(tmp_path, "..1", authority)
+    callers = trustme.CA(key_type=EC)
+    callers.cert_pem.write_to_path(tmp_path / "callers.crt")
+    certificate = ServingCertificate(tmp_path, client_authority=tmp_path / "callers.crt")
+    mount(tmp_path, "..2", authority)
+    assert certificate.refresh()
+    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await web.post(BODY)
+        trustme.CA(key_type=EC).issue_cert("apiserver@x.example", key_type=EC).configure_cert(trust)
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await web.post(BODY)
+        callers.issue_cert("apiserver@x.example", key_type=EC).configure_cert(trust)
+        assert (await web.post(BODY)).status == 200

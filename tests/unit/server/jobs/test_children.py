@@ -1,0 +1,200 @@
+"""Child objects run with their owner, and scale requests are judged by their parent."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.unit.server.reviews import (
+    ALICE,
+    JOBSET_CONTROLLER,
+    Answered,
+    ask,
+    containers,
+    job,
+    reservation,
+    review,
+    view,
+    with_ledger,
+)
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Ledger
+from webhook.core.model import names
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.patches.marking import marked
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.job import read
+from webhook.server.gate import Gate
+
+JOBSET = KINDS["JobSet.jobset.x-k8s.io"]
+OWNER = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "name": "train",
+    "uid": "set-1",
+    "controller": True,
+}
+
+
+def jobset(*, queue: str | None = "research") -> dict[str, Any]:
+    labels = {} if queue is None else {"tutti.dev/queue-name": queue}
+    pods = {"spec": {"containers": containers(gpu="1")}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train", "namespace": "team-a", "uid": "set-1", "labels": labels},
+        "spec": {
+            "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": pods}}}]
+        },
+    }
+
+
+def known(seen: View, obj: dict[str, Any]) -> View:
+    """Put a JobSet into the view as it is stored: marked and suspended when it is gated."""
+    gated = bool(obj["metadata"]["labels"])
+    seen.put_job(read(JOBSET, marked(JOBSET, obj) if gated else obj, ReadContext()))
+    return seen
+
+
+def child(*, suspend: bool, gang: str | None = names.GANG_PENDING, version: str | None = None) -> dict[str, Any]:
+    obj = job("train-w-0", queue=None)
+    obj["metadata"] |= {"uid": "child-1", "ownerReferences": [OWNER]}
+    obj["spec"]["suspend"] = suspend
+    if gang is not None:
+        obj["spec"]["template"]["metadata"] = {"labels": {names.GANG_LABEL: gang, names.POD_SET_LABEL: "w"}}
+    if version is not None:
+        obj["spec"]["template"]["metadata"]["annotations"] = {names.LEDGER_VERSION: version}
+    return obj
+
+
+async def create(seen: View, obj: dict[str, Any], user: str = JOBSET_CONTROLLER) -> Answered:
+    return await ask(Gate(seen), "/validate/jobs", review(obj, user=user))
+
+
+async def update(seen: View, old: dict[str, Any], new: dict[str, Any], user: str = JOBSET_CONTROLLER) -> Answered:
+    return await ask(Gate(seen), "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
+
+
+async def test_a_suspended_child_is_written_by_its_owners_controller() -> None:
+    assert (await create(known(view(), jobset()), child(suspend=True))).allowed
+
+
+async def test_a_running_child_of_a_waiting_owner_is_refused() -> None:
+    answer = await create(known(view(), jobset()), child(suspend=False))
+    assert not answer.allowed
+    assert "JobSet train is not admitted" in answer.message
+
+
+async def test_a_running_child_of_an_admitted_owner_passes() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1"))
+    assert (await create(seen, child(suspend=False, gang="set-1", version="1.1"))).allowed
+
+
+async def test_a_running_child_of_an_owner_being_stopped_is_refused() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1", stopping="Preempted"))
+    assert "is being stopped" in (await create(seen, child(suspend=False, gang="set-1"))).message
+
+
+async def test_children_of_an_owner_that_is_not_gated_run_freely() -> None:
+    assert (await create(known(view(), jobset(queue=None)), child(suspend=False, gang=None))).allowed
+
+
+async def test_an_unmarked_child_of_an_owner_not_seen_yet_runs_freely() -> None:
+    assert (await create(view(), child(suspend=False, gang=None))).allowed
+
+
+async def test_a_marked_child_of_an_owner_not_seen_yet_does_not() -> None:
+    assert not (await create(view(), child(suspend=False))).allowed
+
+
+async def test_its_start_waits_for_the_ledger_that_admitted_it() -> None:
+    seen = known(view(), jobset())
+    gate = Gate(seen)
+    body = review(child(suspend=False, gang="set-1", version="1.7"), user=JOBSET_CONTROLLER)
+    import asyncio
+
+    asked = asyncio.create_task(ask(gate, "/validate/jobs", body))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    seen.set_ledger(Ledger(1, 7, {"set-1": reservation("set-1")}))
+    assert (await asked).allowed
+
+
+@pytest.mark.virtual_time
+async def test_a_ledger_that_stays_behind_is_a_retryable_refusal() -> None:
+    answer = await create(known(view(), jobset()), child(suspend=False, gang="set-1", version="1.7"))
+    assert answer.code == 503
+    assert "1.7" in answer.message
+
+
+async def test_a_user_does_not_start_a_child() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1"))
+    answer = await update(seen, child(suspend=True), child(suspend=False), user=ALICE)
+    assert not answer.allowed
+    assert "controller alone" in answer.message
+
+
+async def test_a_user_does_not_relabel_a_child() -> None:
+    seen = known(view(), jobset())
+    assert not (await update(seen, child(suspend=True), child(suspend=True, gang="other"), user=ALICE)).allowed
+
+
+async def test_the_controller_may_resume_and_relabel_children_of_an_admitted_owner() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1"))
+    assert (await update(seen, child(suspend=True), child(suspend=False, gang="set-1", version="1.1"))).allowed
+
+
+async def test_the_controller_may_write_status_and_labels_of_a_waiting_child() -> None:
+    new = child(suspend=True)
+    new["metadata"]["labels"] = {"x": "y"}
+    assert (await update(known(view(), jobset()), child(suspend=True), new)).allowed
+
+
+# -- scale
+
+
+def scale(replicas: Any) -> dict[str, Any]:
+    metadata = {"name": "train", "namespace": "team-a"}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+async def rescale(seen: View, old: int, new: Any) -> Answered:
+    request = {"resource": {"group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets"}}
+    body = review(scale(new), old=scale(old), operation="UPDATE", subresource="scale")
+    import orjson
+
+    document = orjson.loads(body)
+    document["request"] |= request
+    return await ask(Gate(seen), "/validate/jobs", orjson.dumps(document))
+
+
+async def test_an_admitted_gang_is_not_scaled_up() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1"))
+    answer = await rescale(seen, 2, 3)
+    assert not answer.allowed
+    assert "from 2 to 3 replicas" in answer.message
+
+
+async def test_it_is_scaled_down_freely() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("set-1"))
+    assert (await rescale(seen, 2, 1)).allowed
+
+
+async def test_a_waiting_gang_and_one_that_is_not_gated_are_scaled_freely() -> None:
+    assert (await rescale(known(view(), jobset()), 2, 9)).allowed
+    assert (await rescale(known(view(), jobset(queue=None)), 2, 9)).allowed
+
+
+async def test_the_scale_of_an_unknown_parent_is_a_retryable_refusal() -> None:
+    assert (await rescale(view(), 2, 3)).code == 503
+
+
+@pytest.mark.parametrize("replicas", ["3", -1, True, 1.5])
+async def test_a_scale_that_is_no_number_is_malformed(replicas: Any) -> None:
+    assert (await rescale(view(), 2, replicas)).code == 422
+
+
+def test_builders_do_not_share_state() -> None:
+    first = child(suspend=True)
+    assert first is not child(suspend=True)
+    assert copy.deepcopy(first) == child(suspend=True)

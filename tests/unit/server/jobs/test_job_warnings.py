@@ -1,0 +1,88 @@
+"""What the owner of a new job is warned about: it is stored, and may wait for ever or outlive its work."""
+
+import pytest
+
+from tests.unit.server.reviews import GPU, containers, create, stored, view, with_quota
+from webhook.core.model import names
+from webhook.core.model.policy import LocalQueue, Policy, Queue
+from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.patches.marking import marked
+from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.server.gate import Gate
+
+
+@pytest.fixture
+def waiting() -> Gate:
+    return Gate(view())
+
+
+async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
+    obj = stored()
+    labels = {names.POD_GROUP_LABELS[2]: "ring", names.MIN_AVAILABLE_LABEL: "5"}
+    obj["spec"]["template"]["metadata"]["labels"] |= labels
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    assert "PodGroup ring needs 5 pods and its jobs bring 4 so far" in answer.warnings[-1]
+
+
+async def test_a_job_is_told_how_many_pods_its_pod_group_still_needs_of_others(waiting: Gate) -> None:
+    waiting.view.pod_groups["team-a", "ring"] = PodGroupRecord("team-a", "ring", 6)
+    obj = stored()
+    obj["spec"]["template"]["metadata"]["labels"] |= {names.POD_GROUP_LABELS[2]: "ring"}
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    assert "PodGroup ring needs 6 pods and its jobs bring 4 so far" in answer.warnings[-1]
+
+
+@pytest.mark.parametrize(("policy", "told"), [(None, True), ("None", True), ("Running", False), ("All", False)])
+async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, policy: str | None, told: bool) -> None:
+    replicas = {"replicas": 1, "template": {"spec": {"containers": containers(gpu="1")}}}
+    obj = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "ring", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": policy},
+            "mpiReplicaSpecs": {"Launcher": replicas, "Worker": replicas},
+        },
+    }
+    held = dict(marked(KINDS["MPIJob.kubeflow.org"], obj))
+    answer = await create(waiting, held)
+    assert answer.allowed
+    said = "pods of set worker run on when the job has ended, and hold quota meanwhile"
+    assert any(said in warning and "cleanPodPolicy: Running" in warning for warning in answer.warnings) is told
+    del held["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert not any("run on" in warning for warning in (await create(waiting, held)).warnings)
+
+
+async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> None:
+    seen = view()
+    queue = Queue("gpus", "kueue")
+    local = LocalQueue("team-a", "training", "gpus")
+    seen.policy = Policy(queues={"gpus": queue}, local_queues={("team-a", "training"): local})
+    answer = await create(Gate(seen), stored())
+    assert answer.allowed
+    assert answer.warnings[0] == (
+        "no queue 'research' in namespace team-a: the job waits until it exists; "
+        "create the queue or correct the label; known here: training"
+    )
+    seen.policy = Policy(local_queues={("team-a", "research"): LocalQueue("team-a", "research", "gone")})
+    answer = await create(Gate(seen), stored())
+    said = "LocalQueue team-a/research leads to ClusterQueue 'gone', which does not exist"
+    assert answer.warnings[0].startswith(said)
+
+
+async def test_a_gang_that_can_never_fit_is_stored_with_the_numbers_in_a_warning() -> None:
+    seen = view()
+    seen.policy = Policy(queues={"research": Queue("research", "volcano")})
+    never = Reason(Code.EXCEEDS_MAX_QUOTA, node="research", resource=GPU, asked=16_000, limit=8_000)
+    answer = await create(Gate(seen, potential=lambda gang: never), stored(gpu="4"))
+    assert answer.allowed
+    assert "asks 16 nvidia.com/gpu, queue research can hold at most 8" in answer.warnings[0]
+
+
+async def test_a_gang_above_its_fence_is_warned_about() -> None:
+    answer = await create(Gate(with_quota(view(), pods=2)), stored())
+    assert answer.allowed
+    assert any("ResourceQuota team-a/quota can hold at most 2" in warning for warning in answer.warnings)

@@ -1,0 +1,194 @@
+"""Plain pods of a PodGroup at the door: they are stored behind our gate, and count before their gang is admitted."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.server.reviews import (
+    ACCOUNT,
+    ALICE,
+    Answered,
+    ask,
+    pod,
+    price,
+    record,
+    review,
+    view,
+    with_ledger,
+    with_quota,
+)
+from webhook.core.ledger.record import Reservation, ReservedPodSet
+from webhook.core.model import names
+from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid, role_of
+from webhook.jobs.plain_pods.pod import decode
+from webhook.jobs.pricing.pod_requests import price as price_of
+from webhook.server.gate import Gate
+
+UID = gang_uid("team-a", "ring")
+GATES = [{"name": names.SCHEDULING_GATE}]
+LABEL = "scheduling.x-k8s.io/pod-group"
+VOLCANO = "system:serviceaccount:volcano-system:volcano-controllers"
+
+
+def waiting(number: int = 0, *, gpu: str = "1", gang: str = UID, **spec: Any) -> dict[str, Any]:
+    """Return a plain pod as our mutation leaves it."""
+    obj = pod(f"ring-{number}", uid=f"pod-{number}", gang=gang, owner=None, gpu=gpu, schedulingGates=GATES, **spec)
+    del obj["metadata"]["labels"][names.POD_SET_LABEL]
+    obj["metadata"]["labels"][LABEL] = "ring"
+    return obj
+
+
+def admitted(pods: int) -> Reservation:
+    obj = waiting()
+    cost = price_of(obj["spec"])
+    places = ReservedPodSet(role_of(cost, obj["spec"]), pods, cost)
+    return Reservation(UID, POD_GROUP.key, "team-a", "ring", None, (places,), epoch=1, since_seconds=0.0)
+
+
+async def create(gate: Gate, obj: dict[str, Any], user: str = ALICE) -> Answered:
+    return await ask(gate, "/validate/pods", review(obj, user=user))
+
+
+async def update(gate: Gate, old: dict[str, Any], new: dict[str, Any], user: str = ALICE) -> Answered:
+    return await ask(gate, "/validate/pods", review(new, old=old, operation="UPDATE", user=user))
+
+
+@pytest.fixture
+def fenced() -> Gate:
+    """Return a gate whose namespace has room for four pods."""
+    seen = with_quota(view(), pods=4)
+    seen.namespaces["team-a"] = {names.FENCED_NAMESPACE: "true"}
+    return Gate(with_ledger(seen))
+
+
+async def test_anybody_may_create_pods_that_wait_as_far_as_there_is_room(fenced: Gate) -> None:
+    assert [(await create(fenced, waiting(n))).allowed for n in range(6)] == [True] * 4 + [False] * 2
+
+
+async def test_they_do_not_take_what_is_reserved_for_others(fenced: Gate) -> None:
+    other = Reservation("o", "Job.batch", "team-a", "train", None, (ReservedPodSet("main", 3, price(1)),), 1, 0.0)
+    with_ledger(fenced.view, other)
+    assert [(await create(fenced, waiting(n))).allowed for n in range(2)] == [True, False]
+
+
+async def test_but_a_place_that_is_reserved_for_their_gang_is_theirs(fenced: Gate) -> None:
+    with_ledger(fenced.view, admitted(4))
+    assert [(await create(fenced, waiting(n))).allowed for n in range(6)] == [True] * 4 + [False] * 2
+
+
+async def test_a_pod_that_asks_more_than_its_place_is_a_pod_like_any_other(fenced: Gate) -> None:
+    with_ledger(fenced.view, admitted(4))
+    assert not (await create(fenced, waiting(gpu="2"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"tutti.dev/queue-name": "other"}, "queue other and priority 5"),
+        ({names.PRIORITY_CLASS_LABEL: "urgent"}, "queue research and priority 5 (class urgent)"),
+        ({"priority": 9}, "queue research and priority 9"),
+    ],
+)
+async def test_who_contradicts_those_of_the_group_that_run_is_refused(
+    fenced: Gate, changed: dict[str, Any], words: str
+) -> None:
+    def like(number: int) -> dict[str, Any]:
+        obj = waiting(number, priority=5)
+        obj["metadata"]["labels"]["tutti.dev/queue-name"] = "research"
+        return obj
+
+    stranger = like(1)
+    stranger["spec"] |= {key: value for key, value in changed.items() if key == "priority"}
+    stranger["metadata"]["labels"] |= {key: value for key, value in changed.items() if key != "priority"}
+    fenced.view.fences.put_pod(decode(orjson.dumps(like(0))))
+    assert (await create(fenced, stranger)).allowed, "one that waits can still be corrected"
+    started = like(0)
+    started["spec"]["schedulingGates"] = []
+    fenced.view.fences.put_pod(decode(orjson.dumps(started)))
+    refused = (await create(fenced, stranger)).message
+    assert f"that run have queue research and priority 5, this one has {words}" in refused
+    assert (await create(fenced, like(1))).allowed
+
+
+async def test_where_nothing_is_fenced_they_just_wait() -> None:
+    gate = Gate(view())
+    gate.view.namespaces["team-a"] = {}
+    assert all([(await create(gate, waiting(n))).allowed for n in range(9)])
+
+
+@pytest.mark.parametrize("gang", ["another", names.GANG_PENDING, gang_uid("team-b", "ring")])
+async def test_a_gang_label_that_does_not_follow_from_the_group_is_refused(fenced: Gate, gang: str) -> None:
+    assert names.GANG_LABEL in (await create(fenced, waiting(gang=gang))).message
+
+
+async def test_the_pods_of_a_job_held_by_gates_are_made_by_its_controller_alone(fenced: Gate) -> None:
+    made = pod(gang=names.GANG_PENDING, pod_set="worker", schedulingGates=GATES)
+    assert (await create(fenced, made, VOLCANO)).allowed
+    assert not (await create(fenced, made)).allowed
+
+
+async def test_a_pod_without_the_gate_is_no_member(fenced: Gate) -> None:
+    with_ledger(fenced.view, admitted(4))
+    bare = waiting()
+    bare["spec"]["schedulingGates"] = []
+    assert "only its controller creates its pods" in (await create(fenced, bare)).message
+
+
+async def test_nobody_brings_a_place_in_the_queue_along(fenced: Gate) -> None:
+    forged = waiting()
+    forged["metadata"]["annotations"][names.REQUEUE] = "{}"
+    assert names.REQUEUE in (await create(fenced, forged)).message
+
+
+async def test_a_preset_node_passes_by_the_gate_and_is_refused(fenced: Gate) -> None:
+    preset = waiting(nodeName="node-7")
+    preset["spec"]["schedulingGates"] = []
+    assert "preset" in (await create(fenced, preset)).message
+
+
+async def test_the_gate_is_lifted_by_our_account_alone(fenced: Gate) -> None:
+    free = waiting()
+    free["spec"]["schedulingGates"] = []
+    assert names.SCHEDULING_GATE in (await update(fenced, waiting(), free)).message
+    assert (await update(fenced, waiting(), free, ACCOUNT)).allowed
+
+
+async def test_a_member_stays_in_its_group(fenced: Gate) -> None:
+    moved = waiting()
+    moved["metadata"]["labels"][LABEL] = "another"
+    assert "PodGroup of a pod stays" in (await update(fenced, waiting(), moved)).message
+
+
+async def test_its_queue_changes_only_while_it_waits(fenced: Gate) -> None:
+    before, after = waiting(), waiting()
+    after["metadata"]["labels"]["tutti.dev/queue-name"] = "other"
+    assert (await update(fenced, before, after)).allowed
+    for obj in (before, after):
+        obj["spec"]["schedulingGates"] = []
+    assert "queue label" in (await update(fenced, before, after)).message
+
+
+async def test_a_waiting_pod_cannot_grow_past_the_fence(fenced: Gate) -> None:
+    with_quota(fenced.view, gpu=2)
+    with_ledger(fenced.view, admitted(1))
+    fenced.view.fences.put_pod(record("pod-0"))
+    body = review(waiting(gpu="9"), old=waiting(), operation="UPDATE", subresource="resize")
+    assert not (await ask(fenced, "/validate/pods", body)).allowed
+
+
+async def test_an_opt_in_label_on_a_single_pod_is_warned_about_still(fenced: Gate) -> None:
+    single = pod(owner=None)
+    single["metadata"]["labels"] = {"tutti.dev/queue-name": "research"}
+    answer = await create(fenced, single)
+    assert answer.allowed
+    assert any("single Pod" in warning for warning in answer.response["warnings"])
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", None), ("-1", None), ("two", None), ("", None), ("2", 2)])
+async def test_a_lightweight_group_says_a_number_of_pods(fenced: Gate, text: str, number: int | None) -> None:
+    light = waiting()
+    light["metadata"]["labels"][names.MIN_AVAILABLE_LABEL] = text
+    answer = await create(fenced, light)
+    assert answer.allowed is (number is not None)
+    assert number is not None or f"{text!r} is no number of pods" in answer.message

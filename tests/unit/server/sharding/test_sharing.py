@@ -1,0 +1,244 @@
+"""Two replicas share the headroom of a namespace: one owns it, the other asks; together they never grant too much."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.server.reviews import (
+    ALICE,
+    JOB_CONTROLLER,
+    Answered,
+    pod,
+    price,
+    record,
+    reservation,
+    review,
+    view,
+    with_ledger,
+    with_quota,
+)
+from tests.unit.server.wire_level import served
+from webhook.cluster.view import View
+from webhook.server.gate import Gate
+from webhook.server.pods.tally import Tally
+from webhook.server.sharding.forward import Forwarder
+from webhook.server.sharding.ownership import Ownership, owner_of
+
+NAMES = st.lists(st.text("abcdef0123456789-", min_size=1, max_size=8), min_size=1, max_size=6, unique=True)
+NAMESPACES = st.text("abcdefgh-", min_size=1, max_size=10)
+
+
+# -- who owns a namespace
+
+
+@given(NAMES, NAMESPACES, st.randoms())
+def test_replicas_that_see_the_same_peers_agree(peers: list[str], namespace: str, chance: random.Random) -> None:
+    shuffled = peers.copy()
+    chance.shuffle(shuffled)
+    assert owner_of(namespace, peers) == owner_of(namespace, shuffled)
+
+
+@given(NAMES.filter(lambda peers: len(peers) > 1), NAMESPACES, st.data())
+def test_the_departure_of_another_replica_moves_nothing(peers: list[str], namespace: str, data: st.DataObject) -> None:
+    owner = owner_of(namespace, peers)
+    gone = data.draw(st.sampled_from([peer for peer in peers if peer != owner]))
+    assert owner_of(namespace, [peer for peer in peers if peer != gone]) == owner
+
+
+def test_namespaces_spread_over_the_replicas() -> None:
+    owners = [owner_of(f"team-{number}", ["a", "b", "c"]) for number in range(300)]
+    assert all(70 <= owners.count(peer) <= 130 for peer in "abc")
+
+
+@given(st.lists(st.sets(st.sampled_from("bcd")), min_size=1, max_size=6), NAMESPACES, st.floats(0.01, 2))
+def test_a_new_owner_waits_until_the_old_ones_grants_have_been_seen(
+    lives: list[set[str]], namespace: str, pace: float
+) -> None:
+    """At any moment, whoever decides without waiting has been the owner for the whole settling time."""
+    mine, now = Ownership("a", settle_seconds=0.5), 0.0
+    history: list[tuple[float, bool]] = [(float("-inf"), True)]
+    for live in lives:
+        now += pace
+        mine.set_live(live, now)
+        history.append((now, mine.owner(namespace) == "a"))
+        for later in (now, now + 0.2, now + 0.6):
+            if mine.owner(namespace) == "a" and mine.unsettled_seconds(namespace, later) == 0:
+                since = next((t for t, own in reversed(history) if not own), None)
+                assert since is None or _regained(history, since) + 0.5 <= later
+
+
+def _regained(history: list[tuple[float, bool]], since: float) -> float:
+    return min(t for t, own in history if own and t > since)
+
+
+def test_a_replica_that_has_just_started_waits_too() -> None:
+    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0)
+    assert mine.unsettled_seconds("team-a", 100.1) == pytest.approx(0.4)
+    assert mine.unsettled_seconds("team-a", 100.6) == 0
+
+
+# -- what one replica let pass
+
+
+@given(st.lists(st.tuples(st.sampled_from(["pass", "see", "wait"]), st.integers(0, 7)), max_size=40))
+def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(steps: list[tuple[str, int]]) -> None:
+    seen: set[str] = set()
+    expected: dict[str, float] = {}
+    tally, now = Tally(lambda namespace, uid: uid in seen, expiry_seconds=5.0), 0.0
+    for step, number in steps:
+        uid = f"pod-{number}"
+        if step == "pass" and uid not in seen:
+            tally.add("team-a", uid, price(), now, gang="job-1", pod_set="main")
+            expected[uid] = now + 5.0
+        elif step == "see":
+            seen.add(uid)
+            expected.pop(uid, None)
+        else:
+            now += number
+        live = {uid for uid, until in expected.items() if until > now}
+        assert tally.members("team-a", "job-1", "main", now) == len(live)
+        assert tally.members("team-b", "job-1", "main", now) == 0
+
+
+def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
+    heard = [10.0]
+    tally = Tally(lambda namespace, uid: False, lambda: heard[0])
+    tally.add("team-a", "pod", price(), 10.0, gang="job-1", pod_set="main")
+    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "the watch may be dead, and the pod there"
+    heard[0] = 11.0
+    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "that may have been on its way before"
+    heard[0] = 12.0
+    assert tally.members("team-a", "job-1", "main", 14.9) == 1
+    assert tally.members("team-a", "job-1", "main", 15.0) == 0, "the pod was not stored"
+
+
+# -- two replicas
+
+
+@dataclass
+class Cluster:
+    """Two served replicas that watch one world, each with a delay of its own."""
+
+    gates: dict[str, Gate] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    forwarders: dict[str, Forwarder] = field(default_factory=dict)
+
+    def views(self) -> list[View]:
+        return [gate.view for gate in self.gates.values()]
+
+
+@asynccontextmanager
+async def replicas(*views: View) -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    for name, seen in zip("ab", views, strict=True):
+        forwarder = Forwarder(Ownership(name, settle_seconds=0.02), lambda: cluster.urls)
+        cluster.forwarders[name] = forwarder
+        cluster.gates[name] = Gate(seen, forwarder=forwarder)
+    async with served(cluster.gates["a"]) as first, served(cluster.gates["b"]) as second:
+        cluster.urls = {
+            "a": f"http://127.0.0.1:{first.listener.port}",
+            "b": f"http://127.0.0.1:{second.listener.port}",
+        }
+        for forwarder in cluster.forwarders.values():
+            await forwarder.check_peers()
+        try:
+            yield cluster
+        finally:
+            for forwarder in cluster.forwarders.values():
+                await forwarder.close()
+
+
+async def ask(cluster: Cluster, replica: str, uid: str, *, gang: bool, seconds: float = 2.0) -> Answered:
+    if gang:
+        body = review(pod(uid, uid=uid, gang="job-1", version="1.1"), user=JOB_CONTROLLER)
+    else:
+        body = review(pod(uid, uid=uid), user=ALICE)
+    return Answered(*await cluster.gates[replica].review("/validate/pods", body, seconds))
+
+
+class Neighbour(Forwarder):
+    """Reaches the other replica without sockets, so that no load of the machine makes one seem silent."""
+
+    def __init__(self, me: str, gates: dict[str, Gate]) -> None:
+        super().__init__(Ownership(me, settle_seconds=0.02), lambda: {name: name for name in gates})
+        self.ownership.set_live("ab", 0.0)
+        self._gates = gates
+
+    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes]:
+        await asyncio.sleep(0.001)
+        name, slash, path = url.partition("/")
+        return await self._gates[name].review(slash + path.partition("?")[0], body, timeout_seconds, hopped=True)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("gang", [False, True], ids=["loose", "gang"])
+async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) -> None:
+    chance = random.Random(seed)
+    room = chance.randint(1, 6)
+
+    def world() -> View:
+        seen = with_quota(view(), gpu=room)
+        return with_ledger(seen, reservation(count=room)) if gang else seen
+
+    cluster = Cluster()
+    for name in "ab":
+        cluster.gates[name] = Gate(world(), forwarder=Neighbour(name, cluster.gates))
+
+    async def submit(number: int) -> bool:
+        await asyncio.sleep(chance.random() * 0.01)
+        answer = await ask(cluster, chance.choice("ab"), f"pod-{number}", gang=gang)
+        if answer.allowed:
+            for seen in cluster.views():
+                await asyncio.sleep(chance.random() * 0.01)
+                seen.fences.put_pod(record(f"pod-{number}", gang="job-1" if gang else None))
+        return answer.allowed
+
+    granted = await asyncio.gather(*(submit(number) for number in range(room * 3)))
+    assert sum(granted) == room
+
+
+async def test_a_review_that_was_passed_on_is_decided_where_it_arrives() -> None:
+    async with replicas(with_quota(view(), gpu=1), with_quota(view(), gpu=1)) as cluster:
+        body = review(pod(), user=ALICE)
+        for gate in cluster.gates.values():
+            status, answer = await gate.review("/validate/pods", body, 2.0, hopped=True)
+            assert Answered(status, answer).allowed
+            assert len(gate.tally.pending("team-a", asyncio.get_running_loop().time())) == 1
+
+
+async def test_a_silent_owner_is_left_out_at_once_and_its_namespaces_are_decided_here() -> None:
+    async with replicas(with_quota(view(), gpu=1), with_quota(view(), gpu=1)) as cluster:
+        owner = cluster.forwarders["a"].ownership.owner("team-a")
+        other = "b" if owner == "a" else "a"
+        # Nothing listens on the discard port.
+        cluster.urls = cluster.urls | {owner: "http://127.0.0.1:9"}
+        assert (await ask(cluster, other, "pod-1", gang=False)).allowed
+        assert cluster.forwarders[other].ownership.live == {other}
+        assert not (await ask(cluster, other, "pod-2", gang=False)).allowed
+
+
+async def test_a_replica_that_came_back_is_asked_again() -> None:
+    async with replicas(view(), view()) as cluster:
+        forwarder = cluster.forwarders["a"]
+        urls = cluster.urls
+        cluster.urls = urls | {"b": "http://127.0.0.1:9"}
+        await forwarder.check_peers()
+        assert forwarder.ownership.live == {"a"}
+        cluster.urls = urls
+        await forwarder.check_peers()
+        assert forwarder.ownership.live == {"a", "b"}
+
+
+async def test_where_nothing_is_fenced_nobody_is_asked() -> None:
+    async with replicas(view(fenced=False), view(fenced=False)) as cluster:
+        cluster.urls = dict.fromkeys("ab", "http://127.0.0.1:9")
+        for replica in "ab":
+            assert (await ask(cluster, replica, "pod-1", gang=False)).allowed
+        assert cluster.forwarders["a"].ownership.live == {"a", "b"}

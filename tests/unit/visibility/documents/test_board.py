@@ -1,0 +1,308 @@
+"""The board numbers every change, forgets deletions in time, and never lets a watch miss anything."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.model.gang import Requirement
+from webhook.core.model.policy import LabelSelector
+from webhook.visibility.documents import board as boards
+from webhook.visibility.documents.board import REPLICA_BITS, Board, Expired, Key
+from webhook.visibility.http.selecting import Selection
+from webhook.visibility.http.watching import Watch, WatchRequest
+
+EVERYTHING = Selection("workloads", None)
+
+
+def key(name: str, namespace: str = "team") -> Key:
+    return Key("workloads", namespace, name)
+
+
+def document(name: str, value: int, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "team", "labels": labels or {}}, "spec": {"value": value}}
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_800_000_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+async def events(watch: Watch, number: int) -> list[dict[str, Any]]:
+    """Take the next lines of a watch; fails when there are fewer within a virtual minute."""
+    found: list[dict[str, Any]] = []
+    lines = watch.lines()
+    async with asyncio.timeout(60):
+        while len(found) < number:
+            found.append(json.loads(await anext(lines)))
+    await lines.aclose()  # type: ignore[attr-defined]
+    return found
+
+
+def told(event: dict[str, Any]) -> tuple[str, str]:
+    return event["type"], event["object"]["metadata"]["name"]
+
+
+def test_versions_grow_with_time_and_with_every_change() -> None:
+    clock = Clock()
+    board = Board(clock.now)
+    board.put(key("a"), document("a", 1))
+    first = board.version
+    board.put(key("a"), document("a", 2))
+    assert board.version > first
+    clock.seconds += 10
+    board.put(key("a"), document("a", 3))
+    assert board.version >> REPLICA_BITS == int(clock.seconds * 1000)
+    clock.seconds -= 3600
+    before = board.version
+    board.put(key("a"), document("a", 4))
+    assert board.version > before
+
+
+def test_the_same_document_is_no_change() -> None:
+    board = Board(Clock().now)
+    assert board.put(key("a"), document("a", 1))
+    before = board.version
+    assert not board.put(key("a"), document("a", 1))
+    assert board.version == before
+
+
+def test_a_document_carries_the_version_of_its_last_change() -> None:
+    board = Board(Clock().now)
+    board.put(key("a"), document("a", 1))
+    stored = board.get(key("a"))
+    assert stored is not None
+    parsed = stored.parse()
+    assert parsed["metadata"]["resourceVersion"] == str(board.version)
+    assert (parsed["apiVersion"], parsed["kind"]) == ("visibility.tutti.dev/v1alpha1", "Workload")
+    assert parsed["spec"] == {"value": 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=60), st.integers(0, 60))
+def test_who_lists_and_then_follows_holds_what_stands(changes: list[tuple[str, int]], listed_after: int) -> None:
+    """Value 0 deletes. A client that lists at any moment and applies the changes since ends up with everything."""
+    clock = Clock()
+    board = Board(clock.now)
+    held: dict[str, int] = {}
+    version = board.version
+    for index, (name, value) in enumerate(changes):
+        if index == listed_after:
+            held = {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+            version = board.version
+        clock.seconds += 0.001 * (value % 2)
+        if value:
+            board.put(key(name), document(name, value))
+        else:
+            board.drop(key(name))
+    if listed_after >= len(changes):
+        held = {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+        version = board.version
+    for changed, stored in board.changes("workloads", version):
+        if stored.deleted:
+            held.pop(changed.name, None)
+        else:
+            held[changed.name] = stored.parse()["spec"]["value"]
+    assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+
+
+def test_deletions_are_forgotten_oldest_first_and_then_a_watch_from_before_expires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(boards, "TOMBSTONES_MAX", 3)
+    board = Board(Clock().now)
+    versions = []
+    for index in range(6):
+        board.put(key(f"j{index}"), document(f"j{index}", 1))
+        versions.append(board.version)
+        board.drop(key(f"j{index}"))
+    with pytest.raises(Expired):
+        board.changes("workloads", versions[1])
+    assert [k.name for k, _ in board.changes("workloads", versions[3])] == ["j3", "j4", "j5"]
+
+
+def test_a_version_from_before_this_process_expires() -> None:
+    clock = Clock()
+    board = Board(clock.now)
+    with pytest.raises(Expired):
+        board.position((int(clock.seconds - 60) * 1000) << REPLICA_BITS)
+
+
+def test_a_version_of_another_replica_is_told_the_last_seconds_again() -> None:
+    clock = Clock()
+    mine, other = Board(clock.now, 1), Board(clock.now, 2)
+    clock.seconds += 60
+    other.put(key("a"), document("a", 1))
+    clock.seconds += 1
+    mine.put(key("a"), document("a", 1))
+    clock.seconds += 1
+    listed = other.version
+    assert mine.position(mine.version) == mine.version
+    assert [k.name for k, _ in mine.changes("workloads", mine.position(listed))] == ["a"]
+    clock.seconds += 3600
+    other.put(key("b"), document("b", 1))
+    assert mine.position(other.version) <= mine.version
+
+
+def test_what_another_replica_lists_can_be_watched_from_though_nothing_changed_since_it_started() -> None:
+    clock = Clock()
+    first = Board(clock.now, 1)
+    clock.seconds += 60
+    second = Board(clock.now, 2)
+    clock.seconds += 60
+    assert second.position(first.advance()) <= second.version
+
+
+@pytest.mark.virtual_time
+async def test_a_watch_without_version_begins_with_what_stands() -> None:
+    board = Board(Clock().now)
+    board.put(key("a"), document("a", 1))
+    watch = Watch(board, WatchRequest(EVERYTHING, None, initial_end=True), Clock().now)
+    found = await events(watch, 2)
+    assert told(found[0]) == ("ADDED", "a")
+    assert found[1]["type"] == "BOOKMARK"
+    assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert found[1]["object"]["metadata"]["resourceVersion"] == str(board.version)
+
+
+@pytest.mark.virtual_time
+async def test_a_watch_from_a_version_tells_what_changed_since_and_goes_on() -> None:
+    board = Board(Clock().now)
+    board.put(key("a"), document("a", 1))
+    board.put(key("gone"), document("gone", 1))
+    version = board.version
+    board.put(key("a"), document("a", 2))
+    board.drop(key("gone"))
+    board.put(key("flash"), document("flash", 1))
+    board.drop(key("flash"))
+
+    async def later() -> None:
+        await asyncio.sleep(5)
+        board.put(key("b"), document("b", 1))
+
+    task = asyncio.create_task(later())
+    found = await events(Watch(board, WatchRequest(EVERYTHING, version), Clock().now), 3)
+    await task
+    assert [told(event) for event in found] == [("MODIFIED", "a"), ("DELETED", "gone"), ("ADDED", "b")]
+
+
+@pytest.mark.virtual_time
+async def test_an_object_that_stops_being_selected_is_deleted_for_that_watch() -> None:
+    board = Board(Clock().now)
+    board.put(key("a"), document("a", 1, {"team": "x"}))
+    chosen = Selection("workloads", "team", LabelSelector(match_expressions=(Requirement("team", "In", ("x",)),)))
+    watch = Watch(board, WatchRequest(chosen, board.version), Clock().now)
+
+    async def changes() -> None:
+        for labels in ({"team": "y"}, {"team": "z"}, {"team": "x"}):
+            await asyncio.sleep(1)
+            board.put(key("a"), document("a", 1, labels))
+
+    task = asyncio.create_task(changes())
+    found = await events(watch, 2)
+    await task
+    assert [event["type"] for event in found] == ["DELETED", "MODIFIED"]
+
+
+@pytest.mark.virtual_time
+async def test_bookmarks_come_when_asked_for_and_a_watch_ends_in_time() -> None:
+    board = Board(Clock().now)
+    quiet = [
+        line async for line in Watch(board, WatchRequest(EVERYTHING, board.version, seconds=100), Clock().now).lines()
+    ]
+    assert quiet == []
+    request = WatchRequest(EVERYTHING, board.version, bookmarks=True, seconds=100)
+    marks = [json.loads(line) async for line in Watch(board, request, Clock().now).lines()]
+    assert [mark["type"] for mark in marks] == ["BOOKMARK"] * 3
+
+
+@pytest.mark.virtual_time
+async def test_a_watch_of_tables_tells_its_columns_once() -> None:
+    board = Board(Clock().now)
+    for name in ("a", "b"):
+        full = document(name, 1) | {"status": {"conditions": [], "pods": {"present": 0, "wanted": 1}}}
+        board.put(key(name), full)
+    found = await events(Watch(board, WatchRequest(EVERYTHING, None, include="Object"), Clock().now), 2)
+    assert [event["object"]["kind"] for event in found] == ["Table", "Table"]
+    assert ["columnDefinitions" in event["object"] for event in found] == [True, False]
+    assert [event["object"]["rows"][0]["cells"][0] for event in found] == ["a", "b"]
+
+
+@pytest.mark.virtual_time
+async def test_watches_end_when_the_replica_stops() -> None:
+    board = Board(Clock().now)
+    watch = Watch(board, WatchRequest(EVERYTHING, board.version), Clock().now)
+    following = asyncio.create_task(anext(watch.lines(), None))  # type: ignore[call-overload]
+    await asyncio.sleep(1)
+    board.end()
+    assert await following is None
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_together(seed: int) -> None:
+    """The reader applies what it is told and, at times, begins anew from the last version that it was told.
+
+    As clients do, it takes no version from a list that is not complete.
+    """
+    chance, clock = random.Random(seed), Clock()
+    board = Board(clock.now)
+    held: dict[str, int] = {}
+    version: int | None = None
+
+    async def write() -> None:
+        for _ in range(300):
+            name, value = chance.choice("abcde"), chance.randrange(4)
+            clock.seconds += chance.choice((0, 0.001, 1))
+            if value:
+                board.put(key(name), document(name, value))
+            else:
+                board.drop(key(name))
+            await asyncio.sleep(chance.choice((0, 0.1, 7)))
+
+    async def read() -> None:
+        nonlocal version
+        while True:
+            request = WatchRequest(EVERYTHING, version, bookmarks=True, initial_end=version is None, seconds=40)
+            async for line in Watch(board, request, clock.now).lines():
+                await asyncio.sleep(chance.choice((0, 0.05, 3)))
+                event = json.loads(line)
+                metadata = event["object"]["metadata"]
+                if version is not None or event["type"] == "BOOKMARK":
+                    version = int(metadata["resourceVersion"])
+                if event["type"] == "DELETED":
+                    held.pop(metadata["name"], None)
+                elif event["type"] != "BOOKMARK":
+                    held[metadata["name"]] = event["object"]["spec"]["value"]
+                if version is not None and chance.random() < 0.02:
+                    break
+
+    reading = asyncio.create_task(read())
+    await write()
+    await asyncio.sleep(500)
+    reading.cancel()
+    assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+
+
+@pytest.mark.virtual_time
+async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> None:
+    board = Board(Clock().now)
+    watch = Watch(board, WatchRequest(EVERYTHING, board.version, bookmarks=True), Clock().now)
+    lines = watch.lines()
+    first = asyncio.create_task(anext(lines))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    # Noticed only at the time of the bookmark, so that both are sent together.
+    board._moved = asyncio.Event()
+    board.put(key("a"), document("a", 1))
+    found = [json.loads(await first)]
+    board.put(key("b"), document("b", 1))
+    found += [json.loads(await anext(lines)) for _ in range(2)]
+    assert [event["type"] for event in found] == ["ADDED", "BOOKMARK", "ADDED"]

@@ -1,0 +1,207 @@
+"""What a gang's Workload document says, state by state."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.visibility.world import NOW, World
+from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.reading.record import Admission, Owner, Requeue
+from webhook.visibility.documents.workload import workload_name
+
+pytestmark = pytest.mark.virtual_time
+
+
+def condition(document: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((c for c in document["status"]["conditions"] if c["type"] == kind), {})
+
+
+async def test_a_workload_is_called_as_kueue_calls_it() -> None:
+    uid = "46025962-0d11-4472-a180-6cc97fb5802d"
+    assert workload_name(KINDS["PyTorchJob.kubeflow.org"], "pytorch-test", uid) == "pytorchjob-pytorch-test-8722d"
+
+
+async def test_a_long_name_is_cut_so_that_its_hash_fits() -> None:
+    name = workload_name(KINDS["Job.batch"], "x" * 253, "uid")
+    assert len(name) == 253
+    assert name[:4] == "job-"
+    assert name[-6] == "-"
+
+
+async def test_a_waiting_gang_says_why_with_numbers_and_holders() -> None:
+    world = World()
+    world.admits(world.waits("first", cpu=3, pods=2))
+    late = world.waits("late", cpu=3, pods=1)
+    document = await world.workload(late)
+    reserved = condition(document, "QuotaReserved")
+    assert (reserved["status"], reserved["reason"]) == ("False", "WaitingForQuota")
+    assert "asks 3 cpu; queue vision has 8, 6 used; held by team-vision/first (6)" in reserved["message"]
+    reason = document["status"]["reason"]
+    assert (reason["asked"], reason["used"], reason["limit"]) == ("3", "6", "8")
+    assert reason["holders"] == [{"gang": "team-vision/first", "amount": "6"}]
+    assert (document["status"]["position"], document["spec"]["queueName"]) == (0, "jobs")
+    assert "admission" not in document["status"]
+    assert condition(document, "Admitted")["status"] == "False"
+    assert condition(document, "Finished") == {}
+
+
+async def test_a_gang_that_waits_again_wants_what_is_left_of_it() -> None:
+    world = World()
+    job = world.waits("again", pods=3)
+    world.view.put_job(replace(job, reclaimed={"main": 1}, spared={"main": 1}))
+    document = await world.workload(job)
+    assert document["status"]["pods"]["wanted"] == 2
+    assert document["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+    assert document["spec"]["podSets"][0]["count"] == 3, "what its owner wrote, as in Kueue"
+
+
+async def test_positions_count_who_is_ahead_in_the_same_queue() -> None:
+    world = World()
+    world.admits(world.waits("holder", cpu=8, pods=1))
+    for index, priority in enumerate((1, 5, 3)):
+        world.waits(f"j{index}", priority=priority)
+    other = world.waits("elsewhere", team="speech")
+    found = {d["metadata"]["ownerReferences"][0]["name"]: d for d in await world.documents("workloads")}
+    assert [found[f"j{i}"]["status"]["position"] for i in range(3)] == [2, 0, 1]
+    assert (await world.workload(other))["status"]["position"] == 0
+
+
+async def test_an_admitted_gang_shows_its_queue_flavors_and_usage_since_its_reservation() -> None:
+    world = World()
+    job = world.waits("train", cpu=2, pods=2, created=NOW - 90)
+    world.now += 5
+    world.admits(job)
+    document = await world.workload(job)
+    assert document["status"]["admission"] == {
+        "clusterQueue": "vision",
+        "podSetAssignments": [
+            {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "4"}, "count": 2}
+        ],
+    }
+    admitted = condition(document, "Admitted")
+    assert (admitted["status"], admitted["lastTransitionTime"]) == ("True", "2027-01-15T08:00:05Z")
+    assert document["metadata"]["creationTimestamp"] == "2027-01-15T07:58:30Z"
+    assert condition(document, "PodsReady")["status"] == "False"
+    assert "reason" not in document["status"]
+
+
+async def test_a_stopped_gang_is_evicted_with_kueues_reason_and_waits_again() -> None:
+    world = World()
+    job = world.waits("train")
+    reservation = world.admits(job)
+    await world.workload(job)
+    world.now += 60
+    world.stops(reservation, "StartTimeout")
+    evicted = condition(await world.workload(job), "Evicted")
+    assert (evicted["status"], evicted["reason"]) == ("True", "PodsReadyTimeout")
+    world.releases(reservation)
+    requeue = Requeue("StartTimeout", world.now, 1, world.now + 60, "only 1 of 2 pods ran within 300 s")
+    job = replace(job, requeue=requeue, resource_version=9)
+    world.view.put_job(job)
+    document = await world.workload(job)
+    evicted, reserved = condition(document, "Evicted"), condition(document, "QuotaReserved")
+    assert (evicted["status"], evicted["message"]) == ("True", "only 1 of 2 pods ran within 300 s")
+    assert reserved["status"] == "False"
+    assert evicted["lastTransitionTime"] == reserved["lastTransitionTime"] == "2027-01-15T08:01:00Z"
+    assert document["status"]["requeueState"] == {"count": 1, "requeueAt": "2027-01-15T08:02:00Z"}
+
+
+async def test_a_finished_gang_that_still_holds_its_quota_says_until_when() -> None:
+    world = World()
+    job = world.waits("train", cpu=2, pods=2)
+    world.admits(job)
+    job = replace(job, suspended=False, finished="Succeeded", finished_seconds=NOW, resource_version=9)
+    world.view.put_job(job)
+    finished = condition(await world.workload(job), "Finished")
+    assert finished["message"] == "The job has succeeded; its quota is being returned"
+
+
+async def test_a_finished_gang_keeps_what_it_was_admitted_with_and_when_it_ended() -> None:
+    world = World()
+    job = world.waits("train", cpu=1, pods=2)
+    reservation = world.admits(job)
+    world.releases(reservation)
+    admission = Admission(job.uid, 1, 1, "vision", {"main": 2}, {"main": {"cpu": "default"}}, NOW)
+    done = replace(
+        job, suspended=False, finished="Succeeded", ready=True, admission=admission, finished_seconds=NOW + 30
+    )
+    world.view.put_job(done)
+    document = await world.workload(done)
+    finished = condition(document, "Finished")
+    assert (finished["status"], finished["reason"]) == ("True", "Succeeded")
+    assert finished["lastTransitionTime"] == "2027-01-15T08:00:30Z"
+    assert condition(document, "Admitted")["status"] == "True"
+    assert document["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] == {"cpu": "2"}
+
+
+async def test_a_gang_that_its_owner_suspended_is_inactive_and_on_hold() -> None:
+    world = World()
+    job = world.waits("train", held=True)
+    document = await world.workload(job)
+    assert document["spec"]["active"] is False
+    assert condition(document, "QuotaReserved")["reason"] == "OnHold"
+
+
+async def test_a_reason_that_keeps_a_gang_from_the_engine_is_shown_too() -> None:
+    world = World()
+    job = world.waits("train")
+    world.engine.withdraw(job.uid)
+    world.withheld[job.uid] = Reason(Code.POD_GROUP_NOT_FOUND, "PodGroup team-vision/g does not exist")
+    assert condition(await world.workload(job), "QuotaReserved")["reason"] == "PodGroupNotFound"
+
+
+async def test_a_reservation_whose_job_is_gone_is_still_shown() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    world.view.drop_job(world.view.jobs[job.uid])
+    document = await world.workload(job)
+    assert document["status"]["admission"]["clusterQueue"] == "vision"
+    assert document["metadata"]["ownerReferences"][0]["name"] == "train"
+
+
+async def test_a_part_of_anothers_gang_is_not_a_workload() -> None:
+    world = World()
+    world.waits("child", owner=Owner("JobSet.jobset.x-k8s.io", "parent", "p"))
+    world.waits("cron", owner=Owner("CronJob.batch", "nightly", "c"))
+    found = [d["metadata"]["ownerReferences"][0]["name"] for d in await world.documents("workloads")]
+    assert found == ["cron"]
+
+
+async def test_labels_of_the_job_can_be_selected_by() -> None:
+    world = World()
+    job = world.waits("train", labels={"team": "a"})
+    labels = (await world.workload(job))["metadata"]["labels"]
+    assert labels == {"team": "a", "kueue.x-k8s.io/job-uid": job.uid}
+
+
+async def test_the_quorum_is_that_of_the_gang_or_of_its_pod_group() -> None:
+    world = World()
+    own, grouped = world.waits("own", pods=4, quorum=2), world.waits("grouped", pods=4)
+    assert grouped.gang is not None
+    world.view.put_job(replace(grouped, gang=replace(grouped.gang, pod_group="group")))
+    world.view.pod_groups["team-vision", "group"] = PodGroupRecord("team-vision", "group", 3)
+    assert (await world.workload(own))["spec"]["quorum"] == 2
+    assert (await world.workload(grouped))["spec"]["quorum"] == 3
+
+
+async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    told = []
+    for ready in (False, True, False, True):
+        world.now += 10
+        job = replace(job, suspended=False, ready=ready, resource_version=job.resource_version + 1)
+        world.view.put_job(job)
+        told.append(condition(await world.workload(job), "PodsReady"))
+    assert [(c["status"], c["reason"]) for c in told] == [
+        ("False", "WaitForStart"),
+        ("True", "Started"),
+        ("False", "WaitForRecovery"),
+        ("True", "Recovered"),
+    ]
+    assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]

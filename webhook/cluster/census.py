@@ -1,0 +1,167 @@
+"""Counts of who waits and who holds what, for each queue and local queue.
+
+Both the read API and the status writer show these numbers. They are taken from memory in one walk, which is shared:
+asked again within ``max_age_seconds`` the last walk answers. As in Kueue, everything that asks for a queue and holds no
+quota is pending, whether it could start or not.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, StopPolicy, heir
+from webhook.core.quota.tree import Node
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.record import JobRecord
+
+Usage = dict[FlavorResource, int]
+"""Flavor and resource to thousandths."""
+IDLE_SHARE = 20
+"""A walk that took long is repeated no sooner than this many times its duration: at most 5 % of a core goes to it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The numbers of one queue or local queue."""
+
+    pending: int = 0
+    reserving: int = 0
+    """Gangs that hold quota."""
+    admitted: int = 0
+    """Those of them that are not being stopped."""
+    usage: Usage = field(default_factory=dict)
+
+    def add(self, other: "Tally") -> None:
+        """Count what another tally counts too."""
+        self.pending += other.pending
+        self.reserving += other.reserving
+        self.admitted += other.admitted
+        for key, amount in other.usage.items():
+            self.usage[key] = self.usage.get(key, 0) + amount
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One walk over everything."""
+
+    queues: Mapping[str, Tally] = field(default_factory=dict)
+    local_queues: Mapping[tuple[str, str], Tally] = field(default_factory=dict)
+    inherited: Mapping[str, Tally] = field(default_factory=dict)
+    """By cohort: what holds quota of queues that are no more and is charged there."""
+
+    def below(self, node: Node) -> Tally:
+        """Return the numbers of a queue, or of everything at and below a cohort together."""
+        total = Tally()
+        for each in node.below():
+            tally = (self.queues if each.is_queue else self.inherited).get(each.name)
+            if tally is not None:
+                total.add(tally)
+        return total
+
+    def charged(self, node: Node) -> Usage:
+        """Return what is charged to a queue, or to a cohort: there only what its children use beyond what they lend to
+        nobody, as its quota has only what they lend.
+        """
+        tally = (self.queues if node.is_queue else self.inherited).get(node.name)
+        usage = {} if tally is None else dict(tally.usage)
+        for child in node.children:
+            for key, amount in self.charged(child).items():
+                beyond = amount - child.local.get(key, 0)
+                if beyond > 0:
+                    usage[key] = usage.get(key, 0) + beyond
+        return usage
+
+
+class Census:
+    """Takes counts of one cluster."""
+
+    def __init__(self, view: View, kinds: Mapping[str, JobKind]) -> None:
+        self._view = view
+        self._kinds = kinds
+        self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
+        self._last = Counts()
+        self._taken_at = float("-inf")
+        self._took_seconds = 0.0
+
+    def concerns(self, job: JobRecord) -> bool:
+        """Return whether the job is a gang of its own: not part of another's gang, nor another controller's."""
+        return not job.managed_by_other and (job.owner is None or job.owner.kind not in self._kinds)
+
+    def take(self, max_age_seconds: float = 0.5) -> Counts:
+        """Return the numbers as they were at most ``max_age_seconds`` ago, or a little more on a big cluster."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._taken_at >= max(max_age_seconds, IDLE_SHARE * self._took_seconds):
+            self._last = self._walk()
+            self._taken_at = loop.time()
+            self._took_seconds = self._taken_at - now
+        return self._last
+
+    def _walk(self) -> Counts:
+        queues: dict[str, Tally] = {name: Tally() for name in self._view.policy.queues}
+        local: dict[tuple[str, str], Tally] = {key: Tally() for key in self._view.policy.local_queues}
+        inherited: dict[str, Tally] = {}
+        entries = self._view.ledger.entries
+        for job in self._view.jobs.values():
+            if job.uid not in entries and job.finished is None and not job.deleting and self.concerns(job):
+                self._pending(job, queues, local)
+        for uid in self._usages.keys() - entries.keys():
+            del self._usages[uid]
+        for reservation in entries.values():
+            self._holding(reservation, queues, local, inherited)
+        return Counts(queues, local, inherited)
+
+    def _pending(self, job: JobRecord, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
+        name = self._view.policy.queue_of(job.namespace, job.queue_label)
+        for tally in (queues.get(name or ""), local.get((job.namespace, job.queue_label or ""))):
+            if tally is not None:
+                tally.pending += 1
+
+    def _holding(
+        self,
+        reservation: Reservation,
+        queues: dict[str, Tally],
+        local: dict[tuple[str, str], Tally],
+        inherited: dict[str, Tally],
+    ) -> None:
+        job = self._view.jobs.get(reservation.uid)
+        label = "" if job is None else job.queue_label or ""
+        part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation))
+        for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
+            if tally is not None:
+                tally.add(part)
+        cohort = None if reservation.queue in queues else heir(reservation.queue or "", self._view.policy.cohorts)
+        if cohort is not None:
+            inherited.setdefault(cohort, Tally()).add(part)
+
+    def _usage(self, reservation: Reservation) -> Usage:
+        given_back = self._view.given_back(reservation)
+        known = self._usages.get(reservation.uid)
+        if known is not None and known[0] is reservation and known[1] == given_back:
+            return known[2]
+        usage = reservation.usage(given_back)
+        self._usages[reservation.uid] = (reservation, given_back, usage)
+        return usage
+
+
+def activity(queue: Queue | None, local: LocalQueue | None = None) -> tuple[bool, str, str]:
+    """Return whether a queue, or a local queue on it, admits; with Kueue's reason and a sentence."""
+    if local is not None and local.stop_policy is not StopPolicy.NONE:
+        return False, "Stopped", f"LocalQueue is stopped: {local.stop_policy}"
+    if queue is None:
+        return False, "ClusterQueueDoesNotExist", "There is no such ClusterQueue"
+    if queue.inactive is not None:
+        reason = "ClusterQueueIsInactive" if local is not None else queue.inactive_reason
+        return False, reason, queue.inactive
+    if queue.stop_policy is not StopPolicy.NONE:
+        reason = "ClusterQueueIsInactive" if local is not None else "Stopped"
+        return False, reason, f"Queue {queue.name} is stopped: {queue.stop_policy}"
+    return True, "Ready", "Can submit new workloads to the queue" if local is not None else "Can admit new workloads"
+
+
+def active_condition(queue: Queue | None, local: LocalQueue | None = None) -> dict[str, str]:
+    """Return the condition Active of a queue, or of a local queue on it, without its time."""
+    admits, reason, message = activity(queue, local)
+    return {"type": "Active", "status": "True" if admits else "False", "reason": reason, "message": message}

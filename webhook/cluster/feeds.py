@@ -1,0 +1,381 @@
+"""Keeps a View current: one informer per kind of object, each of them writing into one place.
+
+Both processes run the same feeds. A listener learns what changed, by a few callbacks, and never sees raw objects.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from webhook.cluster.view import View
+from webhook.config import Config
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model import names
+from webhook.core.model.pods import PodRecord
+from webhook.dialects import config_map, merge, resource_quota
+from webhook.dialects import registry as policy_registry
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import collection_path
+from webhook.jobs.plain_pods import groups as pod_groups
+from webhook.jobs.plain_pods import pod as pod_record
+from webhook.jobs.plain_pods import pod_group
+from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord
+from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
+from webhook.jobs.reading import gating
+from webhook.jobs.reading import job as reading
+from webhook.jobs.reading.record import JobRecord
+from webhook.kube.api import Api
+from webhook.kube.informer import Informer
+from webhook.kube.plain import Plain, plain
+
+log = structlog.get_logger(__name__)
+
+RECOMPILE_SECONDS: Final = 0.05
+"""How long changes of policy gather before they are compiled."""
+NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", "Job.batch/v1")
+"""What every cluster serves, and nothing can be decided well without."""
+
+
+class Listener:
+    """Who wants to know what changed: it overrides what concerns it."""
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        """Take note of a job object that came, changed or went."""
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Take note of a pod that came, changed or went."""
+
+    def fences_changed(self, namespace: str) -> None:
+        """Take note of a ResourceQuota."""
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        """Take note of a PodGroup."""
+
+    def namespace_changed(self, name: str) -> None:
+        """Take note of a namespace and its labels."""
+
+    def policy_changed(self) -> None:
+        """Take note that the view has another policy."""
+
+    def ledger_changed(self) -> None:
+        """Take note that the ledger was read."""
+
+
+@dataclass(slots=True)
+class Feeds:
+    """All informers of one cluster."""
+
+    api: Api
+    view: View
+    config: Config
+    kinds: Mapping[str, JobKind]
+    rng: random.Random
+    listener: Listener = field(default_factory=Listener)
+    informers: dict[str, Informer[Any]] = field(default_factory=dict)
+    context: ReadContext = field(default_factory=ReadContext)
+    _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
+    """Feed name to uid to object, for the feeds kept as plain data."""
+    _ledger_read: Ledger | None = None
+    """What was read last. What the view has instead a leader put there, who knows of it before it can be read. Where
+    there is none, what is read stands, though it be older: a backup was restored.
+    """
+    _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
+    _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
+    _recompile_timer: asyncio.TimerHandle | None = None
+    _jobs_running: bool = False
+    """Jobs are being read already, so a change of what they are read with must be applied to them."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
+        self._add("pods", "/api/v1/pods", pod_record.decode, self._pod)
+        self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
+        self._add(
+            "ledger",
+            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            plain,
+            self._ledger,
+            field_selector=f"metadata.name={config.ledger_name}",
+        )
+        self._add(
+            "policy-config-map",
+            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            plain,
+            self._policy,
+            field_selector=f"metadata.name={config.policy_config_map}",
+        )
+        for group, path in GENERATIONS.items():
+            self._add(f"podgroups.{group}", path, plain, self._pod_group)
+        for resource in policy_registry.COMPILED:
+            for version in resource.versions:
+                self._add(_policy_feed(resource, version), resource.path(version), plain, self._policy)
+        for name, path in CONTEXT_PATHS.items():
+            self._add(name, path, plain, self._context_object)
+        for kind in self.kinds.values():
+            for served in kind.every_version:
+                self._add(_job_feed(served), collection_path(served), self._job_decoder(served), self._job)
+        self.view.unsynced.update(self.informers)
+
+    def _add(
+        self,
+        name: str,
+        path: str,
+        decode: Callable[[bytes], Any],
+        on_change: Callable[[str, Any, Any], None],
+        field_selector: str = "",
+    ) -> None:
+        self.informers[name] = Informer(
+            self.api,
+            path,
+            decode,
+            name=name,
+            on_change=lambda old, new: on_change(name, old, new),
+            field_selector=field_selector,
+            rng=self.rng,
+            missing_retry_seconds=self.config.missing_kind_retry_seconds,
+            audit_seconds=self.config.audit_seconds,
+        )
+
+    async def run(self) -> None:
+        """Run every informer until cancelled. What jobs are read with (priorities, limits, namespaces) comes first."""
+        first = self._first
+        async with asyncio.TaskGroup() as tasks:
+            for name in first:
+                tasks.create_task(self._run_one(name), name=f"feed {name}")
+            for name in first:
+                await self.informers[name].synced.wait()
+            self._jobs_running = True
+            self._recompile()
+            self._rebuild_context()
+            for name in sorted(self.informers.keys() - set(first)):
+                tasks.create_task(self._run_one(name), name=f"feed {name}")
+
+    @property
+    def _first(self) -> list[str]:
+        """Feeds that jobs are read with: they are filled before any job is."""
+        policies = (_policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
+        return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
+
+    async def relist_all(self) -> None:
+        """Read every job and every pod anew, and return when that is done."""
+        served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]
+        await asyncio.gather(*(informer.reread() for informer in served))
+
+    def jobs_position(self, kind: str) -> int:
+        """Return the newest resourceVersion seen of jobs of a kind: everything up to it is in the view."""
+        return max(self.informers[_job_feed(served)].position for served in self.kinds[kind].every_version)
+
+    async def _run_one(self, name: str) -> None:
+        informer = self.informers[name]
+        synced = asyncio.create_task(self._note_synced(name, informer))
+        try:
+            await informer.run()
+        finally:
+            synced.cancel()
+
+    async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
+        await informer.synced.wait()
+        self.view.unsynced.discard(name)
+        if name in NEEDED and not informer.served:
+            log.error(
+                "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
+            )
+        if name == "ledger":
+            self.listener.ledger_changed()
+
+    # -- one method a kind of object --------------------------------------------------------------------------------
+
+    def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | None]:
+        def decode(raw: bytes) -> JobRecord | None:
+            document = orjson.loads(raw)
+            return reading.read(kind, document, self.context) if self._concerns_us(kind, document) else None
+
+        return decode
+
+    def _concerns_us(self, kind: JobKind, document: Mapping[str, Any]) -> bool:
+        namespace = document["metadata"].get("namespace", "")
+        if namespace in self.config.exempt_namespaces:
+            return False
+        if document["metadata"]["uid"] in self.view.ledger.entries:
+            return True
+        labels = self.view.namespaces.get(namespace, {})
+        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds) is not None
+
+    def _job(self, _feed: str, old: JobRecord | None, new: JobRecord | None) -> None:
+        if new is not None:
+            self.view.put_job(new)
+        elif old is not None:
+            self.view.drop_job(old)
+        self.listener.job_changed(old, new)
+
+    def _pod(self, _feed: str, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None:
+            self.view.fences.put_pod(new)
+        elif old is not None:
+            self.view.fences.drop_pod(old.namespace, old.uid)
+        groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
+        for namespace, group in sorted(groups):
+            self._gather(namespace, group)
+        self.listener.pod_changed(old, new)
+
+    def _gather(self, namespace: str, group: str) -> None:
+        """Read the gang that the plain pods of a PodGroup make, after one of them changed."""
+        uid = pod_groups.gang_uid(namespace, group)
+        old = self.view.jobs.get(uid)
+        pods = () if namespace in self.config.exempt_namespaces else self.view.fences.pods_of(namespace, uid)
+        known = self.view.pod_groups.get((namespace, group))
+        new = pod_groups.read(namespace, group, pods, self.context, None if known is None else known.queue)
+        if new != old:
+            self._job(pod_groups.POD_GROUP.key, old, new)
+
+    def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        fence = None if new is None else resource_quota.compile_object(new.document)[0]
+        if new is not None and fence is not None:
+            self.view.fences.put_fence(fence)
+        elif (gone := new or old) is not None:
+            self.view.fences.drop_fence(gone.namespace, gone.name)
+        if (changed := new or old) is not None:
+            self.listener.fences_changed(changed.namespace)
+
+    def _namespace(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        name = (new or old).name  # type: ignore[union-attr]
+        before = self.view.namespaces.get(name, {})
+        labels = {} if new is None else dict(new.document["metadata"].get("labels") or {})
+        if new is None:
+            self.view.namespaces.pop(name, None)
+        else:
+            self.view.namespaces[name] = labels
+        regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
+        if self._jobs_running and regated and new is not None:
+            self._relist_jobs()
+        self.listener.namespace_changed(name)
+
+    def _pod_group(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        changed = new or old
+        assert changed is not None
+        key = (changed.namespace, changed.name)
+        # Of one name there may be a PodGroup of each generation, and one API shows the same object in two versions.
+        found = ((generation, self.informers[f"podgroups.{generation}"].get(*key)) for generation in GENERATIONS)
+        first = next(
+            (pod_group.read(generation, stored.document) for generation, stored in found if stored is not None),
+            None,
+        )
+        before = self.view.pod_groups.pop(key, None)
+        if first is not None:
+            self.view.pod_groups[key] = first
+        if (before and before.queue) != (first and first.queue):
+            self._gather(*key)
+        self.listener.pod_group_changed(*key)
+
+    def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        self._keep(feed, old, new)
+        if old is not None and new is not None and _meaning(old) == _meaning(new):
+            # The status of a queue changes with every count that is written into it.
+            return
+        if self._jobs_running and self._recompile_timer is None:
+            # A thousand queues applied at once are one compilation.
+            self._recompile_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._recompile)
+
+    def _context_object(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        self._keep(feed, old, new)
+        if self._jobs_running and self._rebuild_context():
+            self._relist_jobs()
+
+    def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        try:
+            # Before the first ledger is written the ConfigMap holds the lease alone.
+            data = None if new is None else new.document.get("data")
+            ledger = self._ledger_decoder.decode(data) if data else None
+        except LedgerCorrupt as error:
+            log.error("ledger.corrupt", error=str(error))
+            ledger = None
+        ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
+        if ledger is None or ledger.version >= self.view.ledger.version or not ahead:
+            self._ledger_read = ledger
+            self.view.set_ledger(ledger)
+            self.listener.ledger_changed()
+
+    # -- what jobs are read with ------------------------------------------------------------------------------------
+
+    def _keep(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        table = self._objects.setdefault(feed, {})
+        if new is not None:
+            table[new.uid] = new
+        elif old is not None:
+            table.pop(old.uid, None)
+
+    def _documents(self, *feeds: str) -> list[Mapping[str, Any]]:
+        kept = [item for feed in feeds for item in self._objects.get(feed, {}).values()]
+        return [item.document for item in sorted(kept, key=lambda item: (item.namespace, item.name, item.uid))]
+
+    def _rebuild_context(self) -> bool:
+        context = context_from(
+            priority_classes=self._documents("priorityclasses"),
+            workload_priority_classes=self.view.policy.priority_classes,
+            limit_ranges=self._documents("limitranges"),
+            runtime_classes=self._documents("runtimeclasses"),
+            training_runtimes=self._documents("trainingruntimes", "clustertrainingruntimes"),
+        )
+        changed, self.context = context != self.context, context
+        return changed
+
+    def _recompile(self) -> None:
+        self._recompile_timer = None
+        policy = self._compiler.compile(self.policy_objects())
+        if policy == self.view.policy:
+            return
+        regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
+        self.view.policy = policy
+        if (self._rebuild_context() or regated) and self._jobs_running:
+            self._relist_jobs()
+        self.listener.policy_changed()
+
+    def policy_objects(self) -> list[Mapping[str, Any]]:
+        """Return every policy object of every dialect, those of the ConfigMap included."""
+        documents: list[Mapping[str, Any]] = []
+        for resource in policy_registry.COMPILED:
+            feeds = [_policy_feed(resource, version) for version in resource.versions]
+            # Of several served versions the preferred one alone is read: they show the same objects.
+            served = [feed for feed in feeds if self.informers[feed].served]
+            documents.extend(self._documents(*served[:1]))
+        for config in self._documents("policy-config-map"):
+            documents.extend(config_map.objects_of(config)[0])
+        return documents
+
+    def pod_group_object(self, record: PodGroupRecord) -> Mapping[str, Any] | None:
+        """Return the PodGroup that ``record`` was read from, if it is still there."""
+        found = self.informers[f"podgroups.{record.generation}"].get(record.namespace, record.name)
+        return None if found is None else found.document
+
+    def _relist_jobs(self) -> None:
+        for name in self._job_feeds():
+            self.informers[name].relist()
+        for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
+            self._gather(job.namespace, job.name)
+
+    def _job_feeds(self) -> Iterator[str]:
+        return (_job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
+
+
+def _job_feed(kind: JobKind) -> str:
+    return f"{kind.key}/{kind.version}"
+
+
+def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:
+    return f"{resource.plural}.{version}.{resource.group}"
+
+
+def _meaning(policy_object: Plain) -> Mapping[str, Any]:
+    """Return what a policy is compiled from: the object without what its writing changes, and without counts."""
+    document = policy_object.document
+    metadata, status = document["metadata"], document.get("status") or {}
+    kept = {name: metadata.get(name) for name in ("namespace", "name", "uid", "labels", "annotations")}
+    # Volcano keeps a queue's being closed in its status.
+    return {**document, "metadata": kept, "status": status.get("state")}

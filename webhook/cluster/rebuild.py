@@ -1,0 +1,142 @@
+"""A ledger from the jobs and pods alone: when it is missing, corrupt or edited by somebody else, and at installation.
+
+Absent is not empty. Nothing is admitted meanwhile. Jobs whose annotation names their own uid are adopted with what it
+says; every gated job that is stored suspended is written once (ledger rule 4), so that no start that an earlier leader
+sent can land after the new ledger stands; only then is it written, with an epoch above every one ever seen.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.model.eviction import REBUILT
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import Policy
+from webhook.core.pod_group import ensemble
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.record import Admission, JobRecord
+
+
+def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
+    """Return the ledger that the objects of ``view`` prove."""
+    epoch = max(
+        (job.admission.epoch for job in view.jobs.values() if job.admission is not None),
+        default=0,
+    )
+    seq = max((job.admission.seq for job in view.jobs.values() if job.admission is not None), default=0)
+    for known in (last_known, view.ledger):
+        if known is not None:
+            epoch, seq = max(epoch, known.epoch), max(seq, known.seq)
+    entries = {}
+    for job in view.jobs.values():
+        reservation = _reservation(job, view, epoch + 1)
+        if reservation is not None:
+            entries[job.uid] = reservation
+    for uid, entry in view.ledger.entries.items():
+        # Nothing else says what the pods of a deleted job hold that outlive it.
+        if uid not in view.jobs and view.fences.present(entry.namespace, uid):
+            entries[uid] = replace(entry, epoch=epoch + 1)
+    return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
+
+
+def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:
+    """Return the entries with those of every ensemble stopping of which too little is left."""
+    ensembles: dict[tuple[str, str, float], list[Reservation]] = {}
+    for entry in entries.values():
+        if entry.membership is not None:
+            key = (entry.namespace, entry.membership.ensemble, entry.since_seconds)
+            ensembles.setdefault(key, []).append(entry)
+    for (namespace, name, since), found in ensembles.items():
+        done = sum(_succeeded_pods(job, name, since) for job in view.jobs.values() if job.namespace == namespace)
+        members = [ensemble.relieved(member, done) for member in found]
+        whole = ensemble.stands(members)
+        entries |= {m.uid: m if whole else replace(m, stopping=m.stopping or REBUILT) for m in members}
+    return entries
+
+
+def _succeeded_pods(job: JobRecord, name: str, since: float) -> int:
+    """Return the pods that a job made up of an ensemble that started at ``since``, if it has succeeded."""
+    started = job.admission
+    if job.finished != "Succeeded" or started is None or started.membership is None:
+        return 0
+    return sum(started.counts.values()) if (started.membership.ensemble, started.since_seconds) == (name, since) else 0
+
+
+def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
+    requeue = job.requeue
+    stopped_from = None if requeue is None else requeue.undo or requeue.start
+    admission = job.admission or stopped_from
+    if admission is None or job.gang is None:
+        return None
+    present = view.fences.present(job.namespace, job.uid)
+    if job.finished is not None and present == 0:
+        return None
+    if job.suspended and present == 0 and not job.active:
+        return None
+    stopping = None
+    if job.suspended and job.finished is None:
+        # What was written when it was stopped, its back-off among it, stands as long as it is called the same.
+        stopping = requeue.reason if requeue is not None and job.admission is None else REBUILT
+    found = from_annotation(job, job.gang, admission, epoch, stopping)
+    return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
+
+
+def from_annotation(
+    job: JobRecord, gang: Gang, admission: Admission, epoch: int, stopping: str | None = None
+) -> Reservation:
+    """Return the reservation that a job's annotation describes, at the job's present prices."""
+    return Reservation(
+        uid=job.uid,
+        kind=job.kind,
+        namespace=job.namespace,
+        name=job.name,
+        queue=admission.queue,
+        pod_sets=tuple(
+            ReservedPodSet(s.name, admission.counts.get(s.name, s.count), s.price, admission.flavors.get(s.name, {}))
+            for s in gang.pod_sets
+        ),
+        epoch=epoch,
+        since_seconds=admission.since_seconds,
+        priority=gang.priority,
+        stopping=stopping,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
+        membership=admission.membership if job.finished is None else None,
+    )
+
+
+def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds: float) -> Reservation:
+    """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor."""
+    queue_name = policy.queue_of(job.namespace, job.queue_label)
+    groups = policy.queues[queue_name].resource_groups if queue_name is not None else ()
+    flavors = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
+    return Reservation(
+        uid=job.uid,
+        kind=job.kind,
+        namespace=job.namespace,
+        name=job.name,
+        queue=queue_name,
+        pod_sets=tuple(
+            ReservedPodSet(s.name, s.count, s.price, _asked(flavors, s.price.requests)) for s in gang.pod_sets
+        ),
+        epoch=epoch,
+        since_seconds=now_seconds,
+        priority=gang.priority,
+        adopted=True,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
+        preemptible=policy.may_be_preempted(gang, queue_name),
+    )
+
+
+def _asked(flavors: dict[str, str], requests: Iterable[str]) -> dict[str, str]:
+    per_gang = ("pods", "tutti.dev/max-jobs")
+    return {resource: flavor for resource, flavor in flavors.items() if resource in requests or resource in per_gang}
+
+
+def must_be_voided(job: JobRecord) -> bool:
+    """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait."""
+    if job.kind == POD_GROUP.key:
+        return job.waiting_pods > 0
+    return job.suspended and job.finished is None and job.owner is None and not job.deleting

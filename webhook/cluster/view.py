@@ -1,0 +1,115 @@
+"""What one process knows of one cluster, kept current by watches: the meeting point of webhook, reconciler, read API.
+
+A cluster is an object with a name, never a module's global. Everything here is read without waiting; the one thing that
+can be waited for is a ledger at least as new as a version somebody has seen.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import Policy
+from webhook.core.quota.fences import Fences
+from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.reading.record import JobRecord
+
+
+@dataclass(slots=True)
+class View:
+    """One cluster as last seen. Fed by ``feeds``; read by everybody."""
+
+    name: str = "local"
+    jobs: dict[str, JobRecord] = field(default_factory=dict)
+    """By uid."""
+    job_names: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """(kind, namespace, name) to uid."""
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Name to labels."""
+    pod_groups: dict[tuple[str, str], PodGroupRecord] = field(default_factory=dict)
+    """By (namespace, name)."""
+    policy: Policy = field(default_factory=Policy)
+    fences: Fences = field(default_factory=Fences)
+    ledger: Ledger = field(default_factory=Ledger)
+    ledger_trusted: bool = False
+    """The ledger was read and decoded; False while it is missing or corrupt."""
+    unsynced: set[str] = field(default_factory=set)
+    """Names of feeds that have not finished their first list."""
+    _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def synced(self) -> bool:
+        """Every cache has been filled at least once."""
+        return not self.unsynced
+
+    def job(self, kind: str, namespace: str, name: str) -> JobRecord | None:
+        """Return the job object of that name, if it exists."""
+        uid = self.job_names.get((kind, namespace, name))
+        return None if uid is None else self.jobs.get(uid)
+
+    def put_job(self, record: JobRecord) -> None:
+        """Add or replace one job object."""
+        self.jobs[record.uid] = record
+        self.job_names[(record.kind, record.namespace, record.name)] = record.uid
+
+    def drop_job(self, record: JobRecord) -> None:
+        """Forget one job object; a successor of the same name is left alone."""
+        self.jobs.pop(record.uid, None)
+        key = (record.kind, record.namespace, record.name)
+        if self.job_names.get(key) == record.uid:
+            del self.job_names[key]
+
+    def set_ledger(self, ledger: Ledger | None) -> None:
+        """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted."""
+        if ledger is None:
+            self.ledger_trusted = False
+            return
+        self.ledger, self.ledger_trusted = ledger, True
+        self.fences.set_reservations(ledger.entries.values())
+        moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
+        moved.set()
+
+    async def wait_for_ledger(self, version: tuple[int, int], timeout_seconds: float) -> bool:
+        """Return whether the ledger reached ``version`` within the time."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self.ledger.version < version:
+                    await self._ledger_moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def pod_group_of(self, gang: Gang) -> PodGroupRecord | None:
+        """Return the PodGroup that a gang names, if it exists."""
+        return None if gang.pod_group is None else self.pod_groups.get((gang.namespace, gang.pod_group))
+
+    def quorum_of(self, gang: Gang) -> int | None:
+        """Return how many pods must run together by the gang's own word or its PodGroup's; None when neither says."""
+        pod_group = None if gang.quorum is not None else self.pod_group_of(gang)
+        return gang.quorum if pod_group is None else pod_group.min_member
+
+    def with_quorum(self, gang: Gang) -> Gang:
+        """Return ``gang`` with the quorum that its PodGroup gives it, where its own object gives none."""
+        pod_group = None if gang.quorum is not None else self.pod_group_of(gang)
+        return gang if pod_group is None else replace(gang, quorum=min(pod_group.min_member, gang.pods))
+
+    def gang_of(self, job: JobRecord | None) -> Gang | None:
+        """Return what a job asks, with its quorum; None when there is no job or it cannot be read as a gang.
+
+        One that has ended or is being deleted makes no quorum with others any more.
+        """
+        asked = None if job is None else job.asks
+        if job is None or asked is None:
+            return None
+        gang = self.with_quorum(asked)
+        return replace(gang, ensemble="") if gang.ensemble and (job.finished or job.deleting) else gang
+
+    def given_back(self, reservation: Reservation) -> Mapping[str, int]:
+        """Return how many pods of each set of a reservation will not run again, as far as its job says."""
+        job = self.jobs.get(reservation.uid)
+        return {} if job is None else job.given_back(reservation)
+
+    def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
+        """Return the job objects of ``namespace`` that are gangs."""
+        return [record for record in self.jobs.values() if record.namespace == namespace and record.gang is not None]

@@ -1,0 +1,76 @@
+"""From a job object to the gang that waits: adds what other objects say about it, or says why it cannot wait yet."""
+
+from dataclasses import replace
+
+from webhook.cluster.view import View
+from webhook.core.model import names
+from webhook.core.model.gang import Gang
+from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.record import JobRecord
+
+
+def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
+    """Return what ``job`` asks with its PodGroup's quorum, or the reason why the engine must not consider it yet."""
+    gang = job.asks
+    if gang is None:
+        return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
+    if job.admission_gates:
+        return behind_gates(job.admission_gates)
+    if job.missing_class:
+        return Reason(
+            Code.PRIORITY_CLASS_NOT_FOUND, f"{job.missing_class} does not exist", help="create it, or name another"
+        )
+    if job.out_of_bounds:
+        return Reason(Code.MISCONFIGURED, job.out_of_bounds, help="correct the pod template or the LimitRange")
+    if gang.pod_group is not None and gang.quorum is None:
+        pod_group = view.pod_group_of(gang)
+        if pod_group is None:
+            where = "pods" if job.kind == POD_GROUP.key else "pod template"
+            return Reason(
+                Code.POD_GROUP_NOT_FOUND,
+                f"PodGroup {gang.namespace}/{gang.pod_group} does not exist",
+                help=f"create it, or remove its label from the {where}",
+            )
+        gang = replace(gang, quorum=max(1, pod_group.min_member))
+    if gang.quorum is not None and gang.quorum > gang.pods and not gang.ensemble:
+        if job.kind == POD_GROUP.key:
+            return Reason(
+                Code.WAITING_FOR_PODS,
+                f"{gang.pods} of the {gang.quorum} pods that it needs exist",
+                help="it waits until the others are created; those that exist stay behind their gates",
+            )
+        return Reason(
+            Code.MISCONFIGURED,
+            f"its quorum is {gang.quorum} pods and it has only {gang.pods}",
+            help="lower minMember or raise the number of pods",
+        )
+    if view.fences.fences(gang.namespace) and not is_fenced(view, gang.namespace):
+        return Reason(
+            Code.NAMESPACE_NOT_FENCED,
+            f"namespace {gang.namespace} has a ResourceQuota and its label {names.FENCED_NAMESPACE} is not stored yet",
+        )
+    return gang
+
+
+def behind_gates(gates: str) -> Reason:
+    """Return the reason of a gang whose owner wants others to agree before it is queued."""
+    return Reason(
+        Code.ADMISSION_GATED,
+        f"waits for {gates} to agree",
+        help=f"it is queued when its annotation {names.ADMISSION_GATES} names nobody",
+    )
+
+
+def is_fenced(view: View, namespace: str) -> bool:
+    """Return whether loose pods of the namespace are checked: its label is stored."""
+    return view.namespaces.get(namespace, {}).get(names.FENCED_NAMESPACE) == "true"
+
+
+def write_refused(why: str) -> Reason:
+    """Return the reason of a gang whose job somebody lets nobody write."""
+    return Reason(
+        Code.WRITE_REFUSED,
+        f"what Tutti writes on the job is refused: {why}",
+        help="correct the job or whatever refuses it; it is tried twice a minute",
+    )

@@ -1,0 +1,1 @@
+"""Commands that ask or change a cluster: ``tutti explain``, ``queues``, ``ledger``, ``uninstall``."""

@@ -1,0 +1,103 @@
+"""One gang on a terminal: where it stands, what it asks, and why it waits."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.visibility.documents.conditions import is_true
+from webhook.visibility.http.tables import Document
+from webhook.wire.times import age_since
+
+
+def print_workload(console: Console, document: Document, now: float) -> None:
+    """Print one gang: where it stands, what it asks, and why it waits."""
+    metadata, spec, status = document["metadata"], document["spec"], document["status"]
+    owner = metadata["ownerReferences"][0]
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column()
+    state, since = _state(document)
+    title = f"[bold]{owner['kind']} {metadata['namespace']}/{owner['name']}[/bold]"
+    console.print(f"{title}  [{_COLOURS[state]}]{state}[/] for {age_since(since, now)}", highlight=False)
+    lines.add_row("queue", escape(_queue_line(spec, status)))
+    if "position" in status:
+        ahead = status["position"]
+        lines.add_row("position", "first of its queue" if ahead == 0 else f"{ahead} ahead of it in its queue")
+    if spec["podSets"]:
+        lines.add_row("asks", escape(_asks(spec)))
+    lines.add_row("priority", str(spec["priority"]))
+    pods = status["pods"]
+    here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
+    if pods["wanted"]:
+        lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
+    for condition in status["conditions"]:
+        if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
+            lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))
+    if "requeueAt" in status.get("requeueState", {}):
+        lines.add_row("again at", f"{status['requeueState']['requeueAt']} (attempt {status['requeueState']['count']})")
+    for name, text in _why(status):
+        lines.add_row(name, escape(text))
+    console.print(lines, highlight=False)
+
+
+_COLOURS: Final = {
+    "waits": "yellow",
+    "runs": "green",
+    "starts": "green",
+    "lacks pods": "yellow",
+    "stops": "red",
+    "finished": "blue",
+}
+
+
+def _state(document: Document) -> tuple[str, str]:
+    """Return a word for where the gang stands, and since when."""
+    since = {c["type"]: c["lastTransitionTime"] for c in document["status"]["conditions"]}
+    if is_true(document, "Finished"):
+        return "finished", since["Finished"]
+    if is_true(document, "QuotaReserved"):
+        if is_true(document, "Evicted"):
+            return "stops", since["Evicted"]
+        if is_true(document, "PodsReady"):
+            return "runs", since["Admitted"]
+        lost = any(c["reason"] == "WaitForRecovery" for c in document["status"]["conditions"])
+        return ("lacks pods", since["PodsReady"]) if lost else ("starts", since["Admitted"])
+    return "waits", since["QuotaReserved"]
+
+
+def _queue_line(spec: Document, status: Document) -> str:
+    asked, held = spec.get("queueName"), status.get("admission", {}).get("clusterQueue")
+    if asked is None:
+        return "none: only the ResourceQuotas of its namespace bind it"
+    return f"{asked}, of {held}" if held not in (None, asked) else str(asked)
+
+
+def _asks(spec: Document) -> str:
+    parts = []
+    for pod_set in spec["podSets"]:
+        least = f" (at least {pod_set['minCount']})" if "minCount" in pod_set else ""
+        each = ", ".join(f"{amount} {name}" for name, amount in pod_set["requests"].items()) or "nothing"
+        parts.append(f"{pod_set['count']} × {pod_set['name']}{least}: {each}")
+    quorum = f"; worth starting with {spec['quorum']} pods" if "quorum" in spec else ""
+    return " + ".join(parts) + quorum
+
+
+def _why(status: Document) -> list[tuple[str, str]]:
+    """Return the typed reason line by line."""
+    reason = status.get("reason")
+    if reason is None:
+        return []
+    lines = [("why", f"{reason['code']}: {reason['message']}" if "message" in reason else reason["code"])]
+    if "asked" in reason or "limit" in reason:
+        numbers = [f"{name} {reason[name]}" for name in ("asked", "used", "limit") if name in reason]
+        flavor = f" of flavor {reason['flavor']}" if "flavor" in reason else ""
+        where = f" at {reason['node']}" if "node" in reason else ""
+        lines.append(("numbers", f"{reason.get('resource', '')}{flavor}{where}: {', '.join(numbers)}"))
+    for index, holder in enumerate(reason.get("holders", ())):
+        lines.append(("" if index else "held by", f"{holder['gang']} ({holder['amount']})"))
+    if "help" in reason:
+        lines.append(("help", reason["help"]))
+    return lines

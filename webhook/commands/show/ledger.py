@@ -1,0 +1,73 @@
+"""The ledger on a terminal: who leads, every reservation, and for whom room is kept."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model import amounts
+from webhook.core.pod_group.ensemble import uid_of
+from webhook.core.quota.tree import for_people
+from webhook.errors import NotFound
+from webhook.kube.election import LeaderRecord, leader_of
+from webhook.visibility.http.tables import Document
+from webhook.wire.times import human_age
+
+
+def print_ledger(console: Console, stored: Document, now: float) -> None:
+    """Print who leads and every reservation. Raises NotFound for a ledger that cannot be read."""
+    data = stored.get("data") or {}
+    console.print(_leader_line(leader_of(stored)), highlight=False)
+    try:
+        ledger = ledger_text.decode(data)
+    except LedgerCorrupt as error:
+        raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
+    size = ledger_text.size_bytes(data)
+    share = 100 * size / ledger_text.BYTES_MAX
+    console.print(
+        f"epoch {ledger.epoch}, write {ledger.seq}, {len(ledger.entries)} reservations, "
+        f"{size} bytes ({share:.1f} % of what fits)",
+        highlight=False,
+    )
+    if ledger.entries:
+        console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
+    called = _called(ledger)
+    for claim in sorted(ledger.claims.values(), key=lambda claim: claim.planned.since_seconds):
+        pods, queue = sum(claim.planned.counts.values()), claim.planned.queue
+        going = ", ".join(called[uid] for uid in claim.awaits if uid in called)
+        console.print(f"kept for {claim.planned} ({pods} pods, queue {queue}), once gone: {going}", highlight=False)
+
+
+def _called(ledger: Ledger) -> dict[str, str]:
+    """Return what people call each gang that holds something, by the uid under which the engine knows it."""
+    entries = ledger.entries.values()
+    shared = [uid_of((entry.namespace, entry.membership.ensemble)) for entry in entries if entry.membership is not None]
+    return {entry.uid: str(entry) for entry in entries} | {uid: uid for uid in shared}
+
+
+def _leader_line(leader: LeaderRecord | None) -> str:
+    if leader is None or not leader.holder:
+        return "[yellow]nobody leads[/yellow]"
+    return f"leader [bold]{escape(leader.holder)}[/bold], renewed {leader.renewed}, since {leader.acquired}"
+
+
+def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("Job", "Queue", "Pods", "Holds", "Epoch", "Since", "State"):
+        table.add_column(heading)
+    for entry in sorted(reservations, key=lambda entry: entry.since_seconds):
+        asked = (amounts.scale(s.price.requests, s.count) for s in entry.pod_sets)
+        table.add_row(
+            escape(str(entry)),
+            escape(entry.queue or "-"),
+            str(sum(entry.counts.values())),
+            escape(amounts.render(for_people(entry.usage()) or amounts.total(asked))),
+            str(entry.epoch),
+            human_age(now - entry.since_seconds),
+            f"[red]stopping: {escape(entry.stopping)}[/red]" if entry.stopping else "adopted" * entry.adopted or "runs",
+        )
+    return table

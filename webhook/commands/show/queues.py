@@ -1,0 +1,74 @@
+"""Queues and cohorts on a terminal, as the tree that they are."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from webhook.visibility.documents.queue import FULL_NAME
+from webhook.visibility.http.tables import Document
+
+
+def print_queues(console: Console, documents: Sequence[Document]) -> None:
+    """Print queues below their cohorts."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("Queue", "Policy"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("Waiting", "Running"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Used/owned ≤limit (+borrowed)")
+    nodes = [document for document in documents if "clusterQueue" not in document["spec"]]
+    handles = [document for document in documents if "clusterQueue" in document["spec"]]
+    for depth, document in _in_tree_order(nodes):
+        _queue_row(table, "  " * depth + _full_name(document), document)
+    if not nodes:
+        for document in handles:
+            _queue_row(table, f"{document['metadata']['name']}, of {document['spec']['clusterQueue']}", document)
+    if not documents:
+        console.print("There are no queues: apply a ClusterQueue, an ElasticQuotaTree or a Volcano Queue.")
+        return
+    console.print(table, highlight=False)
+
+
+def _queue_row(table: Table, name: str, document: Document) -> None:
+    spec, status = document["spec"], document["status"]
+    stopped = [c["message"] for c in status.get("conditions", ()) if c["type"] == "Active" and c["status"] == "False"]
+    amounts_text = ", ".join(_amount_of(status, name) for name in status.get("nominal", status["usage"])) or "-"
+    if stopped:
+        amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
+    policy = spec.get("queuePolicy", "cohort")
+    table.add_row(escape(name), policy, str(status["pending"]), str(status["admitted"]), amounts_text)
+
+
+def _amount_of(status: Document, resource: str) -> str:
+    used = status["usage"].get(resource, "0")
+    owned = f"/{status['nominal'][resource]}" if "nominal" in status else ""
+    borrowed = status.get("borrowed", {}).get(resource)
+    limit = status.get("limit", {}).get(resource)
+    if limit is not None and limit != status["nominal"].get(resource):
+        owned += f" ≤{limit}"
+    return escape(f"{resource} {used}{owned}") + (f" [yellow](+{borrowed})[/yellow]" if borrowed else "")
+
+
+def _in_tree_order(documents: Sequence[Document]) -> list[tuple[int, Document]]:
+    """Return the nodes, parents first, with their depth."""
+    children: dict[str, list[Document]] = {}
+    present = {_full_name(document) for document in documents if "queuePolicy" not in document["spec"]}
+    for document in documents:
+        parent = document["spec"].get("parent", "")
+        children.setdefault(parent if parent in present else "", []).append(document)
+    ordered: list[tuple[int, Document]] = []
+
+    def walk(parent: str, depth: int) -> None:
+        for document in sorted(children.get(parent, ()), key=_full_name):
+            ordered.append((depth, document))
+            if "queuePolicy" not in document["spec"]:
+                walk(_full_name(document), depth + 1)
+
+    walk("", 0)
+    return ordered
+
+
+def _full_name(document: Document) -> str:
+    return str(document["metadata"]["annotations"][FULL_NAME])

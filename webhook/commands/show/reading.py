@@ -1,0 +1,122 @@
+"""Finds what is asked for: a job's workloads, the queues that one may see, the namespace of the context."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from webhook.core.model import names
+from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import by_name
+from webhook.jobs.kinds.rest_paths import object_path
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.kube.api import Api
+from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.tables import Document
+
+_IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def default_namespace(kubeconfig: Path | None) -> str:
+    """Return the namespace of the current context, as kubectl takes it."""
+    paths = str(kubeconfig or os.environ.get("KUBECONFIG") or "")
+    if not paths and _IN_POD.exists():
+        return _IN_POD.read_text().strip()
+    contexts: dict[str, Any] = {}
+    current = ""
+    for path in (paths or str(Path.home() / ".kube" / "config")).split(os.pathsep):
+        if path and Path(path).is_file():
+            config = yaml.safe_load(Path(path).read_text()) or {}
+            current = current or config.get("current-context") or ""
+            for entry in config.get("contexts") or ():
+                contexts.setdefault(entry.get("name"), entry.get("context") or {})
+    return str(contexts.get(current, {}).get("namespace") or "default")
+
+
+async def workloads_of(api: Api, job: str, namespace: str) -> list[Document]:
+    """Return the workloads of ``job`` (KIND/NAME). Raises ApiError with a sentence when there is none."""
+    kind, slash, name = job.partition("/")
+    if not slash or not kind or not name:
+        raise NotFound(0, "WrongName", f"{job!r} names no job; write KIND/NAME, for example job/train")
+    documents = await _read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
+    found = [document for document in documents if _is_of(document, kind, name)]
+    if not found:
+        raise await _unknown(api, kind, namespace, name)
+    return found
+
+
+async def visible_queues(api: Api, namespace: str) -> list[Document]:
+    """Return all queues, or those of ``namespace`` for who may not see the whole cluster. Raises ApiError."""
+    try:
+        return await _read_api(api, f"{ROOT}/queues")
+    except Forbidden:
+        return await _read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
+
+
+async def _read_api(api: Api, path: str) -> list[Document]:
+    try:
+        items: list[Document] = orjson.loads(await api.request("GET", path))["items"]
+    except NotFound as error:
+        raise NotFound(
+            0, "NotInstalled", "this cluster does not serve visibility.tutti.dev: Tutti is not installed in it"
+        ) from error
+    except Unavailable as error:
+        if not error.status:  # nobody at the API server's own address
+            raise
+        raise Unavailable(error.status, error.reason, f"Tutti's read API does not answer: {error.message}") from error
+    return items
+
+
+def _is_of(document: Document, kind: str, name: str) -> bool:
+    owner = document["metadata"]["ownerReferences"][0]
+    if owner["name"] != name:
+        return False
+    known = by_name(kind)
+    group = owner["apiVersion"].rpartition("/")[0]
+    if known is not None and (known.kind, known.group) == (owner["kind"], group):
+        return True
+    # Kinds that only the installation's configuration knows.
+    return _names(owner["kind"], kind)
+
+
+def _names(kind: str, word: str) -> bool:
+    """Whether ``word`` is what kubectl would take for a kind."""
+    return word.lower().partition(".")[0] in (kind.lower(), f"{kind.lower()}s")
+
+
+async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
+    """Return the error for a job that the read API does not show."""
+    known = by_name(kind)
+    if _names(POD_GROUP.kind, kind):
+        why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
+        return NotFound(0, "JobUnknown", why)
+    if _names("Pod", kind):
+        why = "a pod waits with its gang: ask for podgroup/NAME, or for the job that it belongs to"
+        return NotFound(0, "PodOfGang", why)
+    if known is None:
+        return NotFound(0, "KindUnknown", f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
+    try:
+        if not await _exists(api, known, namespace, name):
+            return NotFound(0, "JobUnknown", f"there is no {known.kind} {name!r} in namespace {namespace}")
+    except ApiError as error:
+        return error
+    return NotFound(
+        0,
+        "NotHeld",
+        f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it carries no queue label "
+        f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
+    )
+
+
+async def _exists(api: Api, kind: JobKind, namespace: str, name: str) -> bool:
+    """Return whether the object exists, in any version of its kind."""
+    for served in kind.every_version:
+        try:
+            await api.request("GET", object_path(served, namespace, name))
+        except NotFound:
+            continue
+        return True
+    return False

@@ -1,0 +1,256 @@
+"""``tutti uninstall``: every job back as its owner wrote it, once the webhook and the reconciler are gone.
+
+Takes Tutti's labels, annotations, scheduling gates and injected node selectors off every object of every known kind,
+and lets go what only Tutti had suspended: all waiting jobs but those whose owner suspended them (a hold, or
+``suspend: true`` in what they applied). Running jobs run on; what the API server freezes in them stays, without effect.
+Refuses while anybody would undo or forbid it: a reconciler that leads, or the webhook's registrations. Which kinds
+there are besides the shipped ones is in the configuration: a file, else the ConfigMap that the cluster was run with.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from rich.console import Console
+
+from webhook.commands import terminal
+from webhook.config import Config, load, parse
+from webhook.core.model import names
+from webhook.errors import Conflict, Invalid, NotFound
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import with_custom
+from webhook.jobs.kinds.rest_paths import collection_path, object_path
+from webhook.jobs.patches.marking import GATE, strip
+from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
+from webhook.jobs.reading import annotations
+from webhook.jobs.reading.gating import is_child
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
+from webhook.kube.election import LeaderRecord, leader_of
+from webhook.untyped import paths
+
+Object = Mapping[str, Any]
+ATTEMPTS: Final = 5
+PAGE_SIZE: Final = 500
+LEASE_MARGIN_SECONDS: Final = 1.0
+_CONFIG: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/tutti-config"
+_REGISTRATIONS: Final = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{plural}/tutti"
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+)
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_RUNTIMES: Final = ("trainingruntimes", "clustertrainingruntimes")
+_NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
+
+
+async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_run: bool) -> None:
+    """Give every object back; with ``dry_run`` only say what would be written.
+
+    Raises ApiError when Tutti still runs, or when something could not be written after several attempts; PolicyError
+    where the configuration cannot be read.
+    """
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    async with connected(kubeconfig, "tutti-uninstall") as api:
+        config = await stored_config(api) if config_file is None else load(config_file)
+        await Removal(api, config, terminal.console(), dry_run=dry_run).run()
+
+
+async def stored_config(api: Api) -> Config:
+    """Return the configuration that the cluster's Tutti ran with; the defaults where none is stored."""
+    try:
+        stored = orjson.loads(await api.request("GET", _CONFIG))
+    except NotFound:
+        return Config()
+    return parse((stored.get("data") or {}).get("config.yaml", ""), "ConfigMap tutti-config")
+
+
+class Removal:
+    """One pass over everything that Tutti may have written on."""
+
+    def __init__(self, api: Api, config: Config, console: Console, *, dry_run: bool) -> None:
+        """Raises PolicyError where the configuration's job kinds are wrong."""
+        self._api = api
+        self._kinds = with_custom(config.kinds)
+        self._namespace = config.namespace
+        self._ledger = f"/api/v1/namespaces/{config.namespace}/configmaps/{config.ledger_name}"
+        self._console = console
+        self._dry_run = dry_run
+        self._written = 0
+        self._left: list[str] = []
+
+    async def run(self) -> None:
+        """Check that Tutti is gone, then give back jobs, pods and namespaces. Raises ApiError."""
+        try:
+            await self._refuse_while_registered()
+            await self._refuse_while_led()
+        except Conflict as error:
+            if not self._dry_run:
+                raise
+            self._console.print(f"would refuse: {error.message}", highlight=False, markup=False)
+        context = await self._context()
+        for kind in self._kinds.values():
+            for served in kind.every_version:
+                async for obj in self._list(collection_path(served)):
+                    await self._job(served, obj, context)
+        await self._pods()
+        await self._namespaces()
+        verb = "would be written" if self._dry_run else "written"
+        self._console.print(f"{terminal.counted(self._written, 'object')} {verb}", highlight=False)
+        if self._left:
+            raise Invalid(0, "NotGivenBack", "; ".join(self._left))
+
+    # -- is it safe ---------------------------------------------------------------------------------------------------
+
+    async def _refuse_while_registered(self) -> None:
+        for path in _REGISTRATIONS:
+            if await self._get(path) is not None:
+                name = path.rpartition("/")[0].rpartition("/")[2]
+                raise Conflict(
+                    0, "StillInstalled", f"{name}/tutti is still registered and refuses these writes; delete it first"
+                )
+
+    async def _refuse_while_led(self) -> None:
+        """A lease is judged by what is seen, not by its times: a clock of ours proves nothing about another machine."""
+        first = await self._leader()
+        if first is None or not first.holder:
+            return
+        await asyncio.sleep(first.lease_seconds + LEASE_MARGIN_SECONDS)
+        second = await self._leader()
+        if second is not None and second.holder and second != first:
+            raise Conflict(
+                0,
+                "StillLed",
+                f"reconciler {second.holder} holds the lease and would take these jobs back; "
+                f"scale deployment tutti-reconciler in {self._namespace} to 0 first",
+            )
+
+    async def _leader(self) -> LeaderRecord | None:
+        ledger = await self._get(self._ledger)
+        return None if ledger is None else leader_of(ledger)
+
+    # -- giving back --------------------------------------------------------------------------------------------------
+
+    async def _context(self) -> ReadContext:
+        """Return what tells where in a job its pods are: a TrainJob leaves that to its runtime."""
+        found = [obj for name in _RUNTIMES async for obj in self._list(CONTEXT_PATHS[name])]
+        return context_from(training_runtimes=found)
+
+    async def _job(self, kind: JobKind, listed: Object, context: ReadContext) -> None:
+        metadata = listed["metadata"]
+        path = object_path(kind, metadata.get("namespace", ""), metadata["name"])
+        obj: Object | None = listed
+        for _ in range(ATTEMPTS):
+            patch = () if obj is None else restoring_patch(kind, obj, self._kinds, context)
+            if obj is None or not patch or await self._patched(path, patch, JSON_PATCH, _what(kind, obj, patch)):
+                return
+            obj = await self._get(path)
+        self._left.append(f"{kind.kind} {metadata.get('namespace')}/{metadata['name']} could not be written")
+
+    async def _pods(self) -> None:
+        async for pod in self._list("/api/v1/pods", names.GANG_LABEL):
+            gates = paths.find(pod, ("spec", "schedulingGates"))
+            if isinstance(gates, list) and GATE in gates:
+                metadata = pod["metadata"]
+                path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+                patch = [{"op": "test", "path": f"/spec/schedulingGates/{gates.index(GATE)}", "value": GATE}]
+                patch.append({"op": "remove", "path": f"/spec/schedulingGates/{gates.index(GATE)}"})
+                await self._patched(path, patch, JSON_PATCH, f"Pod {metadata['namespace']}/{metadata['name']}: ungate")
+
+    async def _namespaces(self) -> None:
+        for label in _NAMESPACE_LABELS:
+            async for namespace in self._list("/api/v1/namespaces", label):
+                name = namespace["metadata"]["name"]
+                body = {"metadata": {"labels": {label: None}}}
+                await self._patched(f"/api/v1/namespaces/{name}", body, MERGE_PATCH, f"Namespace {name}: drop {label}")
+
+    async def _patched(self, path: str, patch: object, content_type: str, what: str) -> bool:
+        """Write one patch; return whether the object needs no second look."""
+        self._console.print(what, highlight=False, markup=False)
+        if not self._dry_run:
+            try:
+                await self._api.request("PATCH", path, body=orjson.dumps(patch), content_type=content_type)
+            except NotFound:
+                return True
+            except Conflict:
+                return False
+            except Invalid as error:
+                self._console.print(f"  {error.message}", highlight=False, markup=False)
+                return False
+        self._written += 1
+        return True
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _list(self, path: str, label: str = "") -> AsyncIterator[Object]:
+        """Yield every object; none where the resource is not served."""
+        query = {"limit": str(PAGE_SIZE), **({"labelSelector": label} if label else {})}
+        while True:
+            try:
+                page = orjson.loads(await self._api.request("GET", path, query=query))
+            except NotFound:
+                return
+            for item in page["items"]:
+                yield item
+            token = page["metadata"].get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    async def _get(self, path: str) -> Object | None:
+        try:
+            found: Object = orjson.loads(await self._api.request("GET", path))
+        except NotFound:
+            return None
+        return found
+
+
+def restoring_patch(
+    kind: JobKind, obj: Object, kinds: Mapping[str, JobKind], context: ReadContext
+) -> Sequence[Mapping[str, Any]]:
+    """Return the patch that makes ``obj`` what its owner wrote; empty when it is that already.
+
+    It applies to the very version that was read: what others write meanwhile is looked at again.
+    """
+    suspend = False if _held_by_us(kind, obj, kinds) else None
+    patch = strip(kind, obj, context, suspend=suspend)
+    version = obj["metadata"].get("resourceVersion")
+    return [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, *patch] if patch else []
+
+
+def _held_by_us(kind: JobKind, obj: Object, kinds: Mapping[str, JobKind]) -> bool:
+    """Return whether the object is suspended and nobody but Tutti wanted that."""
+    if kind.suspend is None or paths.find(obj, kind.suspend) is not True or is_child(kind, obj, kinds):
+        return False
+    if not _touched(obj):
+        return False
+    metadata = obj["metadata"]
+    own = metadata.get("annotations") or {}
+    if annotations.decode_hold(own.get(names.HOLD), metadata.get("uid", "")):
+        return False
+    try:
+        applied = orjson.loads(own.get(_LAST_APPLIED) or "{}")
+    except ValueError:
+        applied = {}
+    return paths.find(applied, kind.suspend) is not True
+
+
+def _touched(obj: Object) -> bool:
+    """Return whether anything of ours is on the object or on its pod templates."""
+    own = obj["metadata"].get("annotations") or {}
+    return bool(names.OWN_ANNOTATIONS & own.keys()) or _mentions(obj.get("spec"), names.GANG_LABEL)
+
+
+def _mentions(node: object, key: str) -> bool:
+    if isinstance(node, Mapping):
+        return key in node or any(_mentions(value, key) for value in node.values())
+    return isinstance(node, list) and any(_mentions(item, key) for item in node)
+
+
+def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str:
+    suspend = None if kind.suspend is None else paths.pointer(*kind.suspend)
+    released = any(operation["path"] == suspend for operation in patch)
+    held = not released and kind.suspend is not None and paths.find(obj, kind.suspend) is True
+    name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
+    return f"{name}: {'un-suspend, ' * released}take off our marks{', leave it suspended' * held}"

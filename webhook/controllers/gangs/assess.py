@@ -1,0 +1,111 @@
+"""What to do about one gang, from what is stored about it: a pure function of job, reservation and pods.
+
+Every action follows from the difference between the ledger and the objects, so a crash at any point resumes by asking
+again. ``Step`` names the action; the reconciler carries it out in the order the ledger rules demand.
+"""
+
+from enum import StrEnum
+
+from webhook.core.ledger.record import Reservation
+from webhook.jobs.reading.record import JobRecord
+
+
+class Step(StrEnum):
+    """The next action for one gang."""
+
+    NOTHING = "nothing"
+    WAIT = "wait"
+    """It belongs in the queue."""
+    WITHDRAW = "withdraw"
+    """It neither waits nor runs: finished, held, being deleted, or another controller's."""
+    START = "start"
+    """Reserved and still stored suspended: un-suspend it."""
+    STOP = "stop"
+    """The ledger says stopping: suspend it."""
+    VOID = "void"
+    """Stopping and stored suspended: write the job, so that no late start can land, before the entry is freed."""
+    RELEASE = "release"
+    """Nothing of it runs any more: free the entry."""
+    HOLD = "hold"
+    """Its owner suspended it, or deletes it before it was started: mark the entry as stopping, keep its place."""
+    ADOPT = "adopt"
+    """It was running before Tutti knew it: reserve what it uses, then write that on the job."""
+    SUSPEND = "suspend"
+    """It runs without a reservation and should not: suspend it."""
+    GROW = "grow"
+    """Its reservation grew, so that its controller may create the pods it was refused before, or others left its
+    ensemble: write that on the job."""
+    LIFT = "lift"
+    """Reserved, and some of its pods wait behind our gates: let them go."""
+    END = "end"
+    """Of a gang of plain pods all that it started has ended, or its pods went away before it started: those that wait
+    queue anew."""
+    CLEAR = "clear"
+    """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
+    RESTORE = "restore"
+    """Stopped and released: give its template back what its owner wrote."""
+
+
+def assess(job: JobRecord | None, reservation: Reservation | None, pods_present: int, voided: bool) -> Step:
+    """Return the next step for a gang.
+
+    ``pods_present`` counts its pods that have not ended, those being deleted included: while there is one, quota stays
+    held (ledger rules 2 and 8). ``voided``: this leadership has written the job since its entry says stopping (rule 4).
+    """
+    if reservation is None:
+        return _unreserved(job, pods_present)
+    if job is None:
+        return Step.RELEASE if pods_present == 0 else Step.NOTHING
+    if job.finished is not None:
+        return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
+    if job.deleting and not job.suspended and pods_present == 0:
+        # A finalizer may keep the object for hours: its controller creates no more pods for it.
+        return Step.RELEASE
+    if reservation.stopping is not None:
+        return _stopping(job, pods_present, voided)
+    if job.suspended and job.deleting:
+        return Step.HOLD
+    if job.suspended:
+        if started(job, reservation):
+            return Step.HOLD
+        return Step.CLEAR if job.start_time_left else Step.START
+    if job.admission is None:
+        return Step.ADOPT if reservation.adopted else Step.NOTHING
+    noted = (job.admission.counts, job.admission.membership)
+    changed = noted != (reservation.counts, reservation.membership)
+    return Step.GROW if changed and started(job, reservation) else Step.NOTHING
+
+
+def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
+    if job is None or job.finished is not None or job.deleting or job.managed_by_other or job.owner is not None:
+        return Step.WITHDRAW
+    if not job.suspended:
+        # An unmarked template never passed our mutation: the job ran before Tutti gated it.
+        return Step.SUSPEND if job.marked else Step.ADOPT
+    if pods_present or job.active:
+        return Step.WITHDRAW
+    if job.start_time_left:
+        return Step.CLEAR
+    if job.requeue is not None and job.requeue.undo is not None:
+        # Its template still carries what the last start injected; the API server takes the correction only once the
+        # job's controller has reported it stopped.
+        return Step.RESTORE if job.restorable else Step.NOTHING
+    if job.held:
+        return Step.WITHDRAW
+    return Step.WAIT
+
+
+def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:
+    if not job.suspended:
+        return Step.STOP
+    if not voided:
+        return Step.VOID
+    # Its controller must have seen the suspension too: one that lags could still be creating pods. Of an object that is
+    # being deleted it does not report that any more.
+    stopped = not job.active and (job.restorable or job.start_time_left)
+    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING
+
+
+def started(job: JobRecord, reservation: Reservation) -> bool:
+    """Return whether the job carries the start that this very reservation authorised."""
+    return job.admission is not None and job.admission.is_of(reservation)

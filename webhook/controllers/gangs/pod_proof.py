@@ -1,0 +1,107 @@
+"""Proof that no pod of a gang is left, before its quota is given away (ledger rule 8).
+
+Jobs and pods arrive over separate watches, and one can lag behind the other: a job may be seen to be gone before its
+pods were seen to exist. The pods known from the watch prove something only if it is at least as far as the watch that
+told of the job's end; otherwise one consistent list, for all gangs in question together, settles it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from webhook.cluster.feeds import Feeds
+from webhook.core.model import names
+from webhook.errors import ApiError
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.kube.api import Api
+from webhook.wire import pods as wire
+
+log = structlog.get_logger(__name__)
+
+UIDS_A_LIST: Final = 50
+"""Uids named in one label selector: the address stays under 2.5 kB."""
+RETRY_SECONDS: Final = 1.0
+
+
+class PodProof:
+    """Which gangs are known to have no pod left."""
+
+    def __init__(self, api: Api, feeds: Feeds, on_proved: Callable[[str], None]) -> None:
+        """``on_proved`` is told each uid that may be looked at again."""
+        self._api = api
+        self._feeds = feeds
+        self._on_proved = on_proved
+        self._proved: set[str] = set()
+        self._asked: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._expected = 0
+        self._relisted = False
+
+    def expect(self, version: int) -> None:
+        """Take pods for known once they are read up to ``version``, at which this leadership began.
+
+        What an earlier leader did to plain pods it had read before that: until then a gang of theirs that seems gone
+        may only not have been seen yet.
+        """
+        self._expected, self._relisted = version, False
+
+    def caught_up(self) -> bool:
+        """Return whether the pods are read up to the expected version; if not, have them listed."""
+        pods = self._feeds.informers["pods"]
+        if pods.position >= self._expected:
+            return True
+        if not self._relisted:
+            self._relisted = True
+            pods.relist()
+        return False
+
+    def holds(self, uid: str, kind: str) -> bool:
+        """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up."""
+        if kind == POD_GROUP.key:
+            # Its pods are all there is of it, and what is known of them comes from one watch.
+            return self.caught_up()
+        pods_position = self._feeds.informers["pods"].position
+        if uid in self._proved or pods_position >= self._feeds.jobs_position(kind):
+            return True
+        self._asked.add(uid)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look_up(), name="pod proof")
+        return False
+
+    def forget(self, uid: str) -> None:
+        """Drop what was proved: the entry is released, or the gang runs again."""
+        self._proved.discard(uid)
+
+    def cancel(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look_up(self) -> None:
+        while self._asked:
+            uids = sorted(self._asked)[:UIDS_A_LIST]
+            try:
+                present = await self._present(uids)
+            except ApiError as error:
+                log.warning("pods.not_listed", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._asked.difference_update(uids)
+            for uid in uids:
+                if uid not in present:
+                    self._proved.add(uid)
+                    self._on_proved(uid)
+                else:
+                    # Its pods arrive over the watch, and so does their end; which may have come while this was asked.
+                    asyncio.get_running_loop().call_later(RETRY_SECONDS, self._on_proved, uid)
+
+    async def _present(self, uids: Iterable[str]) -> set[str]:
+        query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}
+        raw = await self._api.request("GET", "/api/v1/pods", query=query)
+        return {
+            (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
+            for pod in wire.decode_list(raw)
+            if pod.status.phase not in ("Succeeded", "Failed")
+        }

@@ -1,0 +1,172 @@
+"""Is an admitted gang whole? Watches that each one reaches its quorum, and keeps it, within the configured time.
+
+The jobs of an ensemble are one gang here too: whole or not by the pods of all of them together.
+
+A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
+with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
+each time another pod starts. A PodGroup's ``scheduleTimeoutSeconds``, as long as scheduler-plugins lets its pods wait,
+is the time that its gangs have to start; after they have been whole once, the configured one counts.
+
+Pods prove that a gang is whole. What its controller reports counts too until its pods have proved it once; later the
+report may be stale, for training operators write none while a pod that they want is refused. Kinds that bring pods up
+in order also let them go while they run, so that their report always counts.
+
+A Job that starts again with a part of its work done is judged by what is left: what had ended before the first look
+proves nothing about this start, and nor does its report, which counts that too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from webhook.cluster.view import View
+from webhook.config import Start
+from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.eviction import ATTEMPTS_USED_UP, START_TIMEOUT
+from webhook.jobs.kinds.entries import JOB
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.record import JobRecord, Requeue
+
+Started = tuple[JobRecord, Reservation]
+"""A job and what it holds."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    running: int
+    """Pods at the last look; -1 before the first."""
+    whole_once: bool
+    proved: bool
+    """Its pods have been seen to reach the quorum."""
+    since_seconds: float
+    """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
+    succeeded: set[str] = field(default_factory=set)
+    """Uids of plain pods that were seen to succeed: deleted ones count on, and nobody else knows of them."""
+    before: frozenset[str] = frozenset()
+    """Uids of pods of a Job that had ended before the first look."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """Of the pods that a Job wants, those that were not needed any more at the first look."""
+
+    @property
+    def anew(self) -> bool:
+        """Nothing of its work was done before."""
+        return not self.before and not self.spared
+
+
+class WholeGangs:
+    """The clock of every admitted gang, by its job's uid or its ensemble's."""
+
+    def __init__(self, settings: Start) -> None:
+        self._settings = settings
+        self._progress: dict[str, _Progress] = {}
+
+    def forget(self, name: str) -> None:
+        """Stop the clock of a gang."""
+        self._progress.pop(name, None)
+
+    def overdue(self, name: str, parts: Sequence[Started], view: View, now: float) -> Requeue | None:
+        """Return the place and back-off of a gang that must be stopped for want of its quorum, or None.
+
+        ``parts`` are its jobs, at least one, with what they hold; ``name`` tells gangs apart. To be asked about every
+        second.
+        """
+        why = self._incomplete(name, parts, view, now)
+        if why is None:
+            return None
+        return self.requeue(max((job for job, _ in parts), key=lambda job: job.attempts), why, now)
+
+    def _incomplete(self, name: str, parts: Sequence[Started], view: View, now: float) -> str | None:
+        jobs = [job for job, _ in parts]
+        if all(job.suspended for job in jobs):
+            return None
+        progress = self._progress.get(name)
+        if progress is None:
+            progress = self._progress[name] = self._first_look(parts, view, now)
+        quorum, spared = _quorum(parts, view, progress.spared), sum(progress.spared.values())
+        if quorum is None:
+            return None
+        running = sum(_running(job, held, view, progress) for job, held in parts)
+        moved = 0 <= progress.running < running
+        progress.running = running
+        progress.proved = progress.proved or running >= quorum
+        ordered = any(job.ordered_start for job in jobs)
+        reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.anew
+        if running >= quorum or reported:
+            progress.whole_once, progress.since_seconds = True, now
+            return None
+        if moved and ordered:
+            progress.since_seconds = now
+        limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(jobs[0], view)
+        if limit is None or now - progress.since_seconds < limit:
+            return None
+        stage = "after it had been whole" if progress.whole_once else "after its admission"
+        return f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
+
+    def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
+        """Return the clock of a gang that is looked at for the first time, by this leader.
+
+        If its time to start was over by then, it had been whole, or an earlier leader would have stopped it. When it
+        lost pods only that one knew: it is given the time anew.
+        """
+        since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
+        progress, (job, reservation) = _Progress(-1, False, False, since), parts[0]
+        if job.kind == JOB.key and reservation.membership is None and job.marked:
+            # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
+            progress.before, progress.spared = _ended(job, view), job.reclaimed
+        if now - since >= self._start_seconds(job, view):
+            progress.whole_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
+        return progress
+
+    def _start_seconds(self, job: JobRecord, view: View) -> float:
+        group = None if job.gang is None else view.pod_group_of(job.gang)
+        stated = None if group is None else group.schedule_timeout_seconds
+        return self._settings.timeout_seconds if stated is None else stated
+
+    def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:
+        """Return the place and back-off of a gang that is stopped for want of its quorum.
+
+        How often that happened before is on its job, so that another leader counts on. One that has used up its
+        attempts is held; plain pods have no owner to lift a hold, and go on.
+        """
+        rules, attempts = self._settings, job.attempts
+        place = now if rules.place == "Eviction" else job.created_seconds
+        if rules.attempts is not None and attempts >= rules.attempts and job.kind != POD_GROUP.key:
+            text = f"{why}; that was attempt {attempts + 1}; un-suspend it to have it tried again"
+            return Requeue(ATTEMPTS_USED_UP, place, message=text)
+        delay = min(rules.backoff_max_seconds, rules.backoff_seconds * 2.0 ** min(attempts, 20))
+        return Requeue(START_TIMEOUT, place, attempts + 1, now + delay, why)
+
+
+def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> int | None:
+    """Return how many pods must run or have ended, ``spared`` ones included; None where its pods cannot be told."""
+    reserved = sum(sum(reservation.counts.values()) for _, reservation in parts)
+    job, reservation = parts[0]
+    if reservation.membership is not None:
+        return min(reservation.membership.still_needed, reserved)
+    if is_pod_group(reservation):
+        # Such a gang is no more than the pods that it has: it never lacks any by its own count.
+        needed = None if job.gang is None else view.quorum_of(job.gang)
+        return reserved if needed is None else min(max(1, needed), reserved)
+    if job.gang is None or job.gang.loose_pods or reservation.adopted:
+        return None
+    gang = view.with_quorum(job.gang)
+    if gang.quorum is None:
+        # That is more than was reserved where what had ended has to run again: such a gang is to ask for it anew.
+        return gang.without(spared).least_pods + sum(spared.values())
+    return min(gang.least_pods, reserved + sum(job.reclaimed.values()))
+
+
+def _ended(job: JobRecord, view: View) -> frozenset[str]:
+    return frozenset(pod.uid for pod in view.fences.pods_of(job.namespace, job.uid) if pod.phase == "Succeeded")
+
+
+def _running(job: JobRecord, reservation: Reservation, view: View, progress: _Progress) -> int:
+    """Return how many pods of a job run, or have run to their end; ``progress`` keeps those of plain pods."""
+    pods, ended = view.fences.pods_of(job.namespace, job.uid), _ended(job, view)
+    done = max(len(ended - progress.before) + sum(progress.spared.values()), sum(job.reclaimed.values()))
+    if is_pod_group(job):
+        # What an earlier start left behind does nothing for this one.
+        known = (pod for pod in pods if pod.uid in ended - progress.succeeded)
+        progress.succeeded.update(pod.uid for pod in known if started_by(pod, reservation))
+        done = len(progress.succeeded)
+    return sum(pod.phase == "Running" for pod in pods) + done

@@ -1,0 +1,64 @@
+"""What a stopped gang takes along on its job: its place, its back-off, how long it has run, and whether it is held.
+
+A gang's run-time limit (Kueue's ``maximumExecutionTimeSeconds``) counts the time it is admitted, over all its starts.
+When that is used up the gang is stopped whole and held, as Kueue deactivates it; whoever lifts the hold, as an owner
+lifts their own, gives it the whole time again. All of it follows from the job's annotations and the ledger's entry, so
+that another leader comes to the same. The same goes for a gang that does not become whole, where the configuration
+limits how often it is queued again; whoever lifts a hold, whatever it was for, gives it all attempts again.
+"""
+
+from dataclasses import replace
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.eviction import HELD, HOLDS, LIMIT_REACHED, NOT_ADMITTED, SIBLING_STOPPED
+from webhook.jobs.reading.record import JobRecord, Requeue
+
+
+def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
+    """Return what to write on a running gang whose time is used up; None while it has some left."""
+    limit = job.run_limit_seconds
+    if limit is None or job.suspended or job.finished is not None:
+        return None
+    if job.ran_seconds + now - reservation.since_seconds < limit:
+        return None
+    message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
+    return Requeue(LIMIT_REACHED, job.place_seconds, message=message)
+
+
+def held(job: JobRecord) -> Requeue:
+    """Return what to write on a running gang that its owner has suspended."""
+    return Requeue(HELD, job.place_seconds, message="its owner suspended it")
+
+
+def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue | None, now: float) -> Requeue:
+    """Return what a stop writes on ``job``.
+
+    ``planned`` is what this process had in mind when it decided to stop it; without, another leader decided.
+    """
+    why = NOT_ADMITTED if reservation is None or reservation.stopping is None else reservation.stopping
+    noted = job.requeue if job.admission is None else None
+    known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, job.place_seconds)
+    ran = job.ran_seconds
+    if job.admission is not None:
+        ran += max(0.0, now - job.admission.since_seconds)
+    ran = 0.0 if known.reason == LIMIT_REACHED else ran
+    attempts = 0 if known.reason in HOLDS else max(known.attempts, job.attempts)
+    succeeded = 0 if noted is None else noted.succeeded_pods
+    if reservation is not None and reservation.membership is not None:
+        succeeded = reservation.membership.succeeded_pods
+    return replace(known, attempts=attempts, ran_seconds=ran, succeeded_pods=succeeded)
+
+
+def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
+    """Return what a job takes along that is stopped because ``sibling`` went, for the reason ``why``."""
+    message = f"the rest of its PodGroup cannot make the quorum without {sibling} ({why}); they queue again together"
+    return Requeue(SIBLING_STOPPED, job.place_seconds, message=message)
+
+
+def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
+    """Return whether a stop holds ``job`` until its owner lifts it."""
+    if reservation is None or reservation.stopping not in HOLDS:
+        return False
+    # A start removes the re-queue annotation: one without a hold beside it means that the owner has lifted the hold
+    # already, while the last of its pods were ending.
+    return job.requeue is None or job.held

@@ -1,0 +1,201 @@
+"""Stopping gangs: the entries that say so, what else has to stop with them, and what each takes along.
+
+A stop is written in the ledger first; suspending the job, and releasing the entry when the last pod is gone, follow
+from that. Jobs of one ensemble whose rest could not make the quorum stop in one write.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from webhook import metrics
+from webhook.cluster.view import View
+from webhook.config import Start
+from webhook.controllers.gangs import gated_pods, requeues, siblings
+from webhook.controllers.gangs.pods_ready import WholeGangs
+from webhook.controllers.reporting.announce import Announcer
+from webhook.controllers.writes.batch import Batch
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.eviction import SIBLING_STOPPED, START_TIMEOUT
+from webhook.core.pod_group import ensemble
+from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.jobs.reading.record import JobRecord, Requeue
+
+log = structlog.get_logger(__name__)
+
+ON_THEIR_WAY_SECONDS: Final = 5.0
+"""A controller that acts on a start may create pods for so long after it, unaware that the gang was stopped meanwhile;
+nothing that it reports tells then that it will not."""
+REMEMBERED_SECONDS: Final = 600.0
+"""How long the place of plain pods that were all deleted is kept for others in their stead, after its back-off."""
+
+
+class Stops:
+    """Everything that is being stopped, and the clocks of what runs."""
+
+    def __init__(
+        self,
+        view: View,
+        engine: EnsembleEngine,
+        announcer: Announcer,
+        *,
+        start: Start,
+        now: Callable[[], float],
+        on_change: Callable[[str], None],
+    ) -> None:
+        """``on_change`` is told the uid of each job to be looked at again."""
+        self._view = view
+        self._engine = engine
+        self._announcer = announcer
+        self._whole = WholeGangs(start)
+        self._now = now
+        self._on_change = on_change
+        self._requeues: dict[str, Requeue] = {}
+        self._voided: set[str] = set()
+        self._owed: dict[str, tuple[Requeue, float]] = {}
+        """Of gangs of plain pods: what none of them was left to bear, and until when it counts."""
+
+    # -- what is remembered ----------------------------------------------------------------------------------------
+
+    def voided(self, uid: str) -> bool:
+        """Return whether this leadership has written the job since its entry says stopping."""
+        return uid in self._voided
+
+    def written(self, uid: str) -> None:
+        """Take note that the job was written since its entry says stopping."""
+        self._voided.add(uid)
+
+    def started(self, reservation: Reservation) -> None:
+        """Start the clock of a gang anew."""
+        self._whole.forget(siblings.name_of(reservation))
+
+    def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
+        """Return whether pods could still come that were on their way when a gang, just started, was ended."""
+        age_seconds = self._now() - reservation.since_seconds
+        # An earlier leader's clock may have been ahead: an entry from the future says nothing.
+        ended_early = reservation.stopping is not None or (job is not None and job.deleting)
+        return ended_early and 0 <= age_seconds < ON_THEIR_WAY_SECONDS
+
+    def forget(self, reservation: Reservation) -> None:
+        """Drop what is remembered of an entry that is released; to be told before the engine is."""
+        if not self._engine.siblings(reservation.uid):
+            self._whole.forget(siblings.name_of(reservation))
+        self._voided.discard(reservation.uid)
+        requeue = self._requeues.pop(reservation.uid, None)
+        if requeue is not None and gated_pods.outlives(reservation, self._view):
+            now = self._now()
+            self._owed = {uid: owed for uid, owed in self._owed.items() if owed[1] > now}
+            self._owed[reservation.uid] = requeue, max(now, requeue.not_before_seconds) + REMEMBERED_SECONDS
+
+    def owes(self, job: JobRecord) -> bool:
+        """Return whether plain pods that came again must be told the place and the back-off of their gang, which was
+        stopped with all that it had. Another leader does not know.
+        """
+        requeue, until = self._owed.get(job.uid, (None, 0.0))
+        if requeue is None:
+            return False
+        if job.requeue is None and self._now() < until:
+            self._requeues[job.uid] = requeue
+            return True
+        del self._owed[job.uid]
+        return False
+
+    def requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
+        """Return what a stop writes on ``job``."""
+        planned, now = self._requeues.get(job.uid), self._now()
+        timed_out = reservation is not None and reservation.stopping == START_TIMEOUT
+        if planned is None and timed_out and job.admission is not None:
+            planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
+        requeue = requeues.requeue_of(job, reservation, planned, now)
+        if gated_pods.is_pod_group(job):
+            self._requeues[job.uid] = requeue
+        return requeue
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    def gang(self, reservation: Reservation, why: str, batch: Batch, requeue: Requeue | None = None) -> None:
+        """Stop a gang, or one part of an ensemble that stops whole."""
+        if not reservation.evictable:
+            # Suspending it would leave its pods: its quota could not be given to anybody.
+            log.warning("gang.not_evictable", job=str(reservation), why=why)
+            return
+        self._requeues.pop(reservation.uid, None)
+        if requeue is not None:
+            self._requeues[reservation.uid] = requeue
+        stopping = replace(reservation, stopping=why)
+        batch.put[reservation.uid] = stopping
+        self._engine.restore(stopping)
+        self._view.fences.put_reservation(stopping)
+        self._voided.discard(reservation.uid)
+        metrics.EVICTED.labels(reservation.queue or "", why).inc()
+        self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
+        self._on_change(reservation.uid)
+
+    def one(self, reservation: Reservation, why: str, batch: Batch, requeue: Requeue | None = None) -> None:
+        """Stop one job, and the rest of its ensemble where that cannot make the quorum without it."""
+        others = siblings.to_stop_with(self._siblings(reservation.uid, batch))
+        self.gang(reservation, why, batch, requeue)
+        self._stop_with(reservation, others, why, batch)
+
+    def refused(self, job: JobRecord, reservation: Reservation, why: str, batch: Batch) -> None:
+        """Stop a gang whose start is refused for good, before anything of it ran."""
+        due = self._whole.requeue(job, f"its start was refused: {why}", self._now())
+        self.one(reservation, due.reason, batch, due)
+
+    def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
+        """Let a job that has ended or goes away leave its ensemble, and stop the rest if that cannot do without it."""
+        departure = siblings.departure(job, reservation, self._siblings(reservation.uid, batch))
+        self._change(departure.changed, batch)
+        why = "deleted" if job is None or job.finished is None else job.finished
+        self._stop_with(reservation, departure.stopped, why, batch)
+
+    def lower(self, reservation: Reservation, batch: Batch) -> bool:
+        """Let an ensemble need no more pods than its PodGroup asks by now; return whether that is fewer than before."""
+        shared = reservation.membership
+        group = None if shared is None else self._view.pod_groups.get((reservation.namespace, shared.ensemble))
+        if shared is None or group is None or max(1, group.min_member) >= shared.quorum:
+            return False
+        entries = (reservation, *self._siblings(reservation.uid, batch))
+        self._change([ensemble.lowered(entry, max(1, group.min_member)) for entry in entries], batch)
+        return True
+
+    def _change(self, entries: Iterable[Reservation], batch: Batch) -> None:
+        """Write what binds jobs to their ensemble now."""
+        for entry in entries:
+            known = self._view.jobs.get(entry.uid)
+            batch.put[entry.uid] = entry
+            self._engine.restore(entry, self._view.gang_of(known), self._view.given_back(entry))
+            # One that was stopped before is told anew how much of its quorum has been made.
+            self._voided.discard(entry.uid)
+            self._on_change(entry.uid)
+
+    def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
+        """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
+        if not reservation.evictable:
+            return
+        due = requeues.overrun(job, reservation, now)
+        if due is not None:
+            self.one(reservation, due.reason, batch, due)
+            return
+        parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
+        if parts[0][0].uid != job.uid:
+            # An ensemble is looked at once, with the first of its jobs.
+            return
+        due = self._whole.overdue(siblings.name_of(reservation), parts, self._view, now)
+        if due is not None:
+            for _, held in parts:
+                self.gang(held, due.reason, batch, due)
+
+    def _siblings(self, uid: str, batch: Batch) -> list[Reservation]:
+        """Return what the rest of a job's ensemble holds, as this cycle will write it."""
+        entries = self._view.ledger.entries
+        found = (batch.put.get(other) or entries.get(other) for other in self._engine.siblings(uid))
+        return [other for other in found if other is not None and other.uid not in batch.drop]
+
+    def _stop_with(self, gone: Reservation, others: Iterable[Reservation], why: str, batch: Batch) -> None:
+        for other in others:
+            job = self._view.jobs.get(other.uid)
+            requeue = None if job is None else requeues.with_siblings(job, gone, why)
+            self.gang(other, SIBLING_STOPPED, batch, requeue)

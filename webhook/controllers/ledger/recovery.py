@@ -1,0 +1,111 @@
+"""Carries out a rebuild of the ledger while the lease is kept: read everything, void what could still start, write.
+
+The order is that of ledger rules 4 and 5: the objects are read, every job that an earlier leader's start could still
+reach is written, the objects are read again, and only then is the new ledger written.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from webhook import metrics
+from webhook.clock import Clock
+from webhook.cluster import rebuild
+from webhook.cluster.feeds import Feeds
+from webhook.config import Config
+from webhook.controllers.gangs import gated_pods
+from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.controllers.writes.effects import Effect, Effects
+from webhook.core.ledger.record import Ledger
+from webhook.jobs.patches import job as patches
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+VOID_RETRY_SECONDS: Final = 0.5
+
+
+class Recovery:
+    """Replaces a missing or broken ledger by what the objects prove."""
+
+    def __init__(
+        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, effects: Effects, *, config: Config, clock: Clock
+    ) -> None:
+        self._api = api
+        self._feeds = feeds
+        self._keeper = keeper
+        self._effects = effects
+        self._config = config
+        self._clock = clock
+
+    async def run(self, broken: LedgerBroken) -> Ledger:
+        """Return the new ledger once it is stored; whoever damages it again meanwhile has it rebuilt again.
+
+        Raises LeaseLost.
+        """
+        while True:
+            log.warning("ledger.rebuild", why=str(broken))
+            try:
+                ledger = await self._once(broken)
+            except LedgerBroken as again:
+                metrics.LEDGER_REBUILDS.inc()
+                broken = again
+                continue
+            if ledger.entries or not broken.first:
+                # The first ledger of an installation replaces none.
+                metrics.LEDGER_REBUILDS.inc()
+            return ledger
+
+    async def _once(self, broken: LedgerBroken) -> Ledger:
+        if broken.deleted:
+            await self._keeper.recreate()
+        renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
+        try:
+            ledger = await self._prove(broken)
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+        if not renewing.cancelled():
+            renewing.result()
+        await self._keeper.replace(ledger)
+        return ledger
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.lease.retry_seconds / 2)
+            if self._keeper.renew_due:
+                await self._keeper.renew()
+
+    async def _prove(self, broken: LedgerBroken) -> Ledger:
+        view = self._feeds.view
+        await self._effects.drain()
+        if broken.stored is not None:
+            namespace, name = self._config.namespace, self._config.ledger_name
+            await quarantine(self._api, namespace, name, broken.stored, self._clock.now())
+        await self._feeds.relist_all()
+        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)
+        return rebuild.rebuilt_ledger(view, self._keeper.ledger)
+
+    async def _void(self, suspects: set[str], epoch: int) -> None:
+        """Write every suspect until each write is known to be stored, and read everything again (rule 4).
+
+        A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to fence may rest on
+        the newer version. One that is refused for good would be refused to a start as well.
+        """
+        jobs = self._feeds.view.jobs
+        while True:
+            due = [job for uid in sorted(suspects) if (job := jobs.get(uid)) and rebuild.must_be_voided(job)]
+            for job in due:
+                effect = Effect("void", job, patches.void(job, epoch))
+                if gated_pods.is_pod_group(job):
+                    effect = gated_pods.voiding(job, self._feeds.view, epoch)
+                if not self._effects.busy(job.uid):
+                    self._effects.start(effect)
+            await self._effects.drain()
+            await self._feeds.relist_all()
+            suspects = {job.uid for job in due if not self._effects.settled(job.uid)}
+            if not suspects:
+                return
+            log.warning("ledger.void_again", jobs=len(suspects))
+            await asyncio.sleep(VOID_RETRY_SECONDS)

@@ -1,0 +1,75 @@
+"""What changed since the last cycle: the feeds' listener marks it and decides nothing."""
+
+import asyncio
+from collections.abc import Callable
+
+from webhook.cluster.feeds import Listener
+from webhook.cluster.view import View
+from webhook.core.model.pods import PodRecord
+from webhook.core.scheduler.engine import Engine
+from webhook.jobs.reading.record import JobRecord
+
+
+class Marks(Listener):
+    """Gangs to look at, and whether the policy is new."""
+
+    def __init__(self, view: View, engine: Engine, on_ledger: Callable[[], None]) -> None:
+        """``on_ledger`` is called when the ledger was read anew."""
+        self._view = view
+        self._engine = engine
+        self._on_ledger = on_ledger
+        self.wake = asyncio.Event()
+        """Something changed."""
+        self.gangs: set[str] = set()
+        """Uids."""
+        self.policy = True
+
+    def add(self, uid: str) -> None:
+        """Mark a gang."""
+        self.gangs.add(uid)
+        self.wake.set()
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        """Mark a job."""
+        changed = new or old
+        assert changed is not None
+        self.add(changed.uid)
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Mark the gang of a pod, and its namespace when room may have come free."""
+        for pod in (old, new):
+            if pod is not None and pod.gang is not None:
+                self.add(pod.gang)
+        if old is not None and (new is None or new.terminal or new.gang != old.gang):
+            self._engine.wake_namespace(old.namespace)
+            self.wake.set()
+
+    def fences_changed(self, namespace: str) -> None:
+        """A ResourceQuota changed: gangs parked on it are looked at again."""
+        self._engine.wake_namespace(namespace)
+        self._add_namespace(namespace)
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        """Mark the gangs that belong to a PodGroup."""
+        for job in self._view.gangs_in(namespace):
+            if job.gang is not None and job.gang.pod_group == name:
+                self.add(job.uid)
+
+    def namespace_changed(self, name: str) -> None:
+        """Labels decide what may wait and which queues serve it."""
+        self.policy = True
+        self._add_namespace(name)
+
+    def policy_changed(self) -> None:
+        """Take the new policy at the next cycle."""
+        self.policy = True
+        self.wake.set()
+
+    def ledger_changed(self) -> None:
+        """The ledger was read anew."""
+        self._on_ledger()
+        self.wake.set()
+
+    def _add_namespace(self, namespace: str) -> None:
+        for job in self._view.gangs_in(namespace):
+            self.add(job.uid)

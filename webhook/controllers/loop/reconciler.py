@@ -1,0 +1,460 @@
+"""The loop that decides: watches mark what changed, one cycle decides, one write records it, then the effects follow.
+
+A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm.
+Only the leader decides, writes the ledger and touches jobs. Order within a cycle (rules 3 and 5 of the ledger, in
+ARCHITECTURE.md): the objects a decision rests on were read before the ledger write that authorises it; a start carries
+the uid and resourceVersion read then.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from webhook import metrics
+from webhook.clock import Clock
+from webhook.cluster import rebuild, waiting
+from webhook.cluster.feeds import Feeds
+from webhook.cluster.view import View
+from webhook.config import Config, engine_settings
+from webhook.controllers.gangs import gated_pods, requeues, siblings
+from webhook.controllers.gangs.assess import Step
+from webhook.controllers.gangs.pod_proof import PodProof
+from webhook.controllers.gangs.stops import Stops
+from webhook.controllers.ledger.capacity import LedgerRoom
+from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger.recovery import Recovery
+from webhook.controllers.loop.dirty_set import Marks
+from webhook.controllers.loop.engine_feed import EngineFeed
+from webhook.controllers.loop.namespaces import NamespaceLabels
+from webhook.controllers.reporting.announce import Announcer
+from webhook.controllers.writes.batch import Batch
+from webhook.controllers.writes.effects import Effect, Effects
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.eviction import ENDED, HELD, PREEMPTED
+from webhook.core.model.gang import Gang
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.scheduler.plan import Plan
+from webhook.errors import ApiError, Conflict
+from webhook.jobs.patches import job as patches
+from webhook.jobs.reading.record import JobRecord, Requeue
+from webhook.kube.api import Api
+from webhook.untyped.editing import Patch
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS: Final = 1.0
+"""Time-outs, renewals and labels are looked at this often."""
+
+
+class Reconciler:
+    """One cluster's reconciler: it follows its feeds and, while it leads, writes its ledger."""
+
+    def __init__(
+        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, *, config: Config, clock: Clock, announcer: Announcer
+    ) -> None:
+        self._api = api
+        self._feeds = feeds
+        self._view: View = feeds.view
+        self._keeper = keeper
+        self._config = config
+        self._clock = clock
+        self._announcer = announcer
+        self.engine = EnsembleEngine(engine_settings(config))
+        self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
+        self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
+        self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
+        """Listens to the feeds."""
+        self._stops = Stops(
+            feeds.view, self.engine, announcer, start=config.starting, now=clock.now, on_change=self.marks.add
+        )
+        self._proof = PodProof(api, feeds, self.marks.add)
+        self._gangs = EngineFeed(feeds.view, self.engine, self.marks, announcer, clock)
+        self._lagging: set[str] = set()
+        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
+        self._last_commit = 0.0
+        self._last_tick = 0.0
+        self._labels = NamespaceLabels(api, feeds.view)
+        self._labelling: asyncio.Task[None] | None = None
+        self._room = LedgerRoom(keeper)
+        self.leading = False
+        self.after_cycle: Callable[[], None] = lambda: None
+        """Called after each cycle; the simulation checks its invariants there."""
+
+    def _ledger_changed(self) -> None:
+        """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
+        if not self.leading:
+            self._gangs.load(self._view.ledger)
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def reason(self, uid: str) -> Reason | None:
+        """Return why a gang waits, or None when it does not."""
+        refused = None if uid in self._view.ledger.entries else self._effects.refused(uid)
+        if refused is not None:
+            return waiting.write_refused(refused)
+        if self._room.full and self.engine.position(uid) is not None:
+            return self._room.reason()
+        if not self.leading:
+            self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
+        return self._gangs.reason(uid)
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow until the lease can be taken, then lead until cancelled. Raises LeaseLost when leadership ends."""
+        await self._feeds_synced()
+        self._gangs.load(self._view.ledger)
+        self.marks.gangs.update(self._view.jobs)
+        following = asyncio.create_task(self._follow(), name="follower")
+        try:
+            while not await self._keeper_campaign():
+                if following.done():
+                    following.result()
+                await asyncio.sleep(self._config.lease.retry_seconds)
+        finally:
+            following.cancel()
+        self.leading = True
+        try:
+            await self._lead()
+        finally:
+            self.leading = False
+            self._effects.cancel()
+            self._proof.cancel()
+
+    async def _keeper_campaign(self) -> bool:
+        try:
+            return await self._keeper.campaign()
+        except ApiError as error:
+            log.info("campaign.failed", error=str(error))
+            return False
+
+    async def _feeds_synced(self) -> None:
+        while not self._view.synced:
+            await asyncio.sleep(0.05)
+
+    async def _follow(self) -> None:
+        while True:
+            await self.marks.wake.wait()
+            self.marks.wake.clear()
+            self._take_policy()
+            self._absorb(Batch(), act=False)
+            await asyncio.sleep(TICK_SECONDS / 4)
+
+    async def _lead(self) -> None:
+        if self._keeper.ledger is None:
+            first = self._keeper.missing
+            why = "there is no ledger yet" if first else "the ledger cannot be read"
+            await self._recover(LedgerBroken(why, self._keeper.unreadable, first=first))
+        assert self._keeper.ledger is not None
+        self._proof.expect(self._keeper.resource_version)
+        self._view.set_ledger(self._keeper.ledger)
+        self._gangs.load(self._keeper.ledger)
+        self.engine.restore_claims(self._keeper.ledger.claims)
+        self.engine.restore_bookings(self._keeper.ledger.bookings)
+        self.marks.gangs.update(self._view.jobs)
+        self.marks.gangs.update(self._keeper.ledger.entries)
+        self.marks.wake.set()
+        while True:
+            await self._pause()
+            try:
+                await self._cycle()
+            except LedgerBroken as error:
+                await self._recover(error)
+
+    async def _pause(self) -> None:
+        now, loop = self._clock.now(), asyncio.get_running_loop()
+        next_wake = self.engine.next_wake(now)
+        limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
+        try:
+            async with asyncio.timeout(limit):
+                await self.marks.wake.wait()
+        except TimeoutError:
+            pass
+        # Group commit: everything that happens within the window is one ledger write.
+        window = max(self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second)
+        await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
+        self.marks.wake.clear()
+
+    async def _cycle(self) -> None:
+        now, batch = self._clock.now(), Batch()
+        self._room.begin()
+        with metrics.CYCLE_SECONDS.time():
+            self._take_policy()
+            self._absorb(batch, act=True)
+            if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
+                self._tick(batch, now)
+            self._decide(batch, now)
+        assert self._keeper.ledger is not None
+        claims = self.engine.claims()
+        changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
+        # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
+        changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
+        if changed or batch.starts or batch.lifts or self._keeper.renew_due:
+            self._last_commit = asyncio.get_running_loop().time()
+            # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
+            ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
+            self._view.set_ledger(ledger)
+        for job in batch.starts:
+            try:
+                self._add_start(job, batch)
+            except Exception:
+                self._broken(job.uid, job)
+        for job, pods in batch.lifts.values():
+            lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
+            if lifting is not None:
+                batch.effects[job.uid] = lifting
+        for uid, effect in batch.effects.items():
+            if not self._effects.resting(uid):
+                self._effects.start(effect)
+        self.after_cycle()
+
+    def _add_start(self, job: JobRecord, batch: Batch) -> None:
+        """Start a job if the ledger that was just written still says so."""
+        ledger, flavors = self._keeper.ledger, self._view.policy.flavors
+        assert ledger is not None
+        reservation = ledger.entries.get(job.uid)
+        if reservation is not None and reservation.stopping is None:
+            operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
+            batch.effects[job.uid] = Effect("start", job, operations)
+
+    def _broken(self, uid: str, job: JobRecord | None) -> None:
+        """Take note that we failed on one job: it must not stop all others."""
+        metrics.BROKEN_JOBS.inc()
+        log.exception("job.broken", uid=uid, job=None if job is None else job.key)
+        self._gangs.withhold(uid, Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason"))
+
+    # -- taking in what changed ------------------------------------------------------------------------------------
+
+    def _take_policy(self) -> None:
+        if self.marks.policy:
+            self.marks.policy = False
+            metrics.forget_queues(self._view.policy.queues)
+            self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
+
+    def _absorb(self, batch: Batch, *, act: bool) -> None:
+        dirty, self.marks.gangs = self.marks.gangs, set()
+        for uid in sorted(dirty):
+            job = self._view.jobs.get(uid)
+            if uid in batch.put:
+                # What befell another job of its ensemble changed its entry: it is looked at again when that is stored.
+                self.marks.add(uid)
+                continue
+            if self._effects.busy(uid) or (job is not None and self._effects.stale(job)) or self._pods_lag(uid, job):
+                # Its next version is on its way; the watch or the end of the patch marks it again.
+                continue
+            try:
+                self._absorb_one(uid, job, batch, act=act)
+            except Exception:
+                self._broken(uid, job)
+
+    def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
+        reservation = self._view.ledger.entries.get(uid)
+        if act and reservation is not None and self._stops.lower(reservation, batch):
+            reservation = batch.put[uid]
+        if act and reservation is not None and siblings.leaves(job, reservation):
+            self._stops.leave(job, reservation, batch)
+            reservation = batch.put[uid]
+        if job is None and reservation is None:
+            self._effects.forget(uid)
+        voided, refused = self._stops.voided(uid), self._effects.refused(uid) is not None
+        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused)
+        if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
+            # Of one that cannot be written at all nothing could be started.
+            step = Step.VOID
+        self._gangs.queue(step, uid, job)
+        if act:
+            self._act(step, job, reservation, batch)
+        if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
+            self._gangs.reclaim(job, reservation)
+
+    def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
+        """Return whether a gang's pods were written since they were read, or not read since this leadership began."""
+        gang = job or self._view.ledger.entries.get(uid)
+        if gang is None:
+            return False
+        if gated_pods.is_pod_group(gang) and not self._proof.caught_up():
+            self._lagging.add(uid)
+            return True
+        return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
+
+    # -- one gang's next step --------------------------------------------------------------------------------------
+
+    def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
+        match step:
+            case Step.RELEASE if reservation is not None:
+                if self._stops.too_soon(job, reservation):
+                    self._lagging.add(reservation.uid)
+                elif reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
+                    self._release(reservation, batch)
+            case Step.HOLD if job is not None and reservation is not None:
+                self._stops.one(reservation, HELD, batch, requeues.held(job))
+            case Step.ADOPT if job is not None and job.gang is not None:
+                self._adopt(job, job.gang, reservation, batch)
+            case Step.START | Step.LIFT if job is not None and job.suspended and self._give_up(job, reservation, batch):
+                pass
+            case Step.START if job is not None:
+                batch.starts.append(job)
+            case Step.LIFT if job is not None:
+                self._lift(job, reservation, batch)
+            case Step.END if job is not None and reservation is not None:
+                self._stops.gang(reservation, ENDED, batch, gated_pods.ended(job))
+            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None and gated_pods.is_pod_group(job):
+                pods = self._view.fences.pods_of(job.namespace, job.uid)
+                stopping = gated_pods.stopping(step, job, pods, self._stops.requeue(job, reservation))
+                if stopping is not None:
+                    batch.effects[job.uid] = stopping
+            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
+                requeue, held = self._stops.requeue(job, reservation), requeues.is_hold(job, reservation)
+                self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
+            case Step.CLEAR if job is not None:
+                batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")
+            case Step.GROW | Step.RESTORE if job is not None:
+                self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
+
+    def _give_up(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> bool:
+        """Stop a gang of which nothing runs if its start is refused for good; return whether it is."""
+        refused = self._effects.refused(job.uid)
+        if refused is None or reservation is None or not reservation.evictable:
+            return False
+        self._stops.refused(job, reservation, refused, batch)
+        return True
+
+    def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
+        pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)
+        batch.lifts[job.uid] = (job, pods)
+
+    def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
+        if patch:
+            batch.effects[job.uid] = Effect(step.value, job, patch)
+
+    def _adopt(self, job: JobRecord, gang: Gang, reservation: Reservation | None, batch: Batch) -> None:
+        assert self._keeper.ledger is not None
+        if reservation is None:
+            epoch, now = self._keeper.ledger.epoch, self._clock.now()
+            adopted = rebuild.adopted(job, gang, self._view.policy, epoch, now)
+            if not self._room.takes(adopted):
+                self._lagging.add(job.uid)
+                return
+            batch.put[job.uid] = adopted
+            self._gangs.adopt(adopted, gang, job)
+        else:
+            self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
+
+    def _release(self, reservation: Reservation, batch: Batch) -> None:
+        uid = reservation.uid
+        batch.put.pop(uid, None)
+        batch.drop.add(uid)
+        self._stops.forget(reservation)
+        self._gangs.release(reservation)
+        self._proof.forget(uid)
+        if uid not in self._view.jobs:
+            self._effects.forget(uid)
+        # Once the entry is gone the job may wait again.
+        self.marks.add(uid)
+
+    # -- what time brings ------------------------------------------------------------------------------------------
+
+    def _tick(self, batch: Batch, now: float) -> None:
+        self._last_tick = asyncio.get_running_loop().time()
+        self.marks.gangs |= self._lagging
+        self._lagging = set()
+        for uid, reservation in self._view.ledger.entries.items():
+            job = self._view.jobs.get(uid)
+            if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
+                self.marks.gangs.add(uid)
+                continue
+            try:
+                self._stops.if_due(job, reservation, now, batch)
+            except Exception:
+                self._broken(uid, job)
+        if self._labelling is None or self._labelling.done():
+            # Beside the cycle: an API server that does not answer must not cost the lease.
+            self._labelling = asyncio.create_task(self._labels.keep(), name="namespace labels")
+        self._announcer.tick(now, self.reason)
+
+    def _decide(self, batch: Batch, now: float) -> None:
+        assert self._keeper.ledger is not None
+        admit, most = not self._room.full, self._room.most
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit, most)
+        self._take_plan(plan, batch, now)
+
+    def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
+        unfit = {
+            uid
+            for uid in (reservation.uid for reservation in plan.admitted)
+            if uid not in self._view.jobs or not self._gangs.waits(uid) or self._effects.busy(uid)
+        }
+        unfit = siblings.with_their_siblings(unfit, plan.admitted)
+        unfit |= self._room.without(plan.admitted, unfit)
+        for reservation in plan.admitted:
+            job = self._view.jobs.get(reservation.uid)
+            gang = self._gangs.admitted(reservation.uid)
+            if job is None or gang is None or reservation.uid in unfit:
+                self.engine.release(reservation.uid)
+                self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
+                self.marks.add(reservation.uid)
+                continue
+            batch.put[reservation.uid] = reservation
+            self._gangs.reserved(reservation.uid)
+            if gated_pods.is_pod_group(job):
+                self._lift(job, reservation, batch)
+            else:
+                batch.starts.append(job)
+            self._stops.started(reservation)
+            metrics.ADMITTED.labels(reservation.queue or "").inc()
+            metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
+            self._announcer.admitted(reservation)
+        for grown in plan.grown:
+            if grown.uid in self._view.ledger.entries and grown.uid not in batch.drop:
+                batch.put[grown.uid] = grown
+                self._view.fences.put_reservation(grown)
+                self.marks.add(grown.uid)
+        for preempted in plan.preempted:
+            reservation_or_none = batch.put.get(preempted.uid) or self._view.ledger.entries.get(preempted.uid)
+            job = self._view.jobs.get(preempted.uid)
+            if reservation_or_none is None or preempted.uid in batch.drop:
+                continue
+            requeue = Requeue(PREEMPTED, now if job is None else job.place_seconds, message=preempted.message)
+            self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
+        for drained in plan.stopped:
+            uid, job = drained.uid, self._view.jobs.get(drained.uid)
+            stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
+            if stopped is not None and stopped.stopping is None and uid not in batch.drop:
+                requeue = Requeue(drained.reason, now if job is None else job.place_seconds, message=drained.message)
+                self._stops.gang(stopped, requeue.reason, batch, requeue)
+
+    # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def _effect_done(self, effect: Effect, failure: ApiError | None) -> None:
+        uid = effect.job.uid
+        if failure is None:
+            if effect.name in (Step.STOP, Step.VOID):
+                self._stops.written(uid)
+            self.marks.add(uid)
+            return
+        if effect.name == Step.VOID and self._effects.refused(uid) is not None:
+            # As in a rebuild: what refuses this would refuse a start as well.
+            self._stops.written(uid)
+        current = self._view.jobs.get(uid)
+        if isinstance(failure, Conflict) and (
+            current is None or current.resource_version != effect.job.resource_version
+        ):
+            self.marks.add(uid)
+            return
+        delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
+        asyncio.get_running_loop().call_later(delay, self.marks.add, uid)
+
+    async def _recover(self, broken: LedgerBroken) -> None:
+        self._view.ledger_trusted = False
+        ledger = await self._recovery.run(broken)
+        self._view.set_ledger(ledger)
+        self._gangs.load(ledger)
+        self.marks.gangs.update(self._view.jobs)
+        if broken.first and not ledger.entries:
+            self._announcer.created(ledger)
+        else:
+            self._announcer.rebuilt(str(broken), ledger)
+        self.marks.wake.set()

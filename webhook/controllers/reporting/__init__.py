@@ -1,0 +1,1 @@
+"""What people are told: events on jobs, and the status of policy objects."""

@@ -1,0 +1,124 @@
+"""Tells people what was decided: events on jobs and one log line a decision."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from webhook import metrics
+from webhook.cluster.view import View
+from webhook.controllers.reporting.events import EventRecorder, Regarding
+from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.model import amounts
+from webhook.core.model.eviction import HELD
+from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.record import JobRecord, Requeue
+
+log = structlog.get_logger(__name__)
+
+QUEUED_AFTER_SECONDS = 2.0
+"""A gang that was admitted sooner never gets a "Queued" event."""
+LOOKED_AT_MAX = 200
+"""Waiting gangs whose reason is put into words each second: words cost more than decisions."""
+
+
+class Announcer:
+    """Events and decision lines of one cluster's reconciler. A follower has one too and never speaks."""
+
+    def __init__(
+        self, recorder: EventRecorder, view: View, kinds: Mapping[str, JobKind], now: Callable[[], float]
+    ) -> None:
+        self._recorder = recorder
+        self._view = view
+        self._kinds = kinds
+        self._now = now
+        self._queued: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+        self._codes: dict[str, str] = {}
+
+    def queued(self, uid: str) -> None:
+        """Note that a gang waits (anew)."""
+        self._queued.setdefault(uid, self._now())
+
+    def admitted(self, reservation: Reservation) -> None:
+        """Tell that a gang was admitted."""
+        self._forget(reservation.uid)
+        pods = sum(reservation.counts.values())
+        flavors = sorted({flavor for pod_set in reservation.pod_sets for flavor in pod_set.flavors.values()})
+        where = f" of queue {reservation.queue}" if reservation.queue else ""
+        asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in reservation.pod_sets))
+        log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
+        shared = reservation.membership
+        others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
+        self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together{others}: {asked}")
+
+    def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
+        """Tell that a gang is being stopped."""
+        message = "" if requeue is None else requeue.message
+        log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
+        self._note(reservation.uid, "Evicted", f"{why}: {message}" if message else why, warning=why != HELD)
+
+    def created(self, ledger: Ledger) -> None:
+        """Tell that the first ledger was made, while nothing held anything."""
+        log.info("ledger.created", epoch=ledger.epoch)
+        self._recorder.note(self._ledger, "LedgerCreated", f"nothing is reserved yet, epoch {ledger.epoch}")
+
+    def rebuilt(self, why: str, ledger: Ledger) -> None:
+        """Tell that the ledger was rebuilt."""
+        log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
+        text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
+        self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
+
+    @property
+    def _ledger(self) -> Regarding:
+        return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
+
+    def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
+        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
+        for uid in list(itertools.islice(self._queued, LOOKED_AT_MAX)):
+            since = self._queued.pop(uid)
+            if uid not in self._view.jobs or uid in self._view.ledger.entries:
+                self._forget(uid)
+                continue
+            # To the end of the line: with many waiting, each is looked at in turn.
+            self._queued[uid] = since
+            reason = reason_of(uid)
+            if reason is None:
+                # Held, ended or about to go, it waits for nothing.
+                self._codes.pop(uid, None)
+                continue
+            self._codes[uid] = reason.code
+            if reason.code is Code.PENDING_EVALUATION and not reason.help:
+                # The next cycle decides: it would be over before anybody reads it.
+                continue
+            if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
+                self._told[uid] = reason.code
+                self._note(uid, "Queued", f"{reason.code}: {reason}")
+        metrics.WAITING.clear()
+        for code, number in Counter(self._codes.values()).items():
+            metrics.WAITING.labels(code).set(number)
+
+    def _forget(self, uid: str) -> None:
+        for table in (self._queued, self._told, self._codes):
+            table.pop(uid, None)
+
+    def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
+        job = self._view.jobs.get(uid)
+        if job is None:
+            return
+        kind = self._kinds[job.kind].at(job.version)
+        regarding = Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid)
+        if job.kind == POD_GROUP.key:
+            regarding = self._pod_group(job) or regarding
+        self._recorder.note(regarding, reason, note, warning=warning)
+
+    def _pod_group(self, job: JobRecord) -> Regarding | None:
+        """Return what people look at for a gang of plain pods: its PodGroup, or its first pod where it has none."""
+        group = self._view.pod_groups.get((job.namespace, job.name))
+        if group is not None:
+            return Regarding(group.api_version, "PodGroup", job.namespace, job.name, group.uid)
+        pods = sorted(self._view.fences.pods_of(job.namespace, job.uid), key=lambda pod: pod.name)
+        return Regarding("v1", "Pod", job.namespace, pods[0].name, pods[0].uid) if pods else None

@@ -1,0 +1,105 @@
+"""What the status of a policy object or PodGroup says: the fields of Kueue, kube-queue and scheduler-plugins."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from webhook.cluster.census import Counts, Tally, active_condition
+from webhook.core.model import amounts, quantity
+from webhook.core.model.pods import PodRecord
+from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, Quota
+from webhook.core.quota.tree import Node, for_people
+
+Status = dict[str, Any]
+
+
+def cluster_queue_status(queue: Queue, tally: Tally) -> Status:
+    """Return the status of a ClusterQueue, without the time of its condition."""
+    quotas = _quotas(queue)
+    usage = _flavors_usage(quotas, tally.usage, borrows=queue.cohort is not None)
+    return {
+        "conditions": [active_condition(queue)],
+        **_numbers(tally),
+        "flavorsReservation": usage,
+        "flavorsUsage": usage,
+    }
+
+
+def local_queue_status(local: LocalQueue, queue: Queue | None, tally: Tally, version: str) -> Status:
+    """Return the status of a LocalQueue in an API ``version``, without the time of its condition."""
+    usage = _flavors_usage({} if queue is None else _quotas(queue), tally.usage)
+    return {
+        "conditions": [active_condition(queue, local)],
+        **_numbers(tally),
+        "flavorsReservation": usage,
+        "flavorUsage" if version == "v1beta1" else "flavorsUsage": usage,
+    }
+
+
+def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], counts: Counts) -> Status:
+    """Return the status of one node of an ElasticQuotaTree and all below; ``namespaces`` by queue."""
+    # Every resource of the policy, so that a merge patch leaves no stale amount behind.
+    used = for_people(dict.fromkeys(node.subtree, 0)) | for_people(counts.below(node).usage)
+    status: Status = {
+        "name": node.name.rpartition("/")[2],
+        "used": amounts.quantities(used),
+        "children": [elastic_quota_tree_status(child, namespaces, counts) for child in node.children],
+    }
+    if node.name in namespaces:
+        status["namespaces"] = sorted(namespaces[node.name])
+    return status
+
+
+def pod_group_status(pods: Iterable[PodRecord], least: int, *, started: bool) -> Status:
+    """Return the status of a PodGroup whose gangs have these ``pods``; ``started``: one of them was admitted."""
+    counts = {"running": 0, "succeeded": 0, "failed": 0}
+    scheduled = 0
+    for pod in pods:
+        name = pod.phase.lower()
+        if name in counts:
+            counts[name] += 1
+        scheduled += bool(pod.node) and not pod.terminal
+    return {"phase": _phase(counts, scheduled, least, started), "scheduled": scheduled, **counts}
+
+
+def _phase(counts: Mapping[str, int], scheduled: int, least: int, started: bool) -> str:
+    if counts["running"] + counts["succeeded"] >= least and counts["running"]:
+        return "Running"
+    if not counts["running"] and counts["succeeded"] and counts["succeeded"] >= least:
+        return "Finished"
+    if not counts["running"] and counts["failed"]:
+        return "Failed"
+    if scheduled >= least > 0:
+        return "Scheduled"
+    return "Scheduling" if started else "Pending"
+
+
+def _numbers(tally: Tally) -> Status:
+    return {
+        "pendingWorkloads": tally.pending,
+        "reservingWorkloads": tally.reserving,
+        "admittedWorkloads": tally.admitted,
+    }
+
+
+def _quotas(queue: Queue) -> dict[FlavorResource, Quota]:
+    return {
+        FlavorResource(flavor.flavor, resource): quota
+        for group in queue.resource_groups
+        for flavor in group.flavors
+        for resource, quota in flavor.quotas.items()
+    }
+
+
+def _flavors_usage(
+    quotas: Mapping[FlavorResource, Quota], usage: Mapping[FlavorResource, int], *, borrows: bool | None = None
+) -> list[Status]:
+    """Return usage by flavor; what is borrowed is told where ``borrows`` says whether there is a cohort."""
+    flavors: dict[str, list[Status]] = {}
+    for key, quota in quotas.items():
+        total = usage.get(key, 0)
+        resource: Status = {"name": key.resource, "total": quantity.render(total, key.resource)}
+        if borrows is not None:
+            over = max(0, total - quota.nominal) if borrows else 0
+            resource["borrowed"] = quantity.render(over, key.resource)
+        flavors.setdefault(key.flavor, []).append(resource)
+    return [{"name": flavor, "resources": resources} for flavor, resources in flavors.items()]

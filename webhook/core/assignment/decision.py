@@ -1,0 +1,273 @@
+"""One decision about one gang: with how many pods and from which flavors it may start, at whose cost, or what is in the
+way.
+
+Usage, fences and policy in, a value out; nothing is changed. A gang that may be smaller than whole (partial admission,
+a quorum below its count) takes the largest size that fits quota and fences, never less than ``Gang.least_counts``; but
+stopping others for its full size wins over shrinking, as in Kueue.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from webhook.core.assignment.fair_sharing import targets_of
+from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, assign
+from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
+from webhook.core.assignment.request import LineKey, Request
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.settings import EngineSettings
+from webhook.core.quota.allocations import Holdings
+from webhook.core.quota.fences import Fences
+from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+
+UNBOUND = Assignment(Mode.FIT, 0, {}, {})
+"""What a gang without queue is assigned."""
+STOPS_NOBODY = Reason(
+    Code.ADMISSION_GATED,
+    "others would have to be stopped for it, and one of its preemption gates is closed",
+    help="it starts when its gates are open or when there is room without stopping others",
+)
+
+
+def nobody(uid: str) -> bool:
+    """No gang yields."""
+    return False
+
+
+class Owed(NamedTuple):
+    """What a hungry gang lacks, as plain data: a copy of the engine knows it by the same name."""
+
+    queue: str
+    line: LineKey
+    cohort: int
+    """Index of the cohort below which its side of the tree is compared with another."""
+    key: FlavorResource
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What could be done for a gang now."""
+
+    counts: Mapping[str, int]
+    assignment: Assignment
+    fence: Reason | None = None
+    """Set when the quota has room, or could get it, and a fence has none, or another gang goes first."""
+    victims: tuple[Candidate, ...] = ()
+    """Whom to stop to make room."""
+    awaits: tuple[str, ...] = ()
+    """Uids of gangs that are being stopped already and whose room it may count on."""
+    owed: Owed | None = None
+    """What it leaves to a hungry gang, if that is what blocks it."""
+    beside: str | None = None
+    """Uid of the head of a Backfill queue beside whose booking it has no room, if that alone blocks it."""
+
+    @property
+    def fits(self) -> bool:
+        """It may start now."""
+        return self.assignment.mode is Mode.FIT and self.fence is None
+
+    @property
+    def preempts(self) -> bool:
+        """It may start once its victims, or others that are being stopped, are gone."""
+        return bool(self.victims or self.awaits)
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """What decisions are made from."""
+
+    holdings: Holdings
+    fences: Fences
+    settings: EngineSettings
+    ranks: Ranks = no_ranks
+    yields: Callable[[str], bool] = nobody
+    """Whether the gang of this uid stops nobody for its share."""
+
+    def decide(
+        self,
+        gang: Gang,
+        request: Request,
+        queue: Queue | None,
+        node: Node | None,
+        room: Mapping[FlavorResource, int] | None = None,
+    ) -> Decision:
+        """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only).
+
+        ``room`` is the most that it may take of what, where that is less than there is.
+        """
+        if request.refusal is not None:
+            return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
+        return Attempt(self, gang, request, queue, node, room=room or {}).best()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The search for one gang's decision."""
+
+    decider: Decider
+    gang: Gang
+    request: Request
+    queue: Queue | None
+    node: Node | None
+    resume: Mapping[int, int] | None = None
+    """Flavors to pass over, as an earlier attempt left it."""
+    snapshot: Usage | None = None
+    """Judge against this and nothing else, gangs being stopped among the candidates: one of Kueue's nominations."""
+    gone: frozenset[str] = frozenset()
+    """Gangs that the snapshot no longer charges."""
+    room: Mapping[FlavorResource, int] = field(default_factory=dict)
+    """The most that may be taken of what, where that is less than there is."""
+    _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
+
+    def best(self) -> Decision:
+        """Return the decision for the whole gang, or for the largest size that can start, or why neither can."""
+        whole = self.at(self.gang.counts)
+        if not (whole.fits or whole.preempts):
+            whole = self.largest(self.gang.counts, self.gang.least_counts) or whole
+        if whole.preempts and self.gang.stops_nobody:
+            return replace(whole, fence=STOPS_NOBODY, victims=(), awaits=())
+        return whole
+
+    def at(self, counts: Mapping[str, int]) -> Decision:
+        """Return the decision for exactly ``counts`` pods of each set."""
+        if self.queue is None or self.node is None:
+            return Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts))
+        resume, judge = self.resume, Judge(self._judge, self.node.potential)
+        passed: Assignment | None = None
+        while True:
+            assignment = assign(self.request, counts, self.queue.fungibility, judge, resume)
+            if passed is not None:
+                # What was passed over may have room one day, and is what is waited for where nothing follows.
+                blocks = passed.blocks + assignment.blocks
+                if assignment.mode is Mode.NO_FIT:
+                    return Decision(counts, replace(passed, blocks=blocks))
+                assignment = replace(assignment, blocks=blocks)
+            if assignment.mode is Mode.NO_FIT:
+                return Decision(counts, assignment)
+            fence = self.decider.fences.shortfall(self.gang, counts)
+            if assignment.mode is Mode.FIT:
+                return Decision(counts, assignment, fence)
+            # What it asks none of is not borrowed, however much of it its queue has borrowed: Kueue leaves it out here.
+            asked = {key: amount for key, amount in assignment.usage.items() if amount}
+            victims, awaits = self._room(asked, assignment.needs_room)
+            if fence is not None and not self._clears_fences(counts, victims, awaits):
+                return Decision(counts, assignment, fence)
+            if victims or awaits or not assignment.resume or self.snapshot is not None:
+                return Decision(counts, assignment, None, victims, awaits)
+            # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
+            resume, passed = {**(resume or {}), **assignment.resume}, assignment
+
+    def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
+        """Return whether ``counts`` pods pass all fences once those are gone whom the quota needs stopped."""
+        holdings = self.decider.holdings
+        going = [victim.holding for victim in victims] + [holdings.by_uid[uid] for uid in awaits]
+        jobs = {uid for each in going for uid in each.reservation.jobs}
+        return bool(jobs) and self.decider.fences.shortfall(self.gang, counts, jobs) is None
+
+    def largest(self, most: Mapping[str, int], least: Mapping[str, int]) -> Decision | None:
+        """Return the decision for the largest size below ``most`` that can start or preempt, or None.
+
+        Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
+        bisection over all of them, the full size included, as Kueue does.
+        """
+        spare = {name: most[name] - least[name] for name in most}
+        steps = sum(spare.values())
+        low, end, found = 0, steps + 1, None
+        while low < end:
+            middle = (low + end) // 2
+            decision = None
+            if 0 < middle <= steps:
+                decision = self.at({name: most[name] - spare[name] * middle // steps for name in most})
+            if decision is not None and (decision.fits or decision.preempts):
+                found, end = decision, middle
+            else:
+                low = middle + 1
+        return found
+
+    def _judge(self, key: FlavorResource, amount: int) -> Verdict:
+        """Return how ``amount`` of one key could be had."""
+        node, holdings = self.node, self.decider.holdings
+        assert node is not None
+        if amount > self.room.get(key, amount):
+            return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
+        now = holdings.usage if self.snapshot is None else self.snapshot
+        view = holdings.outlook if self.snapshot is None else self.snapshot
+        level, may_reclaim = view.borrow_level(node, key, amount)
+        if amount <= max(0, now.available(node, key)) and (view is now or amount <= max(0, view.available(node, key))):
+            return Verdict(Mode.FIT, level)
+        if node.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
+            return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
+        victims, awaits = self._room({key: amount}, frozenset((key,)))
+        mode = mode_of(victims, node)
+        if awaits and mode is not Mode.PREEMPT:
+            own = holdings.of_queue(node.name)
+            mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
+        if victims:
+            for victim in victims:
+                view.remove(victim.node, victim.holding.amounts)
+            level, _ = view.borrow_level(node, key, amount)
+            for victim in victims:
+                view.add(victim.node, victim.holding.amounts)
+        return Verdict(mode, level, Code.WAITING_FOR_QUOTA)
+
+    def _room(
+        self, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
+    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+        """Return whom to stop, and whose stop under way to wait for, so that ``amounts`` fit."""
+        assert self.queue is not None
+        rules = self.queue.preemption
+        if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+            return (), ()
+        memo = (needs, tuple(sorted(amounts.items())))
+        if memo not in self._searched:
+            preemptor = self._preemptor()
+            awaits = () if self.snapshot is not None else self._awaited(preemptor, needs)
+            victims: tuple[Candidate, ...] = ()
+            if preemptor.fits(amounts, borrowing=True):
+                self._searched[memo] = ((), awaits)
+            else:
+                victims = tuple(targets_of(preemptor, lasting=self.snapshot is None)(amounts, needs))
+                self._searched[memo] = (victims, awaits if victims else ())
+        return self._searched[memo]
+
+    def _borrows_while_preempting(self) -> bool:
+        """Return whether it may preempt for a request beyond its queue's own quota."""
+        assert self.queue is not None
+        rules = self.queue.preemption
+        if self.decider.settings.fair_sharing:
+            return rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        return rules.borrow_within_cohort is not PreemptionPolicy.NEVER
+
+    def _preemptor(self) -> Preemptor:
+        assert self.queue is not None
+        assert self.node is not None
+        holdings = self.decider.holdings
+        return Preemptor(
+            self.gang,
+            self.queue,
+            self.node,
+            holdings,
+            usage=holdings.outlook if self.snapshot is None else self.snapshot,
+            strategies=self.decider.settings.fair_sharing,
+            spared=self.gone if self.snapshot is not None else holdings.stopping.keys(),
+            ranks=self.decider.ranks,
+            yields=self.snapshot is None and self.decider.yields(self.gang.uid),
+        )
+
+    def _awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
+        """Return the gangs being stopped that this gang could have stopped itself: it may count on their room."""
+        rules, found = preemptor.queue.preemption, []
+        holdings = self.decider.holdings
+        for uid in holdings.stopping:
+            holding = holdings.by_uid[uid]
+            node = holdings.node_of(holding)
+            if node is None or node.root is not preemptor.node.root or not uses(holding, needs):
+                continue
+            if node is not preemptor.node and not node.reclaimable:
+                continue
+            policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
+            if preemptor.outranks(holding, policy):
+                found.append(uid)
+        return tuple(sorted(found))

@@ -1,0 +1,330 @@
+"""Whom to stop so that a gang can start: Kueue's classical preemption.
+
+Candidates come from the gang's own queue (``within_queue``) and, for reclaiming, from queues of its tree that use more
+than their own (``reclaim_within_cohort``). Over some it has *hierarchical advantage*: its request fits quota that a
+subtree around it owns. From the others it takes back what it owns, or, with ``borrow_within_cohort``, may even borrow
+at their cost. Whole gangs only; candidates are removed in a fixed order until the gang fits, then put back in reverse
+order where it still fits without: minimal, and never from a queue that is within its own quota by then.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from heapq import merge
+
+from webhook.core.assignment.flavors import Mode
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
+from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+
+
+class Variant(Enum):
+    """On what grounds a candidate may be stopped; the value is the reason that its owner is told."""
+
+    WITHIN_QUEUE = "InClusterQueue"
+    HIERARCHICAL = "InCohortReclamation"
+    WITHOUT_BORROWING = "InCohortReclamation "
+    WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+    FAIR_SHARING = "InCohortFairSharing"
+
+    @property
+    def reason(self) -> str:
+        """Kueue's name for it."""
+        return self.value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A gang that may be stopped."""
+
+    holding: Holding
+    node: Node
+    variant: Variant
+    top: Node | None = None
+    """The lowest cohort above both its queue and the preemptor's; None in the preemptor's own queue."""
+
+
+Ranks = Callable[[str], Mapping[str, float] | None]
+"""Queue to the usage-decay rank of its holdings by uid; None where it does not go by usage."""
+
+
+def no_ranks(queue: str) -> None:
+    """No queue goes by usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A gang that needs room, and the view of usage in which it looks for it."""
+
+    gang: Gang
+    queue: Queue
+    node: Node
+    holdings: Holdings
+    usage: Usage
+    """Searched by taking candidates out and putting them back; unchanged afterwards."""
+    strategies: tuple[str, ...] = ()
+    """Fair-sharing strategies; empty: classical."""
+    spared: Container[str] = ()
+    """Uids of gangs that the view does not charge: they cannot be taken out of it."""
+    ranks: Ranks = no_ranks
+    yields: bool = False
+    """It was itself stopped for the share of a gang that is still about, and stops nobody for its own."""
+
+    def may_stop(self, holding: Holding, policy: PreemptionPolicy) -> bool:
+        """Return whether ``policy`` lets this gang stop that one."""
+        known = holding.reservation
+        return holding.uid not in self.spared and known.may_be_preempted and self.outranks(holding, policy)
+
+    def outranks(self, holding: Holding, policy: PreemptionPolicy) -> bool:
+        """Return whether ``policy`` puts this gang before that one."""
+        mine, theirs = self.gang.priority, holding.priority
+        match policy:
+            case PreemptionPolicy.ANY:
+                return True
+            case PreemptionPolicy.LOWER_PRIORITY:
+                return theirs < mine
+            case PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY:
+                return theirs < mine or (theirs == mine and self.gang.created_seconds < holding.created_seconds)
+        return False
+
+    def fits(self, amounts: AmountsByFlavor, borrowing: bool) -> bool:
+        """Return whether ``amounts`` fit the view, without exceeding the queue's own quota unless ``borrowing``."""
+        if not borrowing and any(self.usage.borrowing_with(self.node, key, v) for key, v in amounts.items()):
+            return False
+        return self.usage.fits(self.node, amounts)
+
+    def order(self, candidate: Candidate) -> tuple[object, ...]:
+        """Sort key of candidates: the ones already going, other queues', low priority, latest start."""
+        holding, known = candidate.holding, candidate.holding.reservation
+        return (
+            known.uid not in self.holdings.stopping,
+            candidate.node is self.node,
+            holding.priority,
+            -known.since_seconds,
+            known.uid,
+        )
+
+    def in_order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Return ``candidates`` in order; where their queue goes by usage, its heavy users' come before its others.
+
+        Usage is compared within a queue only, so queues are merged by the first candidate that each has left: of two
+        neighbours in the result the one that has to go first does, which sorting all together cannot promise.
+        """
+        by_queue: dict[Node, list[Candidate]] = {}
+        for candidate in candidates:
+            by_queue.setdefault(candidate.node, []).append(candidate)
+        return list(merge(*map(self._in_order_of_one, by_queue.values()), key=self.order))
+
+    def _in_order_of_one(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates of one queue in order."""
+        ranks = self.ranks(candidates[0].node.name)
+        if ranks is None:
+            return sorted(candidates, key=self.order)
+
+        def order(candidate: Candidate) -> tuple[object, ...]:
+            uid = candidate.holding.uid
+            return uid not in self.holdings.stopping, -ranks.get(uid, 0.0), self.order(candidate)
+
+        return sorted(candidates, key=order)
+
+
+def uses(holding: Holding, keys: Iterable[FlavorResource]) -> bool:
+    """Return whether a gang holds any of ``keys``."""
+    return any(map(holding.amounts.get, keys))
+
+
+def was_given(holding: Holding, keys: frozenset[FlavorResource]) -> bool:
+    """Return whether a gang was given any of ``keys``. It is a candidate then, as in Kueue, though it may take none."""
+    return not keys.isdisjoint(holding.amounts)
+
+
+def within_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
+    """Return whether ``node`` uses at most what its subtree owns, for all of ``keys``."""
+    return all(usage.of(node, key) <= node.subtree.get(key, 0) for key in keys)
+
+
+def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> list[Candidate]:
+    """Return the candidates in the preemptor's own queue, in order."""
+    policy = preemptor.queue.preemption.within_queue
+    if policy is PreemptionPolicy.NEVER:
+        return []
+    found = [
+        Candidate(holding, preemptor.node, Variant.WITHIN_QUEUE)
+        for holding in preemptor.holdings.of_queue(preemptor.node.name).values()
+        if was_given(holding, needs) and preemptor.may_stop(holding, policy)
+    ]
+    return preemptor.in_order(found)
+
+
+def _reclaim_candidates(
+    preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource], own: bool
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of other queues: those with hierarchical advantage, and the others, each in order.
+
+    ``own``: there are candidates in the preemptor's queue.
+    """
+    with_advantage: list[Candidate] = []
+    without: list[Candidate] = []
+    if preemptor.queue.preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return with_advantage, without
+    advantage, rest = _fits_own(preemptor.usage, preemptor.node, amounts)
+    # A queue that may not borrow and uses all it owns can take nothing back: only hierarchical advantage counts then.
+    # Nor can one that the gang takes beyond what it owns, unless a gang of its own goes.
+    within_own_quota = _below_own(preemptor, needs) and (advantage or own)
+    takes_back = within_own_quota or not _may_not_borrow(preemptor)
+    below: Node = preemptor.node
+    for cohort in list(preemptor.node.path())[1:]:
+        reach = _borrowing_queues(preemptor.usage, cohort, below, needs) if advantage or takes_back else ()
+        for queue in reach:
+            found = _of_queue(preemptor, queue, cohort, needs, advantage)
+            (with_advantage if advantage else without).extend(found)
+        fits, rest = _fits_own(preemptor.usage, cohort, rest)
+        advantage, below = advantage or fits, cohort
+    return preemptor.in_order(with_advantage), preemptor.in_order(without)
+
+
+def _fits_own(usage: Usage, node: Node, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
+    """Return whether ``amounts`` fit what ``node`` owns, and what of them lies beyond its private quota."""
+    fits = not any(usage.borrowing_with(node, key, amount) for key, amount in amounts.items())
+    return fits, {key: max(0, amount - usage.local_available(node, key)) for key, amount in amounts.items()}
+
+
+def _borrowing_queues(usage: Usage, cohort: Node, but: Node, needs: frozenset[FlavorResource]) -> Iterable[Node]:
+    """Yield the queues below ``cohort``, outside of ``but``, that borrow some of ``needs`` all the way up to it."""
+    for child in cohort.children:
+        if child is but or within_own(usage, child, needs):
+            continue
+        if child.is_queue:
+            if child.reclaimable:
+                yield child
+        else:
+            yield from _borrowing_queues(usage, child, but, needs)
+
+
+def _of_queue(
+    preemptor: Preemptor, queue: Node, top: Node, needs: frozenset[FlavorResource], advantage: bool
+) -> list[Candidate]:
+    rules, found = preemptor.queue.preemption, []
+    for holding in preemptor.holdings.of_queue(queue.name).values():
+        if not was_given(holding, needs) or not preemptor.may_stop(holding, rules.reclaim_within_cohort):
+            continue
+        threshold = rules.max_priority_threshold
+        if advantage:
+            variant = Variant.HIERARCHICAL
+        elif (
+            rules.borrow_within_cohort is PreemptionPolicy.NEVER
+            or holding.priority >= preemptor.gang.priority
+            or (threshold is not None and holding.priority > threshold)
+        ):
+            variant = Variant.WITHOUT_BORROWING
+        else:
+            variant = Variant.WHILE_BORROWING
+        found.append(Candidate(holding, queue, variant, top))
+    return found
+
+
+def classical_targets(
+    preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
+) -> list[Candidate]:
+    """Return whom to stop so that ``amounts`` fit, given that ``needs`` do not fit now; empty when nothing helps."""
+    own = own_candidates(preemptor, needs)
+    hierarchical, reclaim = _reclaim_candidates(preemptor, amounts, needs, bool(own))
+    stopping = preemptor.holdings.stopping
+    groups = (hierarchical, reclaim, own)
+    ordered = [c for group in groups for c in group if c.holding.uid in stopping]
+    ordered += [c for group in groups for c in group if c.holding.uid not in stopping]
+    for borrowing in _attempts(preemptor, needs, bool(hierarchical), bool(reclaim)):
+        found = _attempt(preemptor, ordered, amounts, needs, borrowing=borrowing)
+        if found:
+            return found
+    return []
+
+
+def _may_not_borrow(preemptor: Preemptor) -> bool:
+    return preemptor.queue.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
+
+
+def _below_own(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> bool:
+    return all(preemptor.usage.of(preemptor.node, key) < preemptor.node.nominal(key) for key in needs)
+
+
+def _attempts(
+    preemptor: Preemptor, needs: frozenset[FlavorResource], hierarchical: bool, reclaim: bool
+) -> tuple[bool, ...]:
+    """Return in which order to search with borrowing allowed and forbidden."""
+    may_not_borrow = _may_not_borrow(preemptor)
+    if not (hierarchical or reclaim) or (may_not_borrow and not _below_own(preemptor, needs)):
+        return (True,)
+    if may_not_borrow and not hierarchical:
+        return (False, True)
+    return (True, False)
+
+
+def _attempt(
+    preemptor: Preemptor,
+    candidates: list[Candidate],
+    amounts: AmountsByFlavor,
+    needs: frozenset[FlavorResource],
+    *,
+    borrowing: bool,
+) -> list[Candidate]:
+    removed: list[Candidate] = []
+    found: list[Candidate] = []
+    for candidate in candidates:
+        if _still_valid(preemptor.usage, candidate, needs, borrowing):
+            take(preemptor.usage, candidate)
+            removed.append(candidate)
+            if preemptor.fits(amounts, borrowing):
+                found = fill_back(preemptor, removed, amounts, borrowing=borrowing)
+                removed = found
+                break
+    for candidate in removed:
+        give_back(preemptor.usage, candidate)
+    return found
+
+
+def _still_valid(usage: Usage, candidate: Candidate, needs: frozenset[FlavorResource], borrowing: bool) -> bool:
+    """Return whether stopping the candidate still takes back something borrowed, after what was removed before."""
+    if candidate.top is None:
+        return True
+    if borrowing and candidate.variant is Variant.WITHOUT_BORROWING:
+        return False
+    for node in candidate.node.path():
+        if node is candidate.top:
+            return True
+        if within_own(usage, node, needs):
+            return False
+    return True
+
+
+def fill_back(
+    preemptor: Preemptor, removed: list[Candidate], amounts: AmountsByFlavor, *, borrowing: bool
+) -> list[Candidate]:
+    """Return the part of ``removed`` that has to go; the rest is put back into the view, the last but one first."""
+    kept = list(removed)
+    for index in range(len(kept) - 2, -1, -1):
+        give_back(preemptor.usage, kept[index])
+        if preemptor.fits(amounts, borrowing):
+            kept[index] = kept[-1]
+            kept.pop()
+        else:
+            take(preemptor.usage, kept[index])
+    return kept
+
+
+def take(usage: Usage, candidate: Candidate) -> None:
+    """Take a candidate out of the view."""
+    usage.remove(candidate.node, candidate.holding.amounts)
+
+
+def give_back(usage: Usage, candidate: Candidate) -> None:
+    """Put a candidate back into the view."""
+    usage.add(candidate.node, candidate.holding.amounts)
+
+
+def mode_of(targets: Sequence[Candidate], node: Node) -> Mode:
+    """Return what stopping ``targets`` is to a gang of queue ``node``."""
+    if not targets:
+        return Mode.NO_CANDIDATES
+    return Mode.PREEMPT if any(target.node is node for target in targets) else Mode.RECLAIM

@@ -1,0 +1,219 @@
+"""The record of what was admitted: reservations, claims, and the epoch that fences late writers.
+
+A ``Ledger`` is an immutable value; ``ledger_text`` is its form in the ConfigMap. The rules of it (compare-and-swap,
+the order of reading, void by writing the job first) are kept by ``controllers.ledger_keeper``; this module only makes
+illegal records hard to write.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from webhook.core.model.gang import Gang, PodPrice
+from webhook.core.model.names import COUNTED
+from webhook.core.model.policy import FlavorResource
+from webhook.core.model.quantity import MILLI
+
+MAX_JOBS_REQUEST: Final = 1000
+"""Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What binds a gang to those that it was admitted with: they share one quorum."""
+
+    ensemble: str
+    """Name of their PodGroup."""
+    quorum: int
+    """Pods that they have to make together."""
+    succeeded_pods: int = 0
+    """How many of these belonged to members that have succeeded and left."""
+
+    @property
+    def still_needed(self) -> int:
+        """Pods that those who have not succeeded must make."""
+        return max(1, self.quorum - self.succeeded_pods)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedPodSet:
+    """What one pod set holds: how many pods may exist, at what price each, and from which flavors."""
+
+    name: str
+    count: int
+    price: PodPrice
+    flavors: Mapping[str, str] = field(default_factory=dict)
+    """Resource name to flavor, for the resources the queue accounts."""
+    charge: Mapping[str, int] | None = None
+    """What one pod is charged to the queue, where that differs from its price (transformed or excluded resources)."""
+    job: str = ""
+    """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The ledger's entry for one admitted gang."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    queue: str | None
+    pod_sets: tuple[ReservedPodSet, ...]
+    epoch: int
+    since_seconds: float
+    """Unix time of the admission."""
+    priority: int = 0
+    stopping: str | None = None
+    """Why the gang is being stopped (its pods still count); None while it may run."""
+    adopted: bool = False
+    """The job was running before Tutti knew it: its pods carry no gang label."""
+    evictable: bool = True
+    """Stopping it takes its pods away."""
+    loose_pods: bool = False
+    """Its pods carry no gang label: the queue is charged, the fences are not."""
+    preemptible: bool = True
+    """Its owner lets it be stopped for others, or its queue does not ask."""
+    membership: Membership | None = None
+    """The ensemble that it was admitted with and has not left; None for a gang of its own."""
+
+    @property
+    def may_be_preempted(self) -> bool:
+        """It may be stopped to make room for another gang, and would go."""
+        return self.evictable and self.preemptible
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """Uids of the jobs whose pods it is for: of those of an ensemble, or of its own."""
+        return frozenset(pod_set.job or self.uid for pod_set in self.pod_sets)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Reserved pods of each set."""
+        return {pod_set.name: pod_set.count for pod_set in self.pod_sets}
+
+    def pod_set(self, name: str) -> ReservedPodSet | None:
+        """Return the pod set called ``name``."""
+        return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)
+
+    def usage(self, reclaimed: Mapping[str, int] | None = None) -> dict[FlavorResource, int]:
+        """Return what the queue is charged, less ``reclaimed`` pods of each set that will not run again."""
+        usage: dict[FlavorResource, int] = {}
+        counted: set[tuple[FlavorResource, str]] = set()
+        for pod_set in self.pod_sets:
+            live = max(0, pod_set.count - (reclaimed or {}).get(pod_set.name, 0))
+            per_pod = pod_set.price.requests if pod_set.charge is None else pod_set.charge
+            for resource, flavor in pod_set.flavors.items():
+                key = FlavorResource(flavor, resource)
+                if resource in COUNTED:
+                    if (key, pod_set.job) not in counted:
+                        usage[key] = usage.get(key, 0) + MAX_JOBS_REQUEST
+                    counted.add((key, pod_set.job))
+                elif resource == "pods":
+                    usage[key] = usage.get(key, 0) + MILLI * live
+                else:
+                    usage[key] = usage.get(key, 0) + per_pod.get(resource, 0) * live
+        return usage
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.kind.partition('.')[0]} {self.key}"
+
+
+def reserve(  # noqa: PLR0917
+    gang: Gang,
+    queue: str | None,
+    counts: Mapping[str, int],
+    flavors: Mapping[str, Mapping[str, str]],
+    epoch: int,
+    now_seconds: float,
+    charges: Mapping[str, Mapping[str, int]] | None = None,
+) -> Reservation:
+    """Return the reservation of ``gang`` with ``counts`` pods and ``flavors`` (pod set → resource → flavor).
+
+    ``charges`` (pod set → resource → amount a pod) is given where the queue is charged something else than the price.
+    """
+    return Reservation(
+        uid=gang.uid,
+        kind=gang.kind,
+        namespace=gang.namespace,
+        name=gang.name,
+        queue=queue,
+        pod_sets=tuple(
+            ReservedPodSet(s.name, counts[s.name], s.price, flavors.get(s.name, {}), (charges or {}).get(s.name), s.job)
+            for s in gang.pod_sets
+        ),
+        epoch=epoch,
+        since_seconds=now_seconds,
+        priority=gang.priority,
+        evictable=gang.evictable,
+        loose_pods=gang.loose_pods,
+        preemptible=gang.preemptible,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A waiting gang's right to the room that is made for it: nobody else may take it, whoever leads."""
+
+    planned: Reservation
+    """What it is going to hold. It lets no pod pass: only a reservation among the entries does."""
+    awaits: tuple[str, ...]
+    """Uids, as the engine knows them, of the gangs being stopped that it counts on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What the head of a Backfill queue was told: in which order it came, and what room is kept for it from when on."""
+
+    queue: str
+    turn: int
+    """Number in the order in which gangs became heads."""
+    at_seconds: float | None = None
+    """Unix time of its earliest start; None while that depends on gangs without a run-time limit."""
+    amounts: Mapping[FlavorResource, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All reservations, claims and bookings at one version, which grows with every write and orders any two of them."""
+
+    epoch: int = 0
+    seq: int = 0
+    entries: Mapping[str, Reservation] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """By the engine's uid of the gang that claims."""
+    bookings: Mapping[str, Booked] = field(default_factory=dict)
+    """By the engine's uid of the head; as of the last write that something else was reason for."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """(epoch, seq): a later ledger compares greater."""
+        return (self.epoch, self.seq)
+
+    def amended(
+        self,
+        put: Iterable[Reservation] = (),
+        drop: Iterable[str] = (),
+        claims: Mapping[str, Claim] | None = None,
+        bookings: Mapping[str, Booked] | None = None,
+    ) -> "Ledger":
+        """Return the successor with ``put`` written and ``drop`` (uids) released. A drop of an absent uid is a bug.
+
+        ``claims`` and ``bookings`` are all that are to stand; None leaves them as they are.
+        """
+        entries = dict(self.entries)
+        for uid in drop:
+            del entries[uid]
+        for reservation in put:
+            entries[reservation.uid] = reservation
+        claims, bookings = self.claims if claims is None else claims, self.bookings if bookings is None else bookings
+        return Ledger(self.epoch, self.seq + 1, entries, claims, bookings)
+
+    def taken_over(self) -> "Ledger":
+        """Return the first ledger of the next leadership."""
+        return replace(self, epoch=self.epoch + 1, seq=self.seq + 1)

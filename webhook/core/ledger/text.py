@@ -1,0 +1,264 @@
+"""The ledger as text: the ``data`` of one ConfigMap.
+
+Key ``meta``, keys ``claims`` and ``bookings`` where there are any, and one key per reservation, the uid of its job.
+``meta`` carries a checksum over all other keys, so that an edit by hand is noticed and answered by a rebuild from the
+jobs rather than believed.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.core.ledger.record import Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.policy import FlavorResource
+
+SCHEMA: Final = 1
+META: Final = "meta"
+CLAIMS: Final = "claims"
+BOOKINGS: Final = "bookings"
+BYTES_MAX: Final = 1_048_576
+"""What a ConfigMap may hold, by the API server's validation of data."""
+FULL_AT: Final = 0.85
+"""Share of BYTES_MAX that entries may take when a gang is admitted. The rest is for what a stop adds to them, and for
+claims and bookings as far as they fit."""
+
+
+class LedgerCorrupt(ValueError):
+    """The stored text is not a ledger this program wrote. The message says which key and why."""
+
+
+def encode(ledger: Ledger) -> dict[str, str]:
+    """Return the ConfigMap data of ``ledger``."""
+    data = {uid: encode_entry(reservation) for uid, reservation in ledger.entries.items()}
+    if ledger.claims:
+        data[CLAIMS] = encode_claims(ledger.claims)
+    if ledger.bookings:
+        data[BOOKINGS] = encode_bookings(ledger.bookings)
+    data[META] = encode_meta(ledger, checksum(data))
+    return data
+
+
+def encode_entry(reservation: Reservation) -> str:
+    """Return the JSON text of one reservation: stable key order, defaults left out."""
+    return json.dumps(_encode_reservation(reservation), separators=(",", ":"))
+
+
+def encode_claims(claims: Mapping[str, Claim]) -> str:
+    """Return the JSON text of all claims, by uid."""
+    records = {
+        uid: {"planned": _encode_reservation(claims[uid].planned), "awaits": list(claims[uid].awaits)}
+        for uid in sorted(claims)
+    }
+    return json.dumps(records, separators=(",", ":"))
+
+
+def encode_bookings(bookings: Mapping[str, Booked]) -> str:
+    """Return the JSON text of all bookings, by uid."""
+    records = {
+        uid: {
+            "queue": each.queue,
+            "turn": each.turn,
+            "at": each.at_seconds,
+            "amounts": [[key.flavor, key.resource, amount] for key, amount in sorted(each.amounts.items())],
+        }
+        for uid, each in sorted(bookings.items())
+    }
+    return json.dumps(records, separators=(",", ":"))
+
+
+def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": reservation.kind,
+        "job": reservation.key,
+        "queue": reservation.queue,
+        "podSets": [_encode_pod_set(pod_set) for pod_set in reservation.pod_sets],
+        "epoch": reservation.epoch,
+        "since": round(reservation.since_seconds, 3),
+    }
+    for key, value in (
+        ("priority", reservation.priority),
+        ("stopping", reservation.stopping),
+        ("adopted", reservation.adopted),
+        ("notEvictable", not reservation.evictable),
+        ("loosePods", reservation.loose_pods),
+        ("notPreemptible", not reservation.preemptible),
+        ("membership", encode_membership(reservation.membership)),
+    ):
+        if value:
+            record[key] = value
+    return record
+
+
+def encode_membership(membership: Membership | None) -> dict[str, Any] | None:
+    """Return the fields of a membership, as they stand in an entry and in a job's annotation."""
+    if membership is None:
+        return None
+    fields: dict[str, Any] = {"ensemble": membership.ensemble, "quorum": membership.quorum}
+    return fields | ({"succeeded": membership.succeeded_pods} if membership.succeeded_pods else {})
+
+
+def decode_membership(fields: Mapping[str, Any] | None) -> Membership | None:
+    """Return what ``encode_membership`` wrote. Raises KeyError, TypeError or ValueError when it did not."""
+    if fields is None:
+        return None
+    return Membership(str(fields["ensemble"]), int(fields["quorum"]), int(fields.get("succeeded", 0)))
+
+
+def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
+    price = pod_set.price
+    record: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "requests": dict(price.requests)}
+    for key, value in (
+        ("limits", "requests" if price.limits == price.requests else dict(price.limits)),
+        ("flavors", dict(pod_set.flavors)),
+        ("deadline", price.has_deadline),
+        ("bestEffort", price.best_effort),
+        ("priorityClass", price.priority_class),
+        ("crossNamespace", price.cross_namespace_affinity),
+        ("job", pod_set.job),
+    ):
+        if value:
+            record[key] = value
+    if pod_set.charge is not None:
+        record["charge"] = dict(pod_set.charge)
+    return record
+
+
+def encode_meta(ledger: Ledger, digest: int) -> str:
+    """Return the text of the ``meta`` key; ``digest`` is ``checksum`` of all entries."""
+    meta = {"schema": SCHEMA, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}"}
+    return json.dumps(meta, separators=(",", ":"))
+
+
+def checksum(data: Mapping[str, str]) -> int:
+    """Return a 64-bit digest of all entries of ``data``; independent of order, so it can be kept incrementally."""
+    digest = 0
+    for uid, text in data.items():
+        if uid != META:
+            digest ^= entry_digest(uid, text)
+    return digest
+
+
+def entry_digest(uid: str, text: str) -> int:
+    """Return one entry's part of the checksum; parts combine by exclusive or."""
+    return int.from_bytes(hashlib.blake2b(f"{uid}={text}".encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes successive versions of one ledger: entries whose text did not change are the same objects as before."""
+
+    _known: dict[str, tuple[str, int, Any]] = field(default_factory=dict)
+    """Key to text, its part of the checksum, and what it says."""
+
+    def decode(self, data: Mapping[str, str]) -> Ledger:
+        """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
+        epoch, seq, digest = _decode_meta(data)
+        known: dict[str, tuple[str, int, Any]] = {}
+        for key, text in data.items():
+            if key == META:
+                continue
+            before = self._known.get(key)
+            if before is None or before[0] != text:
+                before = (text, entry_digest(key, text), _decode_key(key, text))
+            known[key] = before
+            digest ^= before[1]
+        if digest:
+            raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
+        self._known = known
+        said = {key: each[2] for key, each in known.items()}
+        claims, bookings = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {})
+        return Ledger(epoch, seq, said, claims, bookings)
+
+
+def decode(data: Mapping[str, str]) -> Ledger:
+    """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
+    return Decoder().decode(data)
+
+
+def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return epoch, seq and checksum."""
+    try:
+        meta = json.loads(data[META])
+        schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerCorrupt(f"{META}: {error!r}") from error
+    if schema != SCHEMA:
+        raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {SCHEMA}")
+    return epoch, seq, digest
+
+
+def _decode_key(key: str, text: str) -> Any:
+    """Return what one key says: the claims, the bookings, or a reservation. Raises LedgerCorrupt naming it."""
+    try:
+        record = json.loads(text)
+        if key == CLAIMS:
+            return {uid: _decode_claim(uid, each) for uid, each in record.items()}
+        if key == BOOKINGS:
+            return {uid: _decode_booked(each) for uid, each in record.items()}
+        return _decode_reservation(key, record)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerCorrupt(f"{key}: {error!r}") from error
+
+
+def _decode_claim(uid: str, record: Mapping[str, Any]) -> Claim:
+    return Claim(_decode_reservation(uid, record["planned"]), tuple(map(str, record["awaits"])))
+
+
+def _decode_booked(record: Mapping[str, Any]) -> Booked:
+    at_seconds = None if record["at"] is None else float(record["at"])
+    amounts = {FlavorResource(str(flavor), str(name)): int(amount) for flavor, name, amount in record["amounts"]}
+    return Booked(str(record["queue"]), int(record["turn"]), at_seconds, amounts)
+
+
+def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:
+    namespace, _, name = record["job"].partition("/")
+    return Reservation(
+        uid=uid,
+        kind=record["kind"],
+        namespace=namespace,
+        name=name,
+        queue=record["queue"],
+        pod_sets=tuple(_decode_pod_set(pod_set) for pod_set in record["podSets"]),
+        epoch=int(record["epoch"]),
+        since_seconds=float(record["since"]),
+        priority=int(record.get("priority", 0)),
+        stopping=record.get("stopping"),
+        adopted=bool(record.get("adopted", False)),
+        evictable=not record.get("notEvictable", False),
+        loose_pods=bool(record.get("loosePods", False)),
+        preemptible=not record.get("notPreemptible", False),
+        membership=decode_membership(record.get("membership")),
+    )
+
+
+def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
+    requests = _amounts(record["requests"])
+    limits = record.get("limits", {})
+    charge = record.get("charge")
+    return ReservedPodSet(
+        name=str(record["name"]),
+        count=int(record["count"]),
+        price=PodPrice(
+            requests=requests,
+            limits=requests if limits == "requests" else _amounts(limits),
+            has_deadline=bool(record.get("deadline", False)),
+            best_effort=bool(record.get("bestEffort", False)),
+            priority_class=str(record.get("priorityClass", "")),
+            cross_namespace_affinity=bool(record.get("crossNamespace", False)),
+        ),
+        flavors={str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()},
+        charge=None if charge is None else _amounts(charge),
+        job=str(record.get("job", "")),
+    )
+
+
+def _amounts(record: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): int(amount) for name, amount in record.items()}
+
+
+def size_bytes(data: Mapping[str, str]) -> int:
+    """Return what ``data`` counts against BYTES_MAX, as the API server counts it."""
+    return sum(len(key.encode()) + len(text.encode()) for key, text in data.items())

@@ -1,0 +1,1 @@
+"""The words everything else is said in: names, exact amounts, gangs, pods, policy, reasons, settings."""

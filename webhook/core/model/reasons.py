@@ -1,0 +1,85 @@
+"""Why a gang waits or an object is refused: one typed reason, rendered the same way everywhere.
+
+The same object stands behind the event, the read API's conditions, ``tutti explain`` and the metric label.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook.core.model import quantity
+
+
+class Code(StrEnum):
+    """Kinds of reason; CamelCase as in conditions. The first group uses Kueue's names where Kueue has one."""
+
+    NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+    EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+    ON_HOLD = "OnHold"
+    DEACTIVATED = "Deactivated"
+    PENDING_EVALUATION = "PendingEvaluation"
+    ADMISSION_GATED = "AdmissionGated"
+
+    FENCED = "ResourceQuotaExceeded"
+    BEHIND_HEAD = "BehindHead"
+    BEHIND_HUNGRY = "BehindHungryQueue"
+    BACKING_OFF = "BackingOff"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    POD_GROUP_INCOMPLETE = "PodGroupIncomplete"
+    PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    WAITING_FOR_PODS = "WaitingForPods"
+    LEDGER_FULL = "LedgerFull"
+    NAMESPACE_NOT_FENCED = "NamespaceNotFenced"
+    WRITE_REFUSED = "WriteRefused"
+    UNREADABLE = "Unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Somebody who holds some of what is missing."""
+
+    gang: str
+    """``namespace/name`` of an admitted gang, or ``loose pods``."""
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why not now: which node or fence, which resource, the numbers, who holds it and what would help."""
+
+    code: Code
+    message: str = ""
+    """Free text where the numbers do not tell it all."""
+    node: str = ""
+    """The queue, cohort or ``ResourceQuota namespace/name`` that says no."""
+    resource: str = ""
+    flavor: str = ""
+    asked: int | None = None
+    used: int | None = None
+    limit: int | None = None
+    """What the node can hold at most, now."""
+    holders: tuple[Holder, ...] = field(default=())
+    help: str = ""
+    """What would have to end or change for the gang to start."""
+
+    def __str__(self) -> str:
+        parts = [self.message] if self.message else []
+        if self.asked is not None:
+            parts.append(f"asks {self._amount(self.asked)} {self.resource}".rstrip())
+        if self.limit is not None:
+            used = "" if self.used is None else f", {self._amount(self.used)} used"
+            parts.append(f"{self.node} has {self._amount(self.limit)}{used}")
+        elif self.node and self.node not in self.message:
+            parts.append(f"at {self.node}")
+        if self.holders:
+            parts.append("held by " + ", ".join(f"{h.gang} ({self._amount(h.amount)})" for h in self.holders))
+        if self.help:
+            parts.append(self.help)
+        return "; ".join(parts) or self.code
+
+    def _amount(self, thousandths: int) -> str:
+        return quantity.render(thousandths, self.resource)

@@ -1,0 +1,330 @@
+"""Who holds what: every reservation, what it charges its queue, and who is promised what is about to be free.
+
+Two views of usage. ``usage`` is what is charged now: the sum of all holdings, those being stopped included. ``outlook``
+is what will be charged once everything being stopped is gone and every claim is taken. A gang may start only if it fits
+both, so that it neither oversubscribes a node now nor takes what a preemptor was promised. While nothing is being
+stopped or claimed the two are one object.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, heir
+from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree, Usage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """One admitted gang and what it is charged for."""
+
+    reservation: Reservation
+    amounts: Mapping[FlavorResource, int]
+    gang: Gang | None = None
+    reclaimed: Mapping[str, int] | None = None
+
+    @property
+    def uid(self) -> str:
+        """Uid of its job."""
+        return self.reservation.uid
+
+    @property
+    def priority(self) -> int:
+        """Its priority now, where the job is known; otherwise what it was admitted with."""
+        return self.reservation.priority if self.gang is None else self.gang.priority
+
+    @property
+    def created_seconds(self) -> float:
+        """Its place in the queue's order of time."""
+        return self.reservation.since_seconds if self.gang is None else self.gang.created_seconds
+
+    @property
+    def end_seconds(self) -> float | None:
+        """When it ends at the latest, Unix time; None when no run-time limit sees to that."""
+        limit = None if self.gang is None else self.gang.max_run_seconds
+        return None if limit is None else self.reservation.since_seconds + limit
+
+    def tells(self, other: "Holding") -> bool:
+        """Return whether ``other`` says nothing new."""
+        mine = (self.reservation, self.gang, self.reclaimed or {})
+        return mine == (other.reservation, other.gang, other.reclaimed or {})
+
+    def __str__(self) -> str:
+        return self.reservation.key
+
+
+class Holdings:
+    """All reservations of one cluster over one quota tree."""
+
+    def __init__(self, tree: QuotaTree) -> None:
+        self.usage = Usage(tree)
+        self.by_uid: dict[str, Holding] = {}
+        self.stopping: dict[str, None] = {}
+        """Gangs that are being stopped: still charged, soon gone."""
+        self.promises: dict[str, tuple[Node, AmountsByFlavor]] = {}
+        """By whom (a gang's uid, or a queue's name for what its head holds back): what the outlook keeps for them."""
+        self.elastic: dict[str, Holding] = {}
+        """Those whose quorum started below full size."""
+        self._by_queue: dict[str, dict[str, Holding]] = {}
+        self._heirs: dict[str, Node] = {}
+        """By queue that is no more: the node that is charged in its place."""
+        self._priorities: dict[str, dict[int, int]] = {}
+        """Queue to priority to number of holdings."""
+        self._outlook: Usage | None = None
+        self._ends: dict[Node, list[tuple[float, str]]] = {}
+        """By root of each tree that was asked about: (end, uid) of its holdings with a run-time limit, sorted."""
+        self.lifted: tuple[str, Node, AmountsByFlavor] | None = None
+        """The promise that is put aside while whoever it was made to is decided about."""
+        self.version = 0
+        """Grows with every change."""
+        self._rebased = 0
+        """The version since which all trees are as they are now, but for what is in the next two."""
+        self._changed: dict[Node, int] = {}
+        self._gave_back: dict[Node, int] = {}
+        self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
+        self._largest_version = 0
+
+    @property
+    def tree(self) -> QuotaTree:
+        """The quota tree that is charged."""
+        return self.usage.tree
+
+    @property
+    def outlook(self) -> Usage:
+        """Usage once everything being stopped is gone and every promise is kept."""
+        return self.usage if self._outlook is None else self._outlook
+
+    def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
+        """Return whether ``queue`` can take ``amounts`` now without taking what is promised to others."""
+        return self.usage.fits(queue, amounts) and (self._outlook is None or self._outlook.fits(queue, amounts))
+
+    def headroom(self, node: Node, key: FlavorResource) -> int:
+        """Return what a node lets through now beyond its private quota."""
+        return self.usage.headroom(node, key)
+
+    def version_of(self, root: Node) -> int:
+        """Return the version with which anything changed in one tree the last time."""
+        return self._changed.get(root, self._rebased)
+
+    def given_back_in(self, root: Node) -> int:
+        """Return the version with which somebody of one tree might have come to start earlier the last time."""
+        return self._gave_back.get(root, self._rebased)
+
+    def _count(self, node: Node | None, *, gives_back: bool = False) -> None:
+        """Note a change in the tree of ``node``."""
+        self.version += 1
+        if node is not None:
+            self._changed[node.root] = self.version
+            if gives_back:
+                self._gave_back[node.root] = self.version
+
+    def copy(self) -> "Holdings":
+        """Return an independent copy."""
+        twin = Holdings(self.tree)
+        twin.usage = self.usage.copy()
+        twin.by_uid, twin.stopping, twin.promises = dict(self.by_uid), dict(self.stopping), dict(self.promises)
+        twin.elastic = dict(self.elastic)
+        twin._priorities = {queue: dict(counts) for queue, counts in self._priorities.items()}
+        twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
+        twin._heirs = dict(self._heirs)
+        twin._outlook = None if self._outlook is None else self._outlook.copy()
+        return twin
+
+    def rebase(self, tree: QuotaTree) -> None:
+        """Charge everything to another tree: the policy changed. Promises at nodes that are no more lapse."""
+        self.usage, self._outlook, self._ends = Usage(tree), None, {}
+        self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
+        self.version += 1
+        self._rebased, self._changed, self._gave_back = self.version, {}, {}
+        self._heirs = {}
+        for queue in self._by_queue:
+            self._inherit(queue)
+        for holding in self.by_uid.values():
+            node = self.node_of(holding)
+            if node is not None:
+                self.usage.add(node, holding.amounts)
+        self._refresh()
+
+    def put(self, holding: Holding) -> None:
+        """Add or replace one holding; one whose reservation is being stopped leaves the outlook."""
+        self.drop(holding.uid)
+        self.by_uid[holding.uid] = holding
+        if holding.reservation.queue is not None:
+            if holding.reservation.queue not in self._by_queue:
+                self._by_queue[holding.reservation.queue] = {}
+                self._inherit(holding.reservation.queue)
+            self._by_queue[holding.reservation.queue][holding.uid] = holding
+            counts = self._priorities.setdefault(holding.reservation.queue, {})
+            counts[holding.priority] = counts.get(holding.priority, 0) + 1
+        gang = holding.gang
+        if gang is not None and gang.quorum is not None and holding.reservation.counts != gang.counts:
+            self.elastic[holding.uid] = holding
+        self._count(self.node_of(holding))
+        self._charge(holding, 1)
+        ends, end = self._ends_beside(holding), holding.end_seconds
+        if ends is not None and end is not None:
+            insort(ends, (end, holding.uid))
+        if holding.reservation.stopping is not None:
+            self.stop(holding.uid)
+
+    def drop(self, uid: str) -> Holding | None:
+        """Forget one holding and return it; None when there is none."""
+        holding = self.by_uid.get(uid)
+        if holding is not None:
+            self._count(self.node_of(holding), gives_back=True)
+            self._charge(holding, -1)
+            ends, end = self._ends_beside(holding), holding.end_seconds
+            if ends is not None and end is not None:
+                del ends[bisect_left(ends, (end, uid))]
+            del self.by_uid[uid]
+            self.stopping.pop(uid, None)
+            self.elastic.pop(uid, None)
+            if holding.reservation.queue is not None:
+                del self._by_queue[holding.reservation.queue][uid]
+                counts = self._priorities[holding.reservation.queue]
+                counts[holding.priority] -= 1
+                if not counts[holding.priority]:
+                    del counts[holding.priority]
+                if not self._by_queue[holding.reservation.queue]:
+                    for table in (self._by_queue, self._priorities, self._heirs):
+                        table.pop(holding.reservation.queue, None)
+            self._refresh()
+        return holding
+
+    def stop(self, uid: str) -> None:
+        """Take one holding out of the outlook: it is being stopped."""
+        holding = self.by_uid[uid]
+        if uid in self.stopping:
+            return
+        outlook, node = self._separate(), self.node_of(holding)
+        if node is not None:
+            outlook.remove(node, holding.amounts)
+        self.stopping[uid] = None
+        self._count(node, gives_back=True)
+
+    def unstop(self, uid: str) -> None:
+        """Put one holding back into the outlook: it is not being stopped after all."""
+        if uid in self.stopping:
+            self.put(self.by_uid[uid])
+
+    def promise(self, to: str, node: Node, amounts: AmountsByFlavor) -> None:
+        """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
+        self.withdraw_promise(to)
+        if amounts:
+            self._count(node)
+            self._separate().add(node, amounts)
+            self.promises[to] = (node, amounts)
+
+    def withdraw_promise(self, to: str) -> bool:
+        """Keep nothing for ``to`` any more; return whether something was kept."""
+        promised = self.promises.pop(to, None)
+        if promised is None:
+            return False
+        self._count(promised[0], gives_back=True)
+        self._separate().remove(*promised)
+        self._refresh()
+        return True
+
+    def lift(self, to: str) -> None:
+        """Put the promise to ``to`` aside, if there is one, until ``put_back``. The version stays as it is."""
+        promised = self.promises.pop(to, None)
+        if promised is not None:
+            self.lifted = (to, *promised)
+            self._separate().remove(*promised)
+
+    def put_back(self) -> None:
+        """Let the promise that was put aside hold again."""
+        if self.lifted is not None:
+            to, node, amounts = self.lifted
+            self._separate().add(node, amounts)
+            self.promises[to], self.lifted = (node, amounts), None
+
+    def node_of(self, holding: Holding) -> Node | None:
+        """Return the node that is charged: the gang's queue, or what inherited from it; None where there is neither."""
+        queue = holding.reservation.queue or ""
+        return self.tree.queues.get(queue) or self._heirs.get(queue)
+
+    def of_queue(self, queue: str) -> Mapping[str, Holding]:
+        """Return the holdings charged to one queue, by uid."""
+        return self._by_queue.get(queue, {})
+
+    def lowest_priority(self, queue: str) -> int | None:
+        """Return the lowest priority among the holdings of one queue; None when there are none."""
+        return min(self._priorities.get(queue, ()), default=None)
+
+    def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Holding, ...]:
+        """Return the ``number`` holdings at or below ``node`` that hold most of ``key``; remembered until a change."""
+        if self._largest_version != self.version:
+            self._largest, self._largest_version = {}, self.version
+        known = self._largest.get((node, key, number))
+        if known is None:
+            users = (holding for holding in self.under(node) if holding.amounts.get(key, 0))
+            known = tuple(nsmallest(number, users, key=lambda h: (-h.amounts[key], str(h), h.uid)))
+            self._largest[node, key, number] = known
+        return known
+
+    def ending(self, root: Node) -> list[Holding]:
+        """Return the holdings of a tree that a run-time limit ends, in the order of their ends; those
+        being stopped are as good as gone.
+        """
+        ends = self._ends.get(root)
+        if ends is None:
+            found = ((holding.end_seconds, holding.uid) for holding in self.under(root))
+            ends = self._ends[root] = sorted((end, uid) for end, uid in found if end is not None)
+        return [self.by_uid[uid] for _, uid in ends if uid not in self.stopping]
+
+    def _ends_beside(self, holding: Holding) -> list[tuple[float, str]] | None:
+        """Return the known ends of the tree that ``holding`` is charged in."""
+        node = self.node_of(holding) if self._ends else None
+        return None if node is None else self._ends.get(node.root)
+
+    def under(self, node: Node) -> Iterator[Holding]:
+        """Yield what is charged at or below ``node``."""
+        for each in node.below():
+            if each.is_queue:
+                yield from self.of_queue(each.name).values()
+        for queue, inheriting in self._heirs.items():
+            if node in inheriting.path():
+                yield from self.of_queue(queue).values()
+
+    def _inherit(self, queue: str) -> None:
+        """Note which node is charged for a queue that is no more."""
+        if queue not in self.tree.queues:
+            cohort = heir(queue, self.tree.cohorts)
+            if cohort is not None:
+                self._heirs[queue] = self.tree.cohorts[cohort]
+
+    def _charge(self, holding: Holding, sign: int) -> None:
+        node = self.node_of(holding)
+        if node is None:
+            return
+        views = [self.usage]
+        if self._outlook is not None and holding.uid not in self.stopping:
+            views.append(self._outlook)
+        for view in views:
+            if sign > 0:
+                view.add(node, holding.amounts)
+            else:
+                view.remove(node, holding.amounts)
+
+    def _separate(self) -> Usage:
+        if self._outlook is None:
+            self._outlook = self.usage.copy()
+        return self._outlook
+
+    def _refresh(self) -> None:
+        """Let the views be one again, or apart, as what is being stopped and promised demands."""
+        if not self.stopping and not self.promises:
+            self._outlook = None
+        elif self._outlook is None:
+            outlook = self._separate()
+            for uid in self.stopping:
+                holding = self.by_uid[uid]
+                node = self.node_of(holding)
+                if node is not None:
+                    outlook.remove(node, holding.amounts)
+            for promised in self.promises.values():
+                outlook.add(*promised)

@@ -1,0 +1,315 @@
+"""Hard namespace ceilings: the ResourceQuotas of every namespace, and what reservations have claimed of them.
+
+    headroom = hard - used by live pods - (reserved - materialised)
+
+``used`` is the sum over the namespace's live pods, priced as the API server prices them, not the quota's lagging
+status. ``reserved - materialised`` is the part of each reservation whose pods do not exist yet. The engine asks
+``shortfall`` before it admits a gang; the webhook asks ``pod_shortfall`` before it lets a loose pod pass.
+
+A pod that waits behind our scheduling gate is stored, so it is used, and it is its gang's: such a gang asks the fence
+only for the pods that it does not have yet, and its reservation is materialised by them before they may run.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import amounts
+from webhook.core.model.gang import Gang, PodPrice
+from webhook.core.model.pods import PodRecord
+from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.quota.fence import Fence
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """Running totals of one namespace; kept so that a decision costs no walk over its pods."""
+
+    fences: dict[str, Fence] = field(default_factory=dict)
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    live: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(gang uid, pod set) to live pods, those behind our gate included."""
+    members: dict[str, set[str]] = field(default_factory=dict)
+    """Gang uid to uids of its known pods."""
+    present: dict[str, int] = field(default_factory=dict)
+    """Gang uid to pods that were let go and have not ended, those being deleted included."""
+    used: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Fence name to amounts of counted pods."""
+    claimed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Fence name to amounts of reserved pods that do not exist yet."""
+
+    def claim(self, fence: Fence, reservation: Reservation) -> dict[str, int]:
+        """Return what a reservation claims of a fence beside the pods that it has."""
+        return fence.claim(reservation, self.live, self.reclaimed.get(reservation.uid, {}))
+
+
+class Fences:
+    """Every namespace's ResourceQuotas with what uses and what claims them, kept incrementally."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, _Namespace] = {}
+
+    # -- what exists ------------------------------------------------------------------------------------------------
+
+    def put_fence(self, fence: Fence) -> None:
+        """Add or replace one ResourceQuota."""
+        space = self._namespaces.setdefault(fence.namespace, _Namespace())
+        space.fences[fence.name] = fence
+        self._recount(space, fence)
+
+    def drop_fence(self, namespace: str, name: str) -> None:
+        """Forget one ResourceQuota."""
+        space = self._namespaces.get(namespace)
+        if space is not None:
+            for table in (space.fences, space.used, space.claimed):
+                table.pop(name, None)
+            self._tidy(namespace, space)
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Add or replace one pod."""
+        self.drop_pod(pod.namespace, pod.uid)
+        space = self._namespaces.setdefault(pod.namespace, _Namespace())
+        self._claims(space, pod.gang, -1)
+        space.pods[pod.uid] = pod
+        if pod.gang is not None:
+            space.members.setdefault(pod.gang, set()).add(pod.uid)
+        self._count_pod(space, pod, 1)
+        self._claims(space, pod.gang, 1)
+
+    def drop_pod(self, namespace: str, uid: str) -> None:
+        """Forget one pod."""
+        space = self._namespaces.get(namespace)
+        pod = None if space is None else space.pods.pop(uid, None)
+        if space is not None and pod is not None:
+            self._claims(space, pod.gang, -1)
+            if pod.gang is not None:
+                space.members[pod.gang].discard(uid)
+                if not space.members[pod.gang]:
+                    del space.members[pod.gang]
+            self._count_pod(space, pod, -1)
+            self._claims(space, pod.gang, 1)
+            self._tidy(namespace, space)
+
+    def put_reservation(self, reservation: Reservation, reclaimed: Mapping[str, int] | None = None) -> None:
+        """Add or replace one reservation; ``reclaimed`` pods of each set have ended and will not be replaced."""
+        self.drop_reservation(reservation.namespace, reservation.uid)
+        space = self._namespaces.setdefault(reservation.namespace, _Namespace())
+        space.reservations[reservation.uid] = reservation
+        space.reclaimed[reservation.uid] = reclaimed or {}
+        self._claims(space, reservation.uid, 1)
+
+    def drop_reservation(self, namespace: str, uid: str) -> None:
+        """Forget one reservation."""
+        space = self._namespaces.get(namespace)
+        if space is not None and uid in space.reservations:
+            self._claims(space, uid, -1)
+            del space.reservations[uid]
+            space.reclaimed.pop(uid, None)
+            self._tidy(namespace, space)
+
+    def set_reservations(self, reservations: Iterable[Reservation]) -> None:
+        """Make ``reservations`` the whole truth (a ledger read anew)."""
+        wanted = {reservation.uid: reservation for reservation in reservations}
+        for space in list(self._namespaces.values()):
+            for uid, known in list(space.reservations.items()):
+                now = wanted.get(uid)
+                if now is not known and now != known:
+                    self.drop_reservation(known.namespace, uid)
+        for uid, reservation in wanted.items():
+            space_or_none = self._namespaces.get(reservation.namespace)
+            if space_or_none is None or uid not in space_or_none.reservations:
+                self.put_reservation(reservation)
+
+    def _tidy(self, namespace: str, space: _Namespace) -> None:
+        """Forget a namespace of which nothing is left."""
+        if not (space.fences or space.pods or space.reservations):
+            del self._namespaces[namespace]
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def fences(self, namespace: str) -> tuple[Fence, ...]:
+        """Return the ResourceQuotas of ``namespace``, by name."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else tuple(space.fences[name] for name in sorted(space.fences))
+
+    def bind(self, namespace: str) -> bool:
+        """Return whether ``namespace`` has any ResourceQuota."""
+        space = self._namespaces.get(namespace)
+        return space is not None and bool(space.fences)
+
+    def pods(self, namespace: str) -> Iterable[PodRecord]:
+        """Return the known pods of ``namespace``."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else space.pods.values()
+
+    def pods_of(self, namespace: str, gang: str) -> Iterable[PodRecord]:
+        """Return the known pods of one gang, ended ones and those behind our gate included."""
+        space = self._namespaces.get(namespace)
+        return () if space is None else [space.pods[uid] for uid in space.members.get(gang, ())]
+
+    def has_pod(self, namespace: str, uid: str) -> bool:
+        """Return whether the pod is known."""
+        space = self._namespaces.get(namespace)
+        return space is not None and uid in space.pods
+
+    def live_pods(self, namespace: str, gang: str, pod_set: str) -> int:
+        """Return how many pods of a gang's set are live, those behind our gate included."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else space.live.get((gang, pod_set), 0)
+
+    def present(self, namespace: str, gang: str) -> int:
+        """Return how many pods of a gang were let go and have not ended: while there is one, quota is held.
+
+        Those being deleted count, those behind our scheduling gate do not.
+        """
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else space.present.get(gang, 0)
+
+    def shortfall(self, gang: Gang, counts: Mapping[str, int], gone: Collection[str] = ()) -> Reason | None:
+        """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do.
+
+        They come on top of what it has reserved. Those of them that exist behind our gate are used already. ``gone``
+        are uids of jobs that count as if they had been stopped.
+        """
+        space = self._namespaces.get(gang.namespace)
+        if space is None or not space.fences or gang.loose_pods:
+            return None
+        reservation = space.reservations.get(gang.uid)
+        before = {} if reservation is None else reservation.counts
+        new: dict[str, int] = {}
+        for pod_set in gang.pod_sets:
+            missing = before.get(pod_set.name, 0) - space.live.get((gang.uid, pod_set.name), 0)
+            new[pod_set.name] = max(0, missing + counts.get(pod_set.name, 0)) - max(0, missing)
+        pods = [(pod_set.price, new[pod_set.name]) for pod_set in gang.pod_sets]
+        return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods, gone=gone)
+
+    def _refusal(self, gang: Gang, new: Mapping[str, int]) -> Reason | None:
+        """Return why the API server would refuse ``new`` pods of ``gang`` however much is free, or None."""
+        for pod_set in gang.pod_sets:
+            for fence in self.fences(gang.namespace) if new[pod_set.name] > 0 else ():
+                key = fence.unstated(pod_set.price)
+                if key is not None:
+                    text = f"{fence.label} bounds {key}, and a container of pod set {pod_set.name} does not state it"
+                    tip = f"state {key} in every container, or let a LimitRange fill it in"
+                    return Reason(Code.FENCED, text, node=fence.label, resource=key, help=tip)
+        return None
+
+    def pod_shortfall(
+        self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
+    ) -> Reason | None:
+        """Return why one more pod does not fit beside what is used and reserved, or None.
+
+        ``also`` are pods that this replica has let pass and not yet seen; ``replacing`` is the price of a counted pod
+        that this one takes the place of (a resize).
+        """
+        pods = [(price, 1), *((other, 1) for other in also)]
+        if replacing is not None:
+            pods.append((replacing, -1))
+        return self._first_shortfall(namespace, pods, asked_of=price)
+
+    def never_fits(self, gang: Gang) -> Reason | None:
+        """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
+        fences = () if gang.loose_pods else self.fences(gang.namespace)
+        if not fences:
+            return None
+        least = gang.least_counts
+        refusal = self._refusal(gang, least)
+        if refusal is not None:
+            return refusal
+        for fence in fences:
+            for key, asked in fence.demand([(s.price, least[s.name]) for s in gang.pod_sets]).items():
+                if asked > fence.hard[key]:
+                    return Reason(Code.FENCED, node=fence.label, resource=key, asked=asked, limit=fence.hard[key])
+        return None
+
+    # -- bookkeeping ------------------------------------------------------------------------------------------------
+
+    def _first_shortfall(
+        self,
+        namespace: str,
+        pods: list[tuple[PodPrice, int]],
+        asked_of: PodPrice | None = None,
+        gone: Collection[str] = (),
+    ) -> Reason | None:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return None
+        for name in sorted(space.fences):
+            fence = space.fences[name]
+            left = _left_by(gone, space, fence) if gone else {}
+            for key, asked in sorted(fence.demand(pods).items()):
+                taken = space.used[name].get(key, 0) + space.claimed[name].get(key, 0) - left.get(key, 0)
+                if asked > 0 and taken + asked > fence.hard[key]:
+                    shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
+                    return self._reason(space, fence, key, shown, taken)
+        return None
+
+    def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
+        held: dict[str, int] = {}
+        for pod in space.pods.values():
+            use = fence.use_of(pod).get(key, 0)
+            if use:
+                owner = space.reservations.get(pod.gang or "")
+                name = "waiting pods" if pod.gated else "loose pods"
+                if owner is not None:
+                    name = owner.key
+                held[name] = held.get(name, 0) + use
+        for reservation in space.reservations.values():
+            claim = space.claim(fence, reservation).get(key, 0)
+            name = reservation.key
+            held[name] = held.get(name, 0) + claim
+        largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
+        never = asked > fence.hard[key]
+        tip = "it can never start: ask for less, or raise the ResourceQuota"
+        return Reason(
+            Code.FENCED,
+            node=fence.label,
+            resource=key,
+            asked=asked,
+            used=taken,
+            limit=fence.hard[key],
+            holders=tuple(Holder(name, amount) for amount, name in largest),
+            help=tip if never else "it starts when enough of them end or the ResourceQuota is raised",
+        )
+
+    def _count_pod(self, space: _Namespace, pod: PodRecord, sign: int) -> None:
+        if pod.live and pod.gang is not None:
+            key = (pod.gang, pod.pod_set)
+            space.live[key] = space.live.get(key, 0) + sign
+            if not space.live[key]:
+                del space.live[key]
+        if pod.gang is not None and not pod.gated and not pod.terminal:
+            _accumulate(space.present, {pod.gang: 1}, sign)
+            if not space.present[pod.gang]:
+                del space.present[pod.gang]
+        for name, fence in space.fences.items():
+            _accumulate(space.used[name], fence.use_of(pod), sign)
+
+    def _claims(self, space: _Namespace, uid: str | None, sign: int) -> None:
+        reservation = None if uid is None else space.reservations.get(uid)
+        if reservation is None:
+            return
+        for name, fence in space.fences.items():
+            claim = space.claim(fence, reservation)
+            _accumulate(space.claimed[name], claim, sign)
+
+    def _recount(self, space: _Namespace, fence: Fence) -> None:
+        used = amounts.total(map(fence.use_of, space.pods.values()))
+        claimed = amounts.total(space.claim(fence, reservation) for reservation in space.reservations.values())
+        space.used[fence.name], space.claimed[fence.name] = used, claimed
+
+
+def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, int]:
+    """Return what a fence gets back when jobs are stopped. Ended pods, and those behind our gate, stay stored."""
+    pods = (space.pods[uid] for job in gone for uid in space.members.get(job, ()))
+    uses = [fence.use_of(pod) for pod in pods if not pod.gated and not pod.terminal]
+    entries = [space.reservations[job] for job in gone if job in space.reservations]
+    claims = [space.claim(fence, entry) for entry in entries]
+    return amounts.total([*uses, *claims])
+
+
+def _accumulate(total: dict[str, int], change: Mapping[str, int], sign: int) -> None:
+    for key, amount in change.items():
+        total[key] = total.get(key, 0) + sign * amount

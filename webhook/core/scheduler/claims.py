@@ -1,0 +1,97 @@
+"""Claims: what becomes of a gang's right to the room that is made for it, until that is free.
+
+The cycle that stops others makes the claim (``cycle``), and the same write of the ledger has both. From then on the
+outlook keeps the room (``Holdings.promise``). When it is free a cycle takes the claim up: it becomes a reservation.
+Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others that are being
+stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang goes first.
+
+A new leader reads claims before it knows all gangs. Until it knows the one that claims, the claim is a *pledge*
+(``State.pledges``): the room is kept and nobody starts in it.
+"""
+
+from dataclasses import replace
+
+from webhook.core.ledger.record import Claim, reserve
+from webhook.core.pending.pending_queues import Ticket
+from webhook.core.pending.queueing import Lane
+from webhook.core.quota.allocations import Holdings
+from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.scheduler.state import State
+
+
+def order(state: State, uid: str) -> tuple[int, float, str]:
+    """Return the sort key by which claims are taken up: priority, time, uid."""
+    gang = state.room.tickets[uid].gang
+    return (-gang.priority, gang.created_seconds, uid)
+
+
+def lapse(state: State, uid: str) -> None:
+    """End a claim and let its gang wait like others."""
+    state.drop_claim(uid)
+    state.room.unclaim(uid)
+
+
+def let_heads_pass(state: State) -> None:
+    """Let claims in StrictFIFO queues lapse when somebody came in ahead of them: the room is for the head."""
+    for uid in list(state.claims):
+        lane = state.room.tickets[uid].lane
+        head = lane.top() if lane is not None and lane.strict else None
+        if head is not None and head.order_key[1:] < order(state, uid):
+            lapse(state, uid)
+
+
+def await_others(state: State, uid: str) -> list[str]:
+    """Let a claim whose victims are gone await all others of its tree that are being stopped, if what they leave makes
+    up for what has been taken of its room; else it lapses. Return their uids.
+    """
+    holdings, claim, gang = state.holdings, state.claims[uid], state.room.tickets[uid].gang
+    node, amounts = holdings.promises[uid]
+    others = [each for each in sorted(holdings.stopping) if _shares(holdings, each, node, amounts)]
+    gone = {job for each in others for job in holdings.by_uid[each].reservation.jobs}
+    holdings.lift(uid)
+    suffices = holdings.outlook.fits(node, amounts)
+    holdings.put_back()
+    if others and suffices and state.fences.shortfall(gang, claim.planned.counts, gone) is None:
+        state.claims[uid] = replace(claim, awaits=tuple(others))
+        return others
+    lapse(state, uid)
+    return []
+
+
+def _shares(holdings: Holdings, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
+    holding = holdings.by_uid[uid]
+    home = holdings.node_of(holding)
+    return home is not None and home.root is node.root and any(holding.amounts.get(key) for key in amounts)
+
+
+def renew(state: State) -> None:
+    """Look at each pledge: it goes on as a claim if its gang waits and still asks the same, and else lapses.
+
+    While the gang is not known to wait, as its job may not have been read yet, the room is kept until all that are
+    stopped for it are gone.
+    """
+    for uid, claim in list(state.pledges.items()):
+        lane, ticket = state.room.lanes.get(claim.planned.queue), state.room.tickets.get(uid)
+        waits = any(each in state.holdings.stopping for each in claim.awaits)
+        if lane is None or lane.node is None or not (waits if ticket is None else _asks_it(ticket, claim, lane)):
+            state.drop_claim(uid)
+            continue
+        if uid not in state.holdings.promises:
+            state.holdings.promise(uid, lane.node, claim.planned.usage())
+        if ticket is not None and ticket.line is not None:
+            state.claims[uid] = state.pledges.pop(uid)
+            state.room.claim(ticket.gang, ticket.line)
+            state.stirred = True
+
+
+def _asks_it(ticket: Ticket, claim: Claim, lane: Lane) -> bool:
+    """Return whether a gang still asks what it claims, and may still have it from ``lane`` and the flavors claimed."""
+    gang, line, planned = ticket.gang, ticket.line, claim.planned
+    if line is None or line.lane is not lane or line.aside is not None or lane.closed is not None:
+        return False
+    most, least = gang.counts, gang.least_counts
+    if planned.counts.keys() != most.keys() or any(not least[n] <= c <= most[n] for n, c in planned.counts.items()):
+        return False
+    flavors = {pod_set.name: pod_set.flavors for pod_set in planned.pod_sets}
+    asked = reserve(gang, planned.queue, planned.counts, flavors, planned.epoch, 0.0, line.request.charges)
+    return asked.pod_sets == planned.pod_sets and line.request.allows(flavors)

@@ -1,0 +1,215 @@
+"""The engine: a deterministic state machine that decides which gangs start, over one quota tree and two fences.
+
+Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore`` and its kin, ``release``,
+``wake_namespace``); ``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that
+fits, in the order in which repeated single admissions would: each queue offers its first gang that is not parked; among
+the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is parked with what blocks
+it, and only a change there has it decided about again: a cycle costs what changed, not what waits.
+
+The parts: ``waiting_room`` (who waits where), ``holdings`` (who holds what), ``decision`` (one gang), ``preemption``
+and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``one_head`` (a cycle as Kueue does it), ``explain`` (why
+not).
+"""
+
+from collections.abc import Mapping
+
+from webhook.core.assignment.request import compile_request
+from webhook.core.ledger.record import Booked, Claim, Reservation
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.reasons import Reason
+from webhook.core.model.settings import EngineSettings
+from webhook.core.quota.allocations import Holding
+from webhook.core.quota.fences import Fences
+from webhook.core.quota.usage_decay import LocalName
+from webhook.core.scheduler.cycle import Cycle, drain
+from webhook.core.scheduler.explain import never, why_waiting
+from webhook.core.scheduler.one_head import one_head_cycle
+from webhook.core.scheduler.plan import Plan
+from webhook.core.scheduler.state import State
+
+
+class Engine:
+    """Decides which gangs start. Not safe for concurrent use; ``copy`` it for forecasts."""
+
+    def __init__(self, settings: EngineSettings | None = None) -> None:
+        self._state = State.empty(settings or EngineSettings())
+
+    # -- what exists ------------------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
+        """Decide by ``policy`` from now on; ``namespaces`` are labels by name."""
+        if policy != self._state.policy or namespaces != self._state.room.namespaces:
+            self._state.set_policy(policy, dict(namespaces), now)
+
+    def submit(self, gang: Gang, now: float) -> None:
+        """Let a gang wait; one of the same uid is replaced. While it holds a reservation it does not."""
+        state = self._state
+        if gang.uid in state.holdings.by_uid:
+            state.after[gang.uid] = gang
+            return
+        known = state.room.tickets.get(gang.uid)
+        if known is not None and known.gang != gang:
+            state.withdraw(gang.uid)
+        state.room.submit(gang, now)
+
+    def withdraw(self, uid: str) -> None:
+        """Forget a waiting gang; an unknown one is fine."""
+        self._state.after.pop(uid, None)
+        self._state.withdraw(uid)
+
+    def restore(
+        self, reservation: Reservation, gang: Gang | None = None, reclaimed: Mapping[str, int] | None = None
+    ) -> None:
+        """Charge what the ledger says, replacing what was known of the gang; ``reclaimed`` pods will not run again.
+
+        A gang whose stop was planned and that the ledger does not show as stopping is no longer counted as going.
+        """
+        state, uid = self._state, reservation.uid
+        known = state.holdings.by_uid.get(uid)
+        waiting = state.withdraw(uid)
+        gang = gang or waiting or (None if known is None else known.gang)
+        holding = Holding(reservation, reservation.usage(reclaimed), gang, reclaimed)
+        if known is not None and uid in state.holdings.stopping and reservation.stopping is None:
+            state.renounce(uid)
+        elif known is not None and known.tells(holding):
+            return
+        state.replace(known, holding)
+
+    def restore_claims(self, claims: Mapping[str, Claim]) -> None:
+        """Let claims that the ledger has stand, whoever made them, from the next cycle on; the gangs that are stopped
+        for them are restored before that.
+        """
+        known = self._state.claims.keys() | self._state.pledges.keys()
+        self._state.pledges |= {uid: claim for uid, claim in claims.items() if uid not in known}
+
+    def restore_bookings(self, bookings: Mapping[str, Booked]) -> None:
+        """Let the heads of Backfill queues keep what an earlier leader booked for them, if they are the heads still."""
+        self._state.backfill.recalled |= bookings
+
+    def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
+        """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
+        self._state.restore_usage(local, consumed)
+
+    def release(self, uid: str) -> None:
+        """End a reservation and wake what it could help; an unknown uid is fine."""
+        state = self._state
+        holding = state.holdings.by_uid.get(uid)
+        if holding is None:
+            return
+        state.let_go(holding)
+        for table in (state.growing, state.draining):
+            table.pop(uid, None)
+        after = state.after.pop(uid, None)
+        if after is not None:
+            state.room.submit(after, after.not_before_seconds - 1)
+
+    def wake_namespace(self, namespace: str) -> None:
+        """Decide again about gangs that fences of ``namespace`` blocked: one changed, or a pod went away."""
+        self._state.wake_namespace(namespace)
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def cycle(self, now: float, fences: Fences, epoch: int, admit: bool = True, most: int | None = None) -> Plan:
+        """Decide about everything that changed and return the plan; with ``admit`` false nothing starts.
+
+        ``most`` ends the cycle after so many admissions and preemptions; the next cycle goes on where this one stopped.
+        """
+        state = self._state
+        state.fences, state.now, state.followed = fences, now, None
+        state.room.end_rests(now)
+        state.age_usage(now)
+        stopped = drain(state)
+        if not admit:
+            return Plan(stopped=stopped)
+        if state.settings.one_head_per_queue:
+            plan = one_head_cycle(state, now, epoch)
+        else:
+            plan = Cycle(state, now, epoch, most).run()
+        return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
+
+    def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
+        """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
+
+        Nothing is decided: all that waits counts as blocked by what it meets, and the next cycle goes on from there.
+        """
+        state = self._state
+        state.fences, state.now, state.followed = fences, now, claims
+        state.room.end_rests(now)
+
+    def claims(self) -> dict[str, Claim]:
+        """Return the claims that stand, by uid, as the ledger is to have them."""
+        return self._state.pledges | self._state.claims
+
+    def bookings(self) -> dict[str, Booked]:
+        """Return what is booked for the heads of Backfill queues, by uid, as the ledger is to have it."""
+        return self._state.backfill.written()
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def next_wake(self, now: float) -> float | None:
+        """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
+        decayed = self._state.decayed
+        times = (self._state.room.next_rest_end(), None if decayed is None else decayed.next_sample())
+        return min((max(time, now) for time in times if time is not None), default=None)
+
+    def reason(self, uid: str) -> Reason | None:
+        """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
+        return why_waiting(self._state, uid)
+
+    def waiting(self, queue: str | None = None) -> list[Gang]:
+        """Return the waiting gangs of one queue in its order, or all of them, queue by queue."""
+        if queue is not None:
+            lane = self._state.room.lanes.get(queue)
+            return [] if lane is None else list(self._state.room.in_order(lane))
+        lanes = sorted(self._state.room.lanes.values(), key=lambda lane: lane.name or "")
+        lost = [t.gang for t in self._state.room.tickets.values() if t.lane is None]
+        lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
+        return [gang for lane in lanes for gang in self._state.room.in_order(lane)] + lost
+
+    def undecided(self) -> frozenset[object]:
+        """Return what the next cycle starts from: the head of each line that is not parked, which flavors it tried, and
+        how many gangs of a namespace that is not selected had their turn.
+
+        A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
+        """
+        lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.parked)
+        scans = ((line, self._state.unfinished(line)) for line in lines)
+        return frozenset(
+            (line.head.uid, tuple(sorted(scan.flavors.items())) if scan else (), line.aside and len(line.verdicts))
+            for line, scan in scans
+        )
+
+    def position(self, uid: str) -> int | None:
+        """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""
+        ticket = self._state.room.tickets.get(uid)
+        if ticket is None or ticket.lane is None:
+            return None
+        return ticket.lane.ahead_of(ticket.gang)
+
+    def queue_of(self, uid: str) -> str | None:
+        """Return the queue that a waiting gang waits in or an admitted one is charged to."""
+        ticket = self._state.room.tickets.get(uid)
+        if ticket is not None:
+            return None if ticket.lane is None else ticket.lane.name
+        holding = self._state.holdings.by_uid.get(uid)
+        return None if holding is None else holding.reservation.queue
+
+    def usage(self, node: str) -> Mapping[FlavorResource, int]:
+        """Return what a queue or cohort uses; empty when there is none of that name."""
+        found = self._state.holdings.usage.tree.find(node)
+        return {} if found is None else self._state.holdings.usage.all_of(found)
+
+    def potential(self, gang: Gang) -> Reason | None:
+        """Return why ``gang`` could never start under the present policy, or None when it could."""
+        queue = self._state.policy.queues.get(self._state.policy.queue_of(gang.namespace, gang.queue) or "")
+        if queue is None:
+            return None
+        request = compile_request(gang, queue, self._state.policy.flavors, self._state.settings)
+        return never(gang, request, queue, self._state.holdings.usage.tree.queues[queue.name])
+
+    def copy(self) -> "Engine":
+        """Return an independent engine in the same state."""
+        twin = Engine(self._state.settings)
+        twin._state = self._state.copy()
+        return twin

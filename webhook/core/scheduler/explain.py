@@ -1,0 +1,202 @@
+"""Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
+
+from webhook.core.assignment.decision import Attempt, Decision
+from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
+from webhook.core.assignment.request import Request
+from webhook.core.ledger.record import Claim
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, Queue
+from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.pending.queueing import Lane, Line
+from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.tree import Node, Usage
+from webhook.core.scheduler.state import State
+
+HOLDERS_SHOWN = 3
+_HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY, Code.ADMISSION_GATED)
+_SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
+
+
+def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> Reason:
+    """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
+    if decision.fence is not None:
+        return decision.fence
+    if decision.awaits and not decision.fits:
+        return awaiting([holdings.by_uid[uid] for uid in decision.awaits], node)
+    if decision.fits or decision.preempts:
+        return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
+    blocks = decision.assignment.decisive
+    if decision.assignment.mode is not Mode.NO_FIT:
+        # There is a flavor for everything and nobody to stop for it; flavors that could never do are no obstacle.
+        blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
+    block = _deciding(blocks)
+    return _of_blocks(blocks, node) or _short(block, node, holdings, decision.assignment.mode)
+
+
+def _deciding(blocks: tuple[Block, ...]) -> Block:
+    """Return the worst of what is in the way of the flavor that comes nearest; it is as good as its worst resource."""
+    worst: dict[str, Block] = {}
+    for block in blocks:
+        known = worst.setdefault(block.key.flavor, block)
+        if _SEVERITY.get(block.code, 0) > _SEVERITY.get(known.code, 0):
+            worst[block.key.flavor] = block
+    return min(worst.values(), key=lambda block: _SEVERITY.get(block.code, 0))
+
+
+def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
+    """Return the reason when no flavor could ever do, or None when one has merely no room now."""
+    block = _deciding(blocks)
+    if block.code is Code.NO_MATCHING_FLAVOR:
+        return Reason(
+            Code.NO_MATCHING_FLAVOR,
+            message="; ".join(dict.fromkeys(b.message for b in blocks if b.code is Code.NO_MATCHING_FLAVOR)),
+            node=str(node),
+            resource=block.key.resource,
+            help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
+        )
+    if block.code is Code.EXCEEDS_MAX_QUOTA:
+        return exceeds(node, block)
+    return None
+
+
+def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | None:
+    """Return why the smallest start of ``gang`` would not fit an idle tree, or None when it would."""
+    if request.refusal is not None:
+        return request.refusal
+
+    judge = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), node.potential)
+    assignment = assign(request, gang.least_counts, queue.fungibility, judge)
+    if assignment.mode is Mode.FIT:
+        return None
+    return _of_blocks(assignment.decisive, node) or Reason(Code.EXCEEDS_MAX_QUOTA, node=str(node))
+
+
+def exceeds(node: Node, block: Block) -> Reason:
+    """Return the reason of an amount that the queue could not hold even if everything else were idle."""
+    limit = node.potential(block.key)
+    return Reason(
+        Code.EXCEEDS_MAX_QUOTA,
+        node=str(_cap(node, block.key, limit)),
+        resource=block.key.resource,
+        flavor=block.key.flavor,
+        asked=block.asked,
+        limit=limit,
+        help=f"it can never start: ask for at most what {node} can hold, or raise its quota",
+    )
+
+
+def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
+    """Return the node whose quota makes ``limit`` the most that ``node`` could ever use."""
+    if node.parent is None or node.subtree.get(key, 0) + node.borrowing.get(key, limit + 1) == limit:
+        return node
+    rest = limit - node.local.get(key, 0)
+    return _cap(node.parent, key, rest)
+
+
+def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
+    usage = holdings.usage
+    binding = usage.scarcest(node, block.key, block.asked)
+    limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
+    holders = _holders(binding, block.key, holdings)
+    tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
+    return Reason(
+        Code.WAITING_FOR_QUOTA,
+        node=str(binding),
+        resource=block.key.resource,
+        flavor=block.key.flavor,
+        asked=block.asked,
+        used=usage.of(binding, block.key),
+        limit=limit,
+        holders=holders,
+        help=tail + _help(usage, node, block, holders),
+    )
+
+
+def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
+    missing = block.asked - usage.available(node, block.key)
+    if missing <= 0:
+        return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
+    amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
+    text = str(amount).removeprefix("asks ")
+    if holders:
+        return f"it starts when {text} more is free, by gangs ending or by a higher quota"
+    return f"it starts when the quota is raised by {text}"
+
+
+def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holder, ...]:
+    return tuple(Holder(str(h), h.amounts[key]) for h in holdings.largest(node, key, HOLDERS_SHOWN))
+
+
+def why_waiting(state: State, uid: str) -> Reason | None:
+    """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
+    ticket = state.room.tickets.get(uid)
+    if ticket is None:
+        return None
+    gang, lane, line = ticket.gang, ticket.lane, ticket.line
+    as_kueue = state.settings.one_head_per_queue
+    if lane is None:
+        what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
+        return Reason(Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND, what, help=fix)
+    claim = state.claims.get(uid) or (state.followed or {}).get(uid)
+    if claim is not None and lane.node is not None:
+        return _claiming(state, claim, lane.node)
+    if line is None:
+        return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
+    if as_kueue:
+        return _as_kueue(lane, line, uid)
+    for known in (lane.closed, line.aside, line.request.refusal):
+        if known is not None:
+            return known
+    head = lane.strict_head()
+    ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
+    if head is None and ahead is None and lane.strict and state.followed is not None:
+        # Who follows parks nobody: the leader has decided about the first of the queue, or is about to.
+        head = lane.top()
+    if ahead is None and head is not None:
+        ahead = head.head
+    if ahead is not None and ahead.uid != uid:
+        behind = why_waiting(state, ahead.uid)
+        text = f"queue {lane.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
+        return Reason(Code.BEHIND_HEAD, text)
+    decision = state.decide(line) if lane.node is not None else None
+    held_up = decision is not None and decision.fence is not None and decision.fence.code in _HELD_UP
+    if line.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
+        # What the smallest start lacks is what stands in its way.
+        decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
+    if lane.node is None or decision is None:
+        return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+    if line.parked and decision.victims and decision.fence is None:
+        names = ", ".join(str(victim.holding) for victim in decision.victims[:HOLDERS_SHOWN])
+        text = f"could stop {names}, which started or came to borrow since it was last decided about"
+        return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
+    return explain(line.head, decision, lane.node, state.holdings)
+
+
+def _as_kueue(lane: Lane, line: Line, uid: str) -> Reason:
+    """Return what Kueue would have said when the gang last had its turn, with the numbers of then."""
+    if lane.closed is not None:
+        return lane.closed
+    if line.aside is not None and line.aside.code is Code.SUSPENDED:
+        return line.aside
+    said = line.verdicts.get(uid)
+    if said is not None:
+        return said
+    ahead = lane.ahead_of(line.gangs[uid])
+    return Reason(Code.PENDING_EVALUATION, f"has not had its turn; {ahead} of queue {lane.name} are ahead of it")
+
+
+def _claiming(state: State, claim: Claim, node: Node) -> Reason:
+    going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
+    return awaiting(going, node)
+
+
+def awaiting(going: list[Holding], node: Node) -> Reason:
+    """Return the reason of a gang at ``node`` for which others are ``going``."""
+    names = ", ".join(str(holding) for holding in going[:HOLDERS_SHOWN]) or "others"
+    more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
+    return Reason(
+        Code.WAITING_FOR_PREEMPTED,
+        f"{names}{more} being stopped to make room",
+        node=str(node),
+        help="it starts when they are gone",
+    )

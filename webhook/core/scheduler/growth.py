@@ -1,0 +1,125 @@
+"""Growth of gangs admitted below full size: their quorum started, the rest follows when quota and fences allow.
+
+Only a gang-wide quorum grows. A pod set that was admitted smaller by its own ``min_count`` (partial admission) was
+started with that size and stays there, as in Kueue. Plain pods are created one by one, and may be of a shape that was
+not there yet when the others started: it joins the gang as one more pod set, from the flavors of the others if it can.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from webhook.core.assignment.request import Choice, compile_request
+from webhook.core.ledger.record import Reservation, ReservedPodSet
+from webhook.core.model.gang import PodSet
+from webhook.core.model.names import COUNTED
+from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.settings import EngineSettings
+from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.fences import Fences
+
+Allowed = Callable[[Holding, Mapping[FlavorResource, int]], bool]
+"""Whether an admitted gang may take so much more, though it fits."""
+Seats = Callable[[Holding, PodSet], Iterator[ReservedPodSet]]
+"""The ways in which pods of a new shape could join a gang, none of them in it yet; the best first."""
+
+
+def grow(holding: Holding, holdings: Holdings, fences: Fences, allowed: Allowed, seats: Seats) -> Holding | None:
+    """Return ``holding`` with as many more pods as fit now, the first pod sets first; None when none does."""
+    if holding.gang is None:
+        return None
+    grown = holding
+    for pod_set in holding.gang.pod_sets:
+        known = holding.reservation.pod_set(pod_set.name)
+        for seat in (known,) if known is not None else seats(holding, pod_set):
+            seated = grown if known is not None else replace(grown, reservation=_with_set(grown.reservation, seat))
+            more = pod_set.count - seat.count
+            extra = _largest(seated, pod_set.name, more, old=holding, holdings=holdings, fences=fences)
+            if extra:
+                larger = _with_more(seated.reservation, pod_set.name, extra)
+                grown = replace(grown, reservation=larger, amounts=larger.usage(holding.reclaimed))
+                break
+    if grown is holding or not allowed(holding, _extra(grown.amounts, holding)):
+        return None
+    return grown
+
+
+def joining(policy: Policy, settings: EngineSettings) -> Seats:
+    """Return how pods of new shapes join gangs under a policy."""
+    return lambda holding, pod_set: _seats(holding, pod_set, policy, settings)
+
+
+def _seats(holding: Holding, pod_set: PodSet, policy: Policy, settings: EngineSettings) -> Iterator[ReservedPodSet]:
+    """Yield ``pod_set``, of a shape that the gang was not admitted with, as it could be part of the reservation.
+
+    None where the gang takes in no other shapes, or no flavor of its queue suits this one.
+    """
+    reservation, gang = holding.reservation, holding.gang
+    if gang is None or not gang.joinable:
+        return
+    if reservation.queue is None:
+        yield ReservedPodSet(pod_set.name, 0, pod_set.price)
+        return
+    queue = policy.queues.get(reservation.queue)
+    if queue is None:
+        return
+    request = compile_request(replace(gang, pod_sets=(pod_set,)), queue, policy.flavors, settings)
+    if request.refusal is not None:
+        return
+    charge = (request.charges or {}).get(pod_set.name)
+    for ways in product(*(_ways(choice, reservation) for choice in request.choices)):
+        flavors = {name: flavor for way in ways for name, flavor in way.items()}
+        yield ReservedPodSet(pod_set.name, 0, pod_set.price, flavors, charge)
+
+
+def _ways(choice: Choice, reservation: Reservation) -> list[dict[str, str]]:
+    """Return what each flavor that suits gives to which resources, those first that the gang has already."""
+    taken = {(name, flavor) for each in reservation.pod_sets for name, flavor in each.flavors.items()}
+    found = [
+        # The gang is counted as one already.
+        {want.resource: option.flavor for want in choice.wants if want.resource not in COUNTED}
+        for option in choice.options
+        if option.misfit is None
+    ]
+    return sorted(found, key=lambda way: taken.isdisjoint(way.items()))
+
+
+def _largest(grown: Holding, name: str, most: int, *, old: Holding, holdings: Holdings, fences: Fences) -> int:
+    """Return by how many pods set ``name`` can grow beyond ``grown``; growing by more never fits better."""
+    fits, beyond = 0, most + 1
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        larger = _with_more(grown.reservation, name, middle)
+        room = _has_room(larger.usage(old.reclaimed), old, holdings)
+        if room and _passes_fences(old, larger, fences):
+            fits = middle
+        else:
+            beyond = middle
+    return fits
+
+
+def _has_room(amounts: Mapping[FlavorResource, int], old: Holding, holdings: Holdings) -> bool:
+    node = holdings.node_of(old)
+    if node is None:
+        return old.reservation.queue is None
+    return holdings.fits(node, _extra(amounts, old))
+
+
+def _extra(amounts: Mapping[FlavorResource, int], old: Holding) -> dict[FlavorResource, int]:
+    extra = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
+    return {key: amount for key, amount in extra.items() if amount > 0}
+
+
+def _passes_fences(old: Holding, larger: Reservation, fences: Fences) -> bool:
+    before = old.reservation.counts
+    more = {name: count - before.get(name, 0) for name, count in larger.counts.items()}
+    return old.gang is not None and fences.shortfall(old.gang, more) is None
+
+
+def _with_set(reservation: Reservation, pod_set: ReservedPodSet) -> Reservation:
+    return replace(reservation, pod_sets=(*reservation.pod_sets, pod_set))
+
+
+def _with_more(reservation: Reservation, name: str, extra: int) -> Reservation:
+    sets = tuple(replace(s, count=s.count + extra) if s.name == name else s for s in reservation.pod_sets)
+    return replace(reservation, pod_sets=sets)

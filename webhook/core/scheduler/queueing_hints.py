@@ -1,0 +1,162 @@
+"""What stands in a blocked line's way, and so what may wake it.
+
+A line that can only ever start by room becoming free waits at the gate of the node that refused it. One that might turn
+to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps out, is
+looked at whenever anything it asks for is freed anywhere in its tree.
+"""
+
+from collections.abc import Mapping
+
+from webhook.core.assignment.decision import Attempt, Decision
+from webhook.core.assignment.flavors import Mode
+from webhook.core.backfill.heads import beside, rights_in
+from webhook.core.model.policy import FlavorResource, PreemptionPolicy
+from webhook.core.model.reasons import Code
+from webhook.core.pending.queueing import Line, head_of
+from webhook.core.pending.wake_index import GateOrder, Need, Point
+from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.scheduler.state import State, room_to_come
+
+
+def park(state: State, line: Line, decision: Decision) -> None:
+    """Set a blocked line aside until something that is in its way changes."""
+    line.fence = decision.fence
+    short, node = _short_of(state, line, decision), line.lane.node
+    line.hopeless = not short and decision.fence is None
+    behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
+    fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
+    points: list[Point] = [line.sample.namespace] if fenced else []
+    head = None if line.shifting else decision.beside
+    if decision.owed is not None:
+        points.append(decision.owed)
+        state.hunger.watch(decision.owed)
+    elif behind_head and node is not None and head is not None and _can_stop_nobody(state, line, node, decision):
+        sides, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
+        state.room.park(line, [beside(head), rights_in(line.lane), *sides], marks=marks)
+        return
+    elif behind_head:
+        # Another head goes, or it becomes the head of its own queue.
+        lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
+        points += [head_of(lane) for lane in lanes]
+    elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
+        # It waits for a fence: nobody else has to wait for it.
+        state.room.wake(head_of(line.lane))
+    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
+    if node is not None and keys:
+        _park_in_tree(state, line, decision, keys, points)
+        return
+    state.room.park(line, points)
+    if line.hopeless:
+        state.room.head_changed(line.lane)
+
+
+def _short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResource, None]:
+    """Return what would have to be freed for a line to start; empty where no room helps."""
+    blocks, lane = decision.assignment.blocks, line.lane
+    if line.elastic and lane.node is not None and not decision.fits:
+        # The whole gang may never fit where its smallest start only waits.
+        smallest = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
+        blocks += smallest.assignment.blocks
+    keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
+    if keys and decision.assignment.mode is not Mode.NO_FIT:
+        # Whom it may stop depends on what it borrows, and by how much: that may be a key that has room.
+        keys |= dict.fromkeys(decision.assignment.usage)
+    if line.request.has_alternatives and (keys or len(line.request.choices) > 1):
+        # Another flavor for one pod set may leave room, or somebody to stop, for the next.
+        options = [option for choice in line.request.choices for option in choice.options if option.misfit is None]
+        keys |= dict.fromkeys(key for option in options for key in option.keys)
+    return keys
+
+
+def _park_in_tree(
+    state: State, line: Line, decision: Decision, keys: list[FlavorResource], points: list[Point]
+) -> None:
+    """Set a line aside at ``points``, and at the gate of the node that refuses it; where others may help it too, until
+    any of ``keys`` is freed in its tree.
+    """
+    node, need = line.lane.node, None
+    assert node is not None
+    if _waits_for_room_only(state, line, node, decision):
+        amounts = line.request.amounts(decision.counts)
+        need = _refused(state.holdings.usage, node, keys[0], amounts)
+    if need is None:
+        state.room.park(line, [*points, *((node.root.index, key) for key in keys)])
+        return
+    if line.lane.heads(line):
+        points += [room_to_come(node.root, key) for key in keys]
+    below = [each for each in node.path() if each.height <= need.node.height]
+    points += [(each.index, need.key) for each in below if need.key in each.local]
+    view = state.holdings.outlook
+    marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
+    gang = line.head
+    order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
+    state.room.park(line, points, (need, order), marks)
+
+
+def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[Point], list[Need]]:
+    """Return where less has to be used for the queue's side of the tree to own all of ``amounts``, at any height: then
+    it has a right before the heads that are not on that side.
+    """
+    points: list[Point] = []
+    marks: list[Need] = []
+    sides = [each for each in queue.path() if each.parent is not None]
+    for key, amount in amounts.items():
+        if any(key in each.local for each in sides):
+            # How much arrives at the sides above depends on what is used below.
+            points += [(each.index, key) for each in sides]
+        else:
+            marks += [Need(each, key, amount) for each in sides if amount and view.borrowing_with(each, key, amount)]
+    return points, marks
+
+
+def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
+    """Return whether nothing but room at the node that refused it can let the line's head start."""
+    settings = state.settings
+    if line.shifting or settings.one_head_per_queue or settings.fair_sharing:
+        return False
+    if decision.fence is not None or line.lane.keeps_quota(line):
+        # What a blocked head holds back of its queue's own quota is measured anew with each change.
+        return False
+    return _can_stop_nobody(state, line, node, decision)
+
+
+def _can_stop_nobody(state: State, line: Line, node: Node, decision: Decision) -> bool:
+    """Return whether the head of ``line`` can have nobody stopped until its own side of the tree uses less or somebody
+    is admitted to its queue.
+    """
+    queue, view = line.lane.queue, state.holdings.outlook
+    assert queue is not None
+    rules = queue.preemption
+    if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return True
+    if state.settings.fair_sharing:
+        return False
+    lowest = state.holdings.lowest_priority(node.name)
+    if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
+        return False
+    if rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return True
+    if rules.borrow_within_cohort is not PreemptionPolicy.NEVER:
+        return False
+    amounts = line.request.amounts(decision.counts)
+    return decision.assignment.mode not in (Mode.PREEMPT, Mode.RECLAIM) and not any(
+        view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
+    )
+
+
+def _refused(usage: Usage, node: Node, key: FlavorResource, amounts: Mapping[FlavorResource, int]) -> Need | None:
+    """Return what the node that refuses ``key`` would have to have room for; None when only a promise is in the way."""
+    found = usage.binding(node, key, amounts[key])
+    return None if found is None else Need(found[0], key, found[1])
+
+
+def _marks(view: Usage, queue: Node, key: FlavorResource, amount: int) -> list[Need]:
+    """Return what the queue and cohorts below the root would have to own unused for it to borrow less high up."""
+    marks: list[Need] = []
+    rest = amount
+    for node in queue.path():
+        if node.parent is None or not view.borrowing_with(node, key, rest):
+            break
+        marks.append(Need(node, key, rest))
+        rest -= view.local_available(node, key)
+    return marks

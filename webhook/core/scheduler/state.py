@@ -1,0 +1,373 @@
+"""Everything the engine remembers between cycles, and the few changes that touch more than one part of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.core.assignment.decision import Decider, Decision
+from webhook.core.assignment.flavors import Mode
+from webhook.core.backfill.borrowing_guard import Hunger
+from webhook.core.backfill.heads import beside
+from webhook.core.backfill.rule import Backfill
+from webhook.core.ledger.record import Claim
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.settings import EngineSettings
+from webhook.core.pending.pending_queues import WaitingRoom
+from webhook.core.pending.queueing import Lane, Line, Scan, head_of
+from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.fences import Fences
+from webhook.core.quota.tree import Node, QuotaTree
+from webhook.core.quota.usage_decay import DecayedUsage, LocalName, local_name
+
+
+@dataclass(slots=True)
+class State:
+    """The engine's memory."""
+
+    settings: EngineSettings
+    policy: Policy
+    room: WaitingRoom
+    holdings: Holdings
+    fences: Fences = field(default_factory=Fences)
+    """As of the last cycle, or what a follower looks at."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    """By uid, the rights of waiting gangs to room that is being made for them. What the outlook keeps for each is among
+    the promises of ``holdings``.
+    """
+    followed: Mapping[str, Claim] | None = None
+    """By uid, the claims of the leader that this engine follows; None: it decides itself."""
+    pledges: dict[str, Claim] = field(default_factory=dict)
+    """By uid, claims that an earlier leader wrote, of gangs that are not known to wait yet."""
+    after: dict[str, Gang] = field(default_factory=dict)
+    """Gangs that are to wait as soon as their old reservation is released."""
+    growing: dict[str, None] = field(default_factory=dict)
+    """Gangs admitted below full size for which something changed."""
+    draining: dict[str, None] = field(default_factory=dict)
+    """Gangs whose stop was planned and is not yet in the ledger."""
+    stopped_for_share: dict[str, str] = field(default_factory=dict)
+    """Gangs that were stopped for the share of another, and its uid. Not in the ledger: a new leader may stop and
+    start a gang once more than this one would."""
+    now: float = 0.0
+    """Unix time of the last cycle, or of a follower's last look."""
+    decayed: DecayedUsage | None = None
+    """Only with usage-decay ordering."""
+    undrained: bool = True
+    """A queue may have started to drain."""
+    stirred: bool = True
+    """Something changed that a claim may have waited for."""
+    turn: int = 0
+    """Number of the next of Kueue's cycles, or of the one that goes on."""
+    moved: dict[Node, int] = field(default_factory=dict)
+    """Root of a tree to the ``turn`` at which a gang was last admitted to it or left it."""
+
+    backfill: Backfill = field(init=False)
+    """The heads of Backfill queues."""
+    hunger: Hunger = field(init=False)
+    """Who leaves room to whom."""
+    _decider: Decider | None = None
+
+    def __post_init__(self) -> None:
+        self.room.room_at = self.holdings.headroom
+        self.hunger = Hunger(self.room, self.holdings)
+        self.backfill = Backfill(self.room, self.holdings, not self.settings.fair_sharing)
+
+    @classmethod
+    def empty(cls, settings: EngineSettings) -> "State":
+        """Return the state of an engine that knows nothing."""
+        state = cls(settings, Policy(), WaitingRoom(settings), Holdings(QuotaTree(Policy())))
+        if settings.usage_decay is not None:
+            state.decayed = DecayedUsage(settings.usage_decay)
+        return state
+
+    @property
+    def decider(self) -> Decider:
+        """What decisions are made from."""
+        if self._decider is None or self._decider.fences is not self.fences:
+            self._decider = Decider(self.holdings, self.fences, self.settings, self._ranks, self.yields)
+        return self._decider
+
+    def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
+        """Decide by another policy; where it says something new, everybody is decided about anew."""
+        tree = QuotaTree(policy, self.holdings.tree)
+        self.holdings.rebase(tree)
+        lanes = dict(self.room.lanes)
+        self.room.set_policy(policy, tree, namespaces)
+        self.policy = policy
+        for name, lane in lanes.items():
+            if self.room.lanes.get(name) is not lane:
+                self.holdings.withdraw_promise(head_of(lane))
+        for uid in list(self.claims):
+            home = self.room.tickets[uid].lane
+            if home is None or uid not in home.claiming:
+                self.drop_claim(uid)
+        self.room.end_rests(now)
+        self.growing = dict.fromkeys(self.holdings.by_uid)
+        if self.decayed is not None:
+            self._rerank_all(self._decaying_lanes())
+        self.undrained = self.stirred = True
+
+    def withdraw(self, uid: str) -> Gang | None:
+        """Forget a waiting gang, with what is promised to it, and return it."""
+        ticket = self.room.tickets.get(uid)
+        self.drop_claim(uid)
+        gang = self.room.withdraw(uid)
+        self.forget_stops(uid)
+        if ticket is not None and ticket.lane is not None and (ticket.lane.strict or ticket.lane.backfills):
+            self.let_head_go(ticket.lane)
+            self.growing.update(dict.fromkeys(self.partial()))
+        return gang
+
+    def drop_claim(self, uid: str) -> None:
+        """End a claim and wake those who may have the room instead."""
+        self.claims.pop(uid, None)
+        self.pledges.pop(uid, None)
+        promised = self.holdings.promises.get(uid)
+        if promised is not None:
+            self.holdings.withdraw_promise(uid)
+            self.wake(*promised)
+
+    def age_usage(self, now: float) -> None:
+        """Sample usage for usage-decay ordering, if that is due, and order the queues that go by it anew."""
+        if self.decayed is None:
+            return
+        lanes = self._decaying_lanes()
+        held = (holding for lane in lanes for holding in self.holdings.of_queue(lane.name or "").values())
+        if lanes and self.decayed.sample(now, held):
+            self._rerank_all(lanes)
+
+    def _decaying_lanes(self) -> list[Lane]:
+        return [e for e in self.room.lanes.values() if e.queue is not None and e.queue.usage_based_ordering]
+
+    def _rerank_all(self, lanes: list[Lane]) -> None:
+        by_queue = {lane.name: lane for lane in lanes}
+        for name, local in sorted(self.policy.local_queues.items()):
+            if local.queue in by_queue:
+                self._rerank(by_queue[local.queue], name)
+
+    def charge_usage(self, lane: Lane, gang: Gang, amounts: Mapping[FlavorResource, int]) -> None:
+        """Add the entry penalty of an admission, where the queue goes by decayed usage."""
+        if self.decayed is not None and lane.queue is not None and lane.queue.usage_based_ordering and gang.queue:
+            self.decayed.charge((gang.namespace, gang.queue), amounts)
+            self._rerank(lane, (gang.namespace, gang.queue))
+
+    def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
+        """Take over what a local queue consumed, if that counts."""
+        if self.decayed is not None:
+            self.decayed.consumed[local] = dict(consumed)
+            self._rerank_all(self._decaying_lanes())
+
+    def _rerank(self, lane: Lane, local: tuple[str, str]) -> None:
+        assert self.decayed is not None
+        lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
+        self.room.awake[lane] = None
+        self.room.head_changed(lane)
+
+    def _ranks(self, queue: str) -> Mapping[str, float] | None:
+        """Return the usage-decay rank of each holding of a queue that goes by it."""
+        if self.decayed is None or not self.policy.queues[queue].usage_based_ordering:
+            return None
+        ranks = {}
+        for uid, holding in self.holdings.of_queue(queue).items():
+            name = local_name(holding)
+            if name is not None:
+                ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
+        return ranks
+
+    def decide(self, line: Line) -> Decision:
+        """Decide about the head of a line, as if the line's own queue held nothing back for it."""
+        lane, holdings = line.lane, self.holdings
+        if lane.strict or lane.backfills:
+            holdings.lift(head_of(lane))
+        decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
+        if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
+            # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
+            level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
+            decision = replace(decision, assignment=replace(decision.assignment, level=level))
+        if holdings.lifted is not None and not lane.leads(line):
+            # What is held back for the head stays so after a passer has started.
+            holdings.put_back()
+        if decision.fits or decision.preempts:
+            why = self.backfill.refusal(line, decision, self.fences, self.now)
+            if why is not None:
+                refused = replace(decision, fence=why.reason, victims=(), awaits=(), beside=why.beside)
+                decision = self._beside_heads(line) or refused
+        decision = self.hunger.judge(line, decision, self.fences)
+        holdings.put_back()
+        return decision
+
+    def _beside_heads(self, line: Line) -> Decision | None:
+        """Return the decision for another flavor or fewer pods with which a line delays nobody; None without one."""
+        if not line.shifting:
+            return None
+        room = self.backfill.room_beside(line, self.fences, self.now)
+        decision = self.decider.decide(line.head, line.request, line.lane.queue, line.lane.node, room)
+        refused = not decision.fits or self.backfill.refusal(line, decision, self.fences, self.now) is not None
+        return None if refused else decision
+
+    def settle_bookings(self, *, anew: bool = False) -> bool:
+        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved, or
+        beside which there may be more room; return whether there are such heads.
+
+        ``anew`` tells that more may have changed than holdings and who waits.
+        """
+        points = self.backfill.settle(self.fences, self.now, anew=anew)
+        for point in points:
+            self.room.wake(point)
+        freed = self.backfill.freed
+        for uid in freed:
+            self.room.wake(beside(uid), unless=self.backfill.refusals(uid, self.now))
+        return bool(points or freed)
+
+    def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
+        """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
+        keeping a hungry gang waiting.
+        """
+        allowed = self.backfill.lets_grow(holding, extra, self.fences, self.now)
+        return allowed and self.hunger.lets_grow(holding, extra, self.fences)
+
+    def end_hunger(self, *, anew: bool = False) -> bool:
+        """Have those decided about again whom nobody hungry holds up any more; return whether there may be some.
+
+        ``anew`` tells that more may have changed than holdings.
+        """
+        if not self.hunger.settle(self.fences, anew=anew):
+            return False
+        self.growing.update(dict.fromkeys(self.partial()))
+        return True
+
+    def let_head_go(self, lane: Lane) -> None:
+        """End what the head of a StrictFIFO or Backfill queue holds back."""
+        promised = self.holdings.promises.get(head_of(lane))
+        if promised is not None:
+            self.holdings.withdraw_promise(head_of(lane))
+            self.wake(*promised)
+
+    def replace(self, known: Holding | None, holding: Holding) -> None:
+        """Charge ``holding`` instead of ``known``, and wake whom the difference could help."""
+        node = None if known is None else self.holdings.node_of(known)
+        self.holdings.put(holding)
+        lane = self.room.lanes.get(holding.reservation.queue)
+        if lane is not None:
+            self.room.admitted_beside(lane, holding.priority)
+        if known is not None:
+            moved = known.reservation.queue != holding.reservation.queue
+            less = [key for key, amount in known.amounts.items() if moved or amount > holding.amounts.get(key, 0)]
+            self.room.wake(known.reservation.namespace)
+            if node is not None and less:
+                self.wake(node, less)
+        self.growing[holding.uid] = None
+        self.undrained = self.stirred = True
+
+    def knows(self, uid: str) -> bool:
+        """Return whether a gang waits or holds something."""
+        return uid in self.holdings.by_uid or uid in self.room.tickets
+
+    def yields(self, uid: str) -> bool:
+        """Return whether a gang was stopped for the share of another that is still about: it stops nobody for its own.
+
+        So each gang is stopped for a share at most once while none ends, and stopping comes to an end.
+        """
+        return uid in self.stopped_for_share and self.knows(self.stopped_for_share[uid])
+
+    def note_stop(self, uid: str, by: str) -> None:
+        """Remember that ``uid`` was stopped for the share of ``by``."""
+        self.stopped_for_share = {victim: of for victim, of in self.stopped_for_share.items() if self.knows(victim)}
+        self.stopped_for_share[uid] = by
+
+    def forget_stops(self, by: str) -> None:
+        """Have those decided about again who were stopped for ``by``, if that is gone."""
+        victims = [] if self.knows(by) else [uid for uid, of in self.stopped_for_share.items() if of == by]
+        for victim in victims:
+            ticket = self.room.tickets.get(victim)
+            if ticket is not None and ticket.line is not None and ticket.line.parked:
+                self.room.wake_line(ticket.line)
+
+    def let_go(self, holding: Holding) -> None:
+        """Return what a holding charges and wake whom that could help."""
+        node = self.holdings.node_of(holding)
+        self.holdings.drop(holding.uid)
+        self.forget_stops(holding.uid)
+        self.room.wake(holding.reservation.namespace)
+        if node is not None:
+            self.wake(node, holding.amounts)
+            if self.settings.one_head_per_queue:
+                self.moved[node.root] = self.turn
+                self._queue_anew(node.root)
+        self.stirred = True
+
+    def _queue_anew(self, root: Node) -> None:
+        """Give everybody in a tree where room became free another turn, as Kueue does."""
+        for lane in self.room.lanes.values():
+            if lane.node is not None and lane.node.root is root:
+                for line in lane.lines.values():
+                    if line.parked and line.aside is None:
+                        self.room.wake_line(line)
+
+    def unfinished(self, line: Line) -> Scan | None:
+        """Return the scan that the next of Kueue's cycles goes on with for the head of ``line``, if there is one.
+
+        One of the cycle before counts whatever happened since; an older one as long as nobody came to the tree or left.
+        """
+        scan, node = line.scan, line.lane.node
+        if scan is None or scan.uid != line.head.uid:
+            return None
+        moved = -1 if node is None else self.moved.get(node.root, -1)
+        return scan if scan.cycle >= self.turn - 1 or moved < scan.cycle else None
+
+    def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
+        """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
+        outlook, keys = self.holdings.outlook, list(keys)
+        for each in node.path():
+            for key in keys:
+                self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
+        for key in keys if self.holdings.stopping else ():
+            self.room.wake(room_to_come(node.root, key))
+        for uid in self.partial():
+            self.growing[uid] = None
+
+    def renounce(self, uid: str) -> None:
+        """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
+        self.draining.pop(uid, None)
+        self.stopped_for_share.pop(uid, None)
+        self.holdings.unstop(uid)
+        for claimant in [claimant for claimant, claim in self.claims.items() if uid in claim.awaits]:
+            self.drop_claim(claimant)
+            self.room.unclaim(claimant)
+
+    def wake_namespace(self, namespace: str) -> None:
+        """Have those decided about again whom the fences of ``namespace`` stopped."""
+        self.room.wake(namespace)
+        for uid, holding in self.partial().items():
+            if holding.reservation.namespace == namespace:
+                self.growing[uid] = None
+        self.stirred = True
+
+    def copy(self) -> "State":
+        """Return an independent state; gangs that are parked stay parked."""
+        twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
+        twin.claims, twin.pledges = dict(self.claims), dict(self.pledges)
+        twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
+        twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
+        twin.stopped_for_share = dict(self.stopped_for_share)
+        twin.undrained, twin.stirred = self.undrained, self.stirred
+        twin.turn, twin.moved = self.turn, dict(self.moved)
+        twin.hunger.watched = dict(self.hunger.watched)
+        twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
+        twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)
+        return twin
+
+    def partial(self) -> dict[str, Holding]:
+        """Return the admitted gangs that may still grow to full size."""
+        return {
+            uid: holding
+            for uid, holding in self.holdings.elastic.items()
+            if holding.gang is not None and uid not in self.holdings.stopping
+            if holding.reservation.counts != holding.gang.counts
+        }
+
+
+def room_to_come(root: Node, key: FlavorResource) -> str:
+    """Return the name under which heads wait, in one tree, that could count on room which others leave who are being
+    stopped.
+    """
+    return f"{key.flavor} {key.resource} to come in tree {root.index}"

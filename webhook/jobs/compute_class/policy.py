@@ -1,0 +1,180 @@
+"""The compute-class policy file: its form, and loading it with diagnostics that say where and how to mend.
+
+Vendors' shape tables change several times a year, so they are versioned data with a mode for each rule, never code.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from webhook.core.model.policy import Diagnostic
+from webhook.errors import PolicyError
+
+SHIPPED: Final = "compute_classes.yaml"
+
+
+class Mode(StrEnum):
+    """What a broken rule does."""
+
+    DENY = "deny"
+    WARN = "warn"
+    MUTATE = "mutate"
+    OFF = "off"
+
+
+class Rule(StrEnum):
+    """The rules, in the order they are checked."""
+
+    KNOWN_CLASS = "known-class"
+    KNOWN_QOS = "known-qos"
+    CLASS_QOS = "class-qos"
+    GPU_MODEL = "gpu-model"
+    KNOWN_MODEL = "known-model"
+    GPU_COUNT = "gpu-count"
+    GPU_IN_CPU_CLASS = "gpu-in-cpu-class"
+    SHAPE = "shape"
+    GUARANTEED = "guaranteed"
+    CPU_ANNOTATION = "cpu-annotation"
+    HOST_NAMESPACES = "host-namespaces"
+    ONE_CLASS = "one-class"
+    ONE_PRIORITY = "one-priority"
+    POD_GROUP_CLASS = "pod-group-class"
+
+
+MUTABLE: Final = frozenset({Rule.SHAPE, Rule.GUARANTEED})
+"""Rules that can correct what breaks them."""
+
+Shapes = Mapping[Decimal, tuple[Decimal, ...]]
+"""vCPU to the memory sizes in GiB, both ascending."""
+
+
+def _memory_sizes(text: object) -> tuple[Decimal, ...]:
+    """Return the sizes that ``2-16`` (steps of 1), ``32/64`` or ``1800`` names."""
+    first, dash, last = str(text).partition("-")
+    try:
+        if dash:
+            sizes = tuple(Decimal(size) for size in range(int(first), int(last) + 1))
+        else:
+            sizes = tuple(Decimal(size) for size in str(text).split("/"))
+    except (ValueError, InvalidOperation):
+        raise ValueError("is no list of sizes; write GiB as '2-16', '32/64/128' or 1800") from None
+    if not sizes or list(sizes) != sorted(set(sizes)) or sizes[0] <= 0:
+        raise ValueError("sizes must be above 0 and ascend; write GiB as '2-16', '32/64/128' or 1800")
+    return sizes
+
+
+def _shapes(table: object) -> Shapes:
+    if not isinstance(table, dict) or not table:
+        raise ValueError("is no table of shapes; write vCPU: memory, for example {2: 2-16, 4: 4-32}")
+    try:
+        parsed = {Decimal(str(cpu)): _memory_sizes(memory) for cpu, memory in table.items()}
+    except InvalidOperation:
+        raise ValueError("a key is no number of vCPUs; write for example {2: 2-16, 4: 4-32}") from None
+    return dict(sorted(parsed.items()))
+
+
+ShapeTable = Annotated[Shapes, BeforeValidator(_shapes)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Labels(_Strict):
+    """Label keys."""
+
+    compute_class: str = Field(alias="class")
+    qos: str
+    model: str
+
+
+class ComputeClass(_Strict):
+    """What one class allows."""
+
+    qos: tuple[str, ...]
+    gpu: bool = False
+    pod_group: bool = Field(False, alias="podGroup")
+    """Gangs with a PodGroup may use it."""
+    shapes: ShapeTable | None = None
+    tables: bool = False
+    """Shapes follow the tables of ``models``."""
+    gpu_counts: tuple[int, ...] = Field((), alias="gpuCounts")
+
+
+class ComputeClassPolicy(_Strict):
+    """A loaded policy file."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    version: str
+    labels: Labels
+    cpu_only_annotations: tuple[str, ...] = Field((), alias="cpuOnlyAnnotations")
+    gpu_resources: tuple[str, ...] = Field(("nvidia.com/gpu",), alias="gpuResources")
+    rules: Mapping[Rule, Mode]
+    default: str
+    """The class of a pod without the label, when another pod of its gang has one."""
+    qos: tuple[str, ...]
+    classes: Mapping[str, ComputeClass]
+    models: Mapping[str, Mapping[int, ShapeTable]] = Field(default_factory=dict)
+
+    def mode(self, rule: Rule) -> Mode:
+        """Return the mode of ``rule``; a rule that the file leaves out is off."""
+        return self.rules.get(rule, Mode.OFF)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> "ComputeClassPolicy":
+        for rule, mode in self.rules.items():
+            if mode is Mode.MUTATE and rule not in MUTABLE:
+                raise ValueError(f"rules.{rule}: cannot mutate; write deny, warn or off")
+        if self.default not in self.classes:
+            raise ValueError(f"default: {self.default}: is no class; write one of {', '.join(self.classes)}")
+        for name, compute_class in self.classes.items():
+            for qos in compute_class.qos:
+                if qos not in self.qos:
+                    raise ValueError(f"classes.{name}.qos: {qos}: is not listed; write one of {', '.join(self.qos)}")
+        return self
+
+
+def shipped() -> ComputeClassPolicy:
+    """Return the policy that comes with the package."""
+    text = resources.files("webhook.jobs.compute_class").joinpath(SHIPPED).read_text(encoding="utf-8")
+    return parse(text, SHIPPED)
+
+
+def load(path: Path) -> ComputeClassPolicy:
+    """Return the policy of the file at ``path``. Raises PolicyError; keep the last good policy then."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(str(path), f"cannot be read: {error}", "give a readable YAML file") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> ComputeClassPolicy:
+    """Return the policy written as YAML ``text``; ``source`` names it in diagnostics. Raises PolicyError."""
+    try:
+        document: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = source if mark is None else f"{source}:{mark.line + 1}"
+        raise _refused(where, "is not YAML", getattr(error, "problem", None) or "check its syntax") from error
+    try:
+        return ComputeClassPolicy.model_validate(document)
+    except ValidationError as error:
+        raise PolicyError(tuple(_diagnostic(source, item) for item in error.errors())) from error
+
+
+def _diagnostic(source: str, item: Any) -> Diagnostic:
+    place = ".".join(str(key) for key in item["loc"] if key != "[key]")
+    message, _, fix = str(item["msg"]).removeprefix("Value error, ").partition("; ")
+    value = "" if isinstance(item["input"], dict) else str(item["input"])[:80]
+    return Diagnostic(f"{source}: {place}" if place else source, value, message, fix or "correct the value")
+
+
+def _refused(path: str, message: str, fix: str) -> PolicyError:
+    return PolicyError((Diagnostic(path, "", message, fix),))

@@ -1,0 +1,35 @@
+"""All known job kinds: the shipped entries, and what an operator adds or overrides by configuration."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.jobs.kinds import custom_kinds
+from webhook.jobs.kinds.entries import ENTRIES
+from webhook.jobs.kinds.kind import JobKind
+
+
+def _by_key(kinds: Iterable[JobKind]) -> Mapping[str, JobKind]:
+    return MappingProxyType({kind.key: kind for kind in kinds})
+
+
+KINDS: Final[Mapping[str, JobKind]] = _by_key(ENTRIES)
+"""The shipped kinds by key, ``Kind.group``."""
+
+
+def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
+    """Return the kind a person means: its key, or without regard to case its kind, plural or short name, each
+    optionally with ``.group``. A name that several kinds share means the first registered.
+    """
+    if name in kinds:
+        return kinds[name]
+    short, _, group = name.lower().partition(".")
+    for kind in kinds.values():
+        if short in (kind.singular, kind.plural, *kind.aliases) and group in ("", kind.group):
+            return kind
+    return None
+
+
+def with_custom(configs: Iterable[Mapping[str, Any]]) -> Mapping[str, JobKind]:
+    """Return the shipped kinds with an operator's own added or replaced. Raises PolicyError with all diagnostics."""
+    return MappingProxyType(custom_kinds.with_custom(configs, KINDS))

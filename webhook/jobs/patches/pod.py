@@ -1,0 +1,94 @@
+"""The reconciler's patches of pods behind our scheduling gate, made from a ``PodRecord``: lift, send back, void.
+
+Each carries the uid and the resourceVersion of the record, as the patches of jobs do. Kubernetes takes a gate away and
+never puts one back, lets a node selector grow while there is one, and tolerations at any time: so a pod that was let go
+is stopped by deleting it, and one that was not keeps waiting.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import names
+from webhook.core.model.pods import PodRecord, WaitingPod
+from webhook.core.model.policy import Flavor
+from webhook.jobs.patches.template import schedule, stamp, wanted_of
+from webhook.jobs.reading import annotations
+from webhook.jobs.reading.record import JobRecord, Requeue, Template
+from webhook.untyped import paths
+from webhook.untyped.editing import Patch
+
+
+def lift(
+    pod: PodRecord,
+    job: JobRecord,
+    reservation: Reservation,
+    version: tuple[int, int],
+    flavors: Mapping[str, Flavor],
+) -> Patch:
+    """Return the patch that lets one waiting pod be scheduled as part of the admitted gang ``job``.
+
+    A pod of a PodGroup carries what its gang was admitted with, for it has no job that could.
+    """
+    waiting = _waiting(pod)
+    template = Template(
+        pod_set=pod.pod_set,
+        path="",
+        has_metadata=True,
+        labels=waiting.labels,
+        has_annotations=waiting.has_annotations,
+        node_selector=waiting.node_selector,
+        tolerations=waiting.tolerations,
+    )
+    wanted = wanted_of(reservation, pod.pod_set, flavors)
+    scheduling, _ = schedule(template, waiting.asks.tolerations, wanted, None)
+    place = f"/spec/schedulingGates/{waiting.gate}"
+    return [
+        *_preconditions(pod),
+        *stamp(template, reservation.uid, version),
+        *(_admission(pod, job, reservation, version) if pod.group else ()),
+        *scheduling,
+        {"op": "test", "path": f"{place}/name", "value": names.SCHEDULING_GATE},
+        {"op": "remove", "path": place},
+    ]
+
+
+def send_back(pod: PodRecord, gang: str, requeue: Requeue) -> Patch:
+    """Return the patch that writes the place and back-off of a stopped gang on a pod of it that still waits.
+
+    It also makes every lift that was authorised before conflict.
+    """
+    return _annotated(pod, names.REQUEUE, annotations.encode_requeue(requeue, gang))
+
+
+def void(pod: PodRecord, epoch: int) -> Patch:
+    """Return the patch that makes every lift authorised before it conflict: it only moves the resourceVersion."""
+    return _annotated(pod, names.VOIDED, f"{epoch}/{pod.resource_version}")
+
+
+def _admission(pod: PodRecord, job: JobRecord, reservation: Reservation, version: tuple[int, int]) -> Patch:
+    text = annotations.encode_admission(annotations.admission_of(reservation, job, version))
+    # The map is there: the ledger version was just stamped into it.
+    put: Patch = [{"op": "add", "path": paths.pointer("metadata", "annotations", names.ADMISSION), "value": text}]
+    if _waiting(pod).requeue:
+        put.append({"op": "remove", "path": paths.pointer("metadata", "annotations", names.REQUEUE)})
+    return put
+
+
+def _annotated(pod: PodRecord, name: str, text: str) -> Patch:
+    operation: dict[str, Any] = {"op": "add", "path": "/metadata/annotations", "value": {name: text}}
+    if _waiting(pod).has_annotations:
+        operation = {"op": "add", "path": paths.pointer("metadata", "annotations", name), "value": text}
+    return [*_preconditions(pod), operation]
+
+
+def _preconditions(pod: PodRecord) -> Patch:
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},
+    ]
+
+
+def _waiting(pod: PodRecord) -> WaitingPod:
+    assert pod.waiting is not None, f"pod {pod.key} does not wait"
+    return pod.waiting

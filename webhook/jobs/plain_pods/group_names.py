@@ -1,0 +1,95 @@
+"""How a plain pod says which group it belongs to: a PodGroup of any generation, or a group as Kueue has them.
+
+Kueue's groups have no object. A pod names its group by a label (or by an annotation of the same name, which counts
+first), how many pods the group has in all by another annotation, and its queue as jobs do: without a queue Kueue lets
+such a pod pass, and so do we. On the pod templates of jobs none of this is read: there the job is the gang.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.core.model import names
+from webhook.jobs.reading.gating import pod_group_of, queue_label
+from webhook.untyped import paths
+
+_NATIVE: Final = ("spec", "schedulingGroup", "podGroupName")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def group_of(pod: Mapping[str, Any]) -> str | None:
+    """Return the group that a pod joins: a PodGroup of whichever generation, or else one of Kueue's with a queue."""
+    pod_group = pod_group_named(pod)
+    return pod_group if pod_group is not None else _queued_group(pod)
+
+
+def pod_group_named(pod: Mapping[str, Any]) -> str | None:
+    """Return the PodGroup that a pod joins, by whichever generation's label, annotation or field."""
+    group = pod_group_of(_metadata(pod, "labels"))
+    if group is not None:
+        return group
+    own = _metadata(pod, "annotations")
+    for name in (*(own.get(key) for key in names.POD_GROUP_ANNOTATIONS), paths.find(pod, _NATIVE)):
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def kueue_group_named(pod: Mapping[str, Any]) -> str | None:
+    """Return the group of Kueue's that a pod names, whether it has a queue or not."""
+    for place in ("annotations", "labels"):
+        name = _metadata(pod, place).get(names.KUEUE_POD_GROUP)
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def size_of_group(pod: Mapping[str, Any]) -> int:
+    """Return how many pods a pod's group has in all, where it is one of Kueue's that says so; 0 for any other."""
+    text = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT)
+    return 0 if _queued_group(pod) is None else number_of_pods(text) or 0
+
+
+def number_of_pods(text: object) -> int | None:
+    """Return the number of pods that a label or annotation says, None for anything but a number from 1."""
+    number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else 0
+    return number or None
+
+
+def held_by_kueue(pod: Mapping[str, Any]) -> bool:
+    """Return whether Kueue itself holds a pod as one of its own: such a pod is left to it."""
+    gates = paths.find(pod, ("spec", "schedulingGates"))
+    return isinstance(gates, list) and {"name": names.KUEUE_GATE} in gates and pod_group_named(pod) is None
+
+
+def misgrouped(pod: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with how a pod names its group as in Kueue: ``place: value: why; what to do``, or None.
+
+    Kueue refuses a name without a count and a count without a name. Under it a pod may be in a PodGroup of another
+    name as well, for a gang scheduler; here that would be two gangs.
+    """
+    name, pod_group = kueue_group_named(pod), pod_group_named(pod)
+    count, group = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT), names.KUEUE_POD_GROUP
+    counted = f"annotation {names.KUEUE_POD_COUNT}"
+    if name is None:
+        text = f"{counted}: {count!r:.60}: counts the pods of a group, and none is named; add label {group}"
+        return None if count is None else text
+    if _NAME.fullmatch(name) is None:
+        return f"label {group}: {name!r:.60}: is no name; write lower-case letters, digits, '-' and '.'"
+    if pod_group is not None and pod_group != name:
+        text = f"label {group}: {name!r}: is another gang than PodGroup {pod_group!r}, which the pod joins too"
+        return f"{text}; leave one of them out, or give both the same name"
+    if count is None:
+        return f"{counted}: absent: nobody knows when group {name!r} is complete; write how many pods it has in all"
+    if number_of_pods(count) is None:
+        return f"{counted}: {count!r:.60}: is no number of pods; write 1 or more"
+    return None
+
+
+def _queued_group(pod: Mapping[str, Any]) -> str | None:
+    name = kueue_group_named(pod)
+    return name if name is not None and queue_label(pod) is not None else None
+
+
+def _metadata(pod: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return paths.find_mapping(pod, ("metadata", key))

@@ -1,0 +1,107 @@
+"""A pod object to the record that fences and quorum count."""
+
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from webhook.core.model import names
+from webhook.core.model.gang import PodPrice, PodSet
+from webhook.core.model.pods import PodRecord, WaitingPod
+from webhook.core.model.quantity import QuantityError
+from webhook.jobs.plain_pods.group_names import group_of, size_of_group
+from webhook.jobs.plain_pods.groups import gang_uid, role_of
+from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.jobs.pricing.resizing import as_held
+from webhook.jobs.reading.pod_set import pod_set_of
+from webhook.untyped.values import seconds
+from webhook.wire import pods as wire
+
+log = structlog.get_logger(__name__)
+
+_KEPT_LABELS = frozenset(
+    (
+        *names.POD_GROUP_LABELS,
+        names.KUEUE_POD_GROUP,
+        names.MIN_AVAILABLE_LABEL,
+        *names.QUEUE_LABELS,
+        names.PRIORITY_CLASS_LABEL,
+        *names.PREEMPTIBLE_LABELS,
+    )
+)
+
+
+def decode(raw: bytes) -> PodRecord:
+    """Return the record of the pod in ``raw``."""
+    pod = wire.decode(raw)
+    metadata, labels, own = pod.metadata, pod.metadata.labels or {}, pod.metadata.annotations or {}
+    spec = wire.spec(pod)
+    gang: str | None = labels.get(names.GANG_LABEL)
+    owner = next((reference.uid for reference in metadata.owner_references or () if reference.controller), "")
+    cost = _price(spec, pod.status)
+    pod_set = labels.get(names.POD_SET_LABEL, "")
+    said = {"metadata": {"labels": labels, "annotations": own}, "spec": spec}
+    group = group_of(said) if gang is not None else None
+    if group is not None and gang != gang_uid(metadata.namespace, group):
+        group = None
+    waiting = None
+    gate = _gate(spec) if gang is not None else None
+    if gate is not None:
+        pod_set = pod_set if group is None else role_of(cost, spec)
+        waiting = _waiting(pod, spec, PodSet(pod_set, 1, cost), gate)
+    if gang == names.GANG_PENDING:
+        # A job that starts by gates alone never names its gang in its templates: its controller's pods tell whose.
+        gang = owner if waiting is not None and pod_set and owner else None
+    return PodRecord(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        resource_version=int(metadata.resource_version or 0),
+        price=cost,
+        gang=gang,
+        pod_set=pod_set,
+        phase=pod.status.phase,
+        terminating=metadata.deletion_timestamp is not None,
+        ready=any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()),
+        node=spec.get("nodeName") or "",
+        owner_uid=owner,
+        labels=tuple(sorted((key, value) for key, value in labels.items() if key in _KEPT_LABELS)),
+        group=group or "",
+        group_size=size_of_group(said) if group else 0,
+        priority=spec.get("priority") or 0 if group else 0,
+        created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
+        admission=own.get(names.ADMISSION, "") if group else "",
+        waiting=waiting,
+    )
+
+
+def _gate(spec: dict[str, Any]) -> int | None:
+    gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+    return gates.index(names.SCHEDULING_GATE) if names.SCHEDULING_GATE in gates else None
+
+
+def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> WaitingPod:
+    own = pod.metadata.annotations
+    # What cannot be priced was refused at the door; one that got past it counts by what can be read, as any pod does.
+    with suppress(UnreadableJob):
+        asks = pod_set_of(PodSetSite(asks.name, 1, None, spec, spec), "", NO_CONTEXT)
+    return WaitingPod(
+        asks=asks,
+        labels=pod.metadata.labels or {},
+        has_annotations=own is not None,
+        node_selector=spec.get("nodeSelector"),
+        tolerations=len(spec["tolerations"]) if isinstance(spec.get("tolerations"), list) else None,
+        gate=gate,
+        requeue=(own or {}).get(names.REQUEUE, ""),
+    )
+
+
+def _price(spec: dict[str, Any], status: wire.Status) -> PodPrice:
+    """Return the price of a pod that exists; one that cannot be priced is counted by what can be read of it."""
+    try:
+        return price(as_held(spec, status))
+    except (PriceError, QuantityError) as error:
+        log.warning("pod.unpriceable", error=str(error))
+        return PodPrice()

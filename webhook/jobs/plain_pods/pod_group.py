@@ -1,0 +1,67 @@
+"""PodGroup objects of every generation, as far as they bind the pods that join them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.untyped import paths
+
+_VOLCANO: Final = "scheduling.volcano.sh"
+GENERATIONS: Final = {
+    "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
+    "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    _VOLCANO: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "scheduling.k8s.io/v1alpha2": "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+    "scheduling.k8s.io/v1beta1": "/apis/scheduling.k8s.io/v1beta1/podgroups",
+}
+"""Generation to path, oldest first: where PodGroups of several have one name, the first counts. Of the native API the
+version differs from release to release."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupRecord:
+    """A PodGroup of any generation."""
+
+    namespace: str
+    name: str
+    min_member: int
+    schedule_timeout_seconds: int | None = None
+    """How long its gangs have to start; None: as configured."""
+    queue: str | None = None
+    """Volcano's: the queue of plain pods that carry no label of one."""
+    generation: str = ""
+    """API group it was read from; with the version where that tells generations apart."""
+    api_version: str = ""
+    uid: str = ""
+
+
+def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
+    """Return the record of a stored PodGroup."""
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    return PodGroupRecord(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        min_member=_least_members(spec),
+        schedule_timeout_seconds=_schedule_timeout_seconds(spec),
+        queue=queue_of(generation, document),
+        generation=generation,
+        api_version=GENERATIONS[generation].removeprefix("/apis/").removesuffix("/podgroups"),
+        uid=metadata["uid"],
+    )
+
+
+def queue_of(generation: str, document: Mapping[str, Any]) -> str | None:
+    """Return the queue that a PodGroup of an API group names for its pods, as Volcano's may; None for any other."""
+    queue = paths.find(document, ("spec", "queue")) if generation == _VOLCANO else None
+    return queue if isinstance(queue, str) and queue else None
+
+
+def _least_members(spec: Mapping[str, Any]) -> int:
+    gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
+    return int(spec.get("minMember") or gang.get("minCount") or 0)
+
+
+def _schedule_timeout_seconds(spec: Mapping[str, Any]) -> int | None:
+    """Return the start time-out of a PodGroup. One that gives pods no time at all is no time-out."""
+    stated = spec.get("scheduleTimeoutSeconds")
+    return stated if type(stated) is int and stated > 0 else None

@@ -1,0 +1,112 @@
+"""The pod sets of an AppWrapper: those that its components declare, else those that their kinds are known to make.
+
+Its controller infers them for a few kinds and takes any other component without a declaration as one without pods. So
+does this, but where it looks as if there were some: what cannot be counted is refused by name. The inferred ones must
+be as many, and in the same order, as the controller's own, because ``podSetInfos`` are matched to them by position.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.jobs.kinds.entries import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
+from webhook.jobs.kinds.kind import Factor, PodSetSource
+from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, UnreadableJob, from_source, read_count
+from webhook.untyped import paths
+from webhook.untyped.paths import parse
+
+Pods = tuple[Mapping[str, Any], int]
+"""A pod template and how many pods are made of it."""
+_SCALED: Final = (PodSetSource(template=parse("spec.template"), factors=(Factor(parse("spec.replicas")),)),)
+_INFERRED: Final[Mapping[tuple[str, str], tuple[PodSetSource, ...]]] = {
+    ("v1", "Pod"): (PodSetSource(template=()),),
+    ("apps/v1", "Deployment"): _SCALED,
+    ("apps/v1", "StatefulSet"): _SCALED,
+    **{(kind.api_version, kind.kind): kind.pod_sets for kind in (JOB, JOBSET, PYTORCHJOB, RAYCLUSTER)},
+    (RAYJOB.api_version, RAYJOB.kind): RAYJOB.pod_sets[:2],
+}
+"""By version and kind. The submitter of a RayJob is not inferred."""
+_KNOWN: Final = frozenset(kind.key for kind in ENTRIES)
+
+
+def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
+    """Return the pod sets in order. Raises UnreadableJob, also when no component has any."""
+    components = paths.find(obj, ("spec", "components"))
+    if not isinstance(components, list) or not components:
+        raise UnreadableJob("spec.components: has no component; write at least one")
+    name = paths.find(obj, ("metadata", "name")) or "component"
+    sites: list[PodSetSite] = []
+    for index, component in enumerate(components):
+        at: Place = ("spec", "components", index)
+        found = list(_templates(component, at))
+        sites += [_wrapped(component, at, found, position) for position in range(len(found))]
+    if not sites:
+        raise UnreadableJob("spec.components: none has pods; write podSets with replicas and path of each")
+    return [replace(site, name=f"{name}-{position}") for position, site in enumerate(sites)]
+
+
+def _templates(component: Any, at: Place) -> Iterator[Pods]:
+    declared = paths.find(component, ("podSets",))
+    if isinstance(declared, list) and declared:
+        for position, pod_set in enumerate(declared):
+            yield _declared(component, pod_set, (*at, "podSets", position))
+        return
+    template = paths.find_mapping(component, ("template",))
+    version, kind = str(template.get("apiVersion")), str(template.get("kind"))
+    sources = _INFERRED.get((version, kind))
+    if sources is None and (f"{kind}.{version.rpartition('/')[0]}" in _KNOWN or _has_containers(template)):
+        where = f"{paths.render(tuple(map(str, at)))}.podSets"
+        raise UnreadableJob(f"{where}: declares no pods of {kind:.60}; write replicas and path of each")
+    for source in sources or ():
+        for site in from_source(source, template):
+            yield {"metadata": site.metadata, "spec": site.spec}, site.count
+
+
+def _has_containers(node: Any) -> bool:
+    if isinstance(node, dict):
+        return isinstance(node.get("containers"), list) or any(map(_has_containers, node.values()))
+    return isinstance(node, list) and any(map(_has_containers, node))
+
+
+def _declared(component: Any, pod_set: Any, at: Place) -> Pods:
+    text = paths.find(pod_set, ("path",))
+    template = _follow(component, text) if isinstance(text, str) else None
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        where = paths.render(tuple(map(str, at)))
+        raise UnreadableJob(f"{where}.path: {text!r:.80}: leads to no pod template; write its path")
+    replicas = read_count(pod_set, ("replicas",), at)
+    return template, 1 if replicas is None else replicas
+
+
+def _wrapped(component: Any, at: Place, found: Sequence[Pods], position: int) -> PodSetSite:
+    template, count = found[position]
+    infos, number = component.get("podSetInfos"), len(found)
+    ready = isinstance(infos, list) and len(infos) == number
+    info = infos[position] if ready and isinstance(infos[position], dict) else {}
+    place = (*at, "podSetInfos", position)
+    return PodSetSite(
+        name="",
+        count=count,
+        metadata=info if ready else None,
+        spec=template["spec"],
+        scheduling=info,
+        owner_labels=paths.find_mapping(template, ("metadata", "labels")),
+        scaffold=(Scaffold((*at, "podSetInfos"), [{} for _ in range(number)], ready),),
+        metadata_path=place,
+        spec_path=place,
+    )
+
+
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")
+
+
+def _follow(node: Any, text: str) -> Any:
+    """Return what an AppWrapper path (``template.spec.replicatedJobs[0].template``) leads to, None when nothing."""
+    for match in _STEP.finditer(text):
+        if match[2] is not None:
+            index = int(match[2])
+            node = node[index] if isinstance(node, list) and index < len(node) else None
+        else:
+            node = node.get(match[1]) if isinstance(node, dict) else None
+    return node

@@ -1,0 +1,197 @@
+"""Pod sets as found in a job object by the paths of its kind: names, counts, templates, and where patches reach."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
+from webhook.untyped import paths
+from webhook.untyped.paths import Path
+
+Place = tuple[str | int, ...]
+"""Map keys and list indexes from the root of an object."""
+_EMPTY: Final[Mapping[str, Any]] = {}
+PODS_MAX: Final = 1_000_000
+"""More pods than any cluster runs: a count beyond it is a typing error, and arithmetic on it helps nobody."""
+
+
+class UnreadableJob(ValueError):
+    """A job object that cannot be read as a gang. The message names the field, its value and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """A list or map on the way to the place that patches write to, outside of any pod template."""
+
+    place: Place
+    value: Any
+    """What a patch puts there when it is absent."""
+    stands: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetSite:
+    """One pod set as found in an object.
+
+    ``metadata`` and ``spec`` are the pod template's; the two paths lead to the maps that take labels and annotations,
+    and node selector and tolerations. They are list and map keys from the root; None where the kind has no such place.
+    """
+
+    name: str
+    count: int
+    metadata: Mapping[str, Any] | None
+    """What is at ``metadata_path`` now; None when absent."""
+    spec: Mapping[str, Any]
+    """The pod spec that is priced."""
+    scheduling: Mapping[str, Any]
+    """What is at ``spec_path`` now; the pod spec itself for ordinary templates."""
+    owner_labels: Mapping[str, Any] = field(default_factory=dict)
+    """Labels of the pod template, where it is not ``metadata`` that carries them."""
+    scaffold: tuple[Scaffold, ...] = ()
+    template_path: Place | None = None
+    """The pod template itself, where the two paths below are its ``metadata`` and ``spec``."""
+    metadata_path: Place | None = None
+    spec_path: Place | None = None
+    added: tuple[Mapping[str, Any], ...] = ()
+    """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
+    min_count: int | None = None
+    min_count_at: str = ""
+    """Where ``min_count`` is written, for people."""
+    count_path: Place | None = None
+    count_written: int | None = None
+    """The number at ``count_path`` as written; None when absent."""
+    count_follower: Place | None = None
+    """Another number that is always the one at ``count_path``."""
+    tolerations_along: tuple[Mapping[str, Any], ...] = ()
+    """The pods' own tolerations, where those at ``spec_path`` take their place."""
+
+    @property
+    def path(self) -> str:
+        """JSON pointer of the template, or of the place that takes labels where there is no template."""
+        return paths.pointer(*(self.template_path or self.metadata_path or ()))
+
+    @property
+    def whole_spec(self) -> Mapping[str, Any]:
+        """The pod spec with what the kind's controller adds; ``spec`` must be one that can be priced."""
+        containers = [*(self.spec.get("initContainers") or ()), *self.added]
+        return {**self.spec, "initContainers": containers} if self.added else self.spec
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """Labels at the place where patches write them."""
+        labels = None if self.metadata is None else self.metadata.get("labels")
+        return labels if isinstance(labels, dict) else _EMPTY
+
+    @property
+    def pod_labels(self) -> Mapping[str, Any]:
+        """Labels that the pods will carry."""
+        return {**self.owner_labels, **self.labels} if self.owner_labels else self.labels
+
+
+def from_source(source: PodSetSource, obj: Mapping[str, Any]) -> Iterator[PodSetSite]:
+    """Yield the pod sets that one source describes. Raises UnreadableJob."""
+    if source.layout is Layout.ONE:
+        if source.optional and paths.find(obj, source.template) is None:
+            return
+        yield _site(source, obj, obj, (), source.name)
+        return
+    items = paths.find(obj, source.items)
+    if items is None and source.optional:
+        return
+    if source.layout is Layout.LIST:
+        yield from _from_list(source, obj, items)
+    else:
+        yield from _from_map(source, obj, items)
+
+
+def _from_list(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
+    if not isinstance(items, list):
+        raise UnreadableJob(f"{paths.render(source.items)}: {items!r:.60}: is not a list; write a list")
+    for index, item in enumerate(items):
+        name = item.get(source.name) if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name:
+            where = f"{paths.render(source.items)}[{index}].{source.name}"
+            raise UnreadableJob(f"{where}: {name!r:.60}: names no pod set; write a name")
+        yield _site(source, obj, item, (*source.items, index), name.lower())
+
+
+def _from_map(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
+    where = paths.render(source.items)
+    if not isinstance(items, dict) or not items:
+        raise UnreadableJob(f"{where}: {items!r:.60}: has no replicas; write one of {', '.join(source.order)}")
+    # The operators accept any spelling of case and rewrite it, so an unnormalised object is read the same way.
+    keys = {str(key).lower(): key for key in items}
+    known = [name.lower() for name in source.order] or list(keys)
+    for name in keys.keys() - set(known):
+        raise UnreadableJob(f"{where}.{keys[name]}: is no replica type; write one of {', '.join(source.order)}")
+    for name in known:
+        if name in keys and items[keys[name]] is not None:
+            yield _site(source, obj, items[keys[name]], (*source.items, keys[name]), name)
+
+
+def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, name: str) -> PodSetSite:
+    template = paths.find(item, source.template)
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        where = paths.render(tuple(map(str, (*at, *source.template))))
+        raise UnreadableJob(f"{where}: has no pod template; write one with a spec")
+    count = 1
+    for factor in source.factors:
+        count *= _factor(item, factor, at)
+    if count > PODS_MAX:
+        raise UnreadableJob(f"{name}: {count} pods: more than any cluster runs; write at most {PODS_MAX}")
+    metadata, spec, site = template.get("metadata"), template["spec"], (*at, *source.template)
+    return PodSetSite(
+        name=name,
+        count=count,
+        metadata=metadata if isinstance(metadata, dict) else None,
+        spec=spec,
+        scheduling=spec,
+        template_path=site,
+        metadata_path=(*site, "metadata"),
+        spec_path=(*site, "spec"),
+        min_count=_minimum(source, obj, item, at),
+        min_count_at=_minimum_at(source, at),
+        count_path=None if source.count is None else (*at, *source.count),
+        count_written=None if source.count is None else paths.find(item, source.count),
+    )
+
+
+def _factor(item: Any, factor: Factor, at: Place) -> int:
+    number = read_count(item, factor.path, at)
+    least = None if factor.no_less is None else read_count(item, factor.no_less, at)
+    number = max(factor.default if number is None else number, factor.at_least, least or 0)
+    for path in factor.at_most:
+        bound = read_count(item, path, at)
+        if bound is not None:
+            number = min(number, bound)
+    return number
+
+
+def read_count(item: Any, path: Path, at: Place = ()) -> int | None:
+    """Return the number of pods (or the like) at ``path``, None when absent. Raises UnreadableJob for a non-count."""
+    number = paths.find(item, path)
+    if number is None or (type(number) is int and number >= 0):
+        return number
+    where = paths.render(tuple(map(str, (*at, *path))))
+    raise UnreadableJob(f"{where}: {number!r:.60}: is not a number of pods; write 0 or more")
+
+
+def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place) -> int | None:
+    if source.minimum is not None:
+        return read_count(item, source.minimum, at)
+    if source.minimum_annotation is None:
+        return None
+    text = paths.find(obj, ("metadata", "annotations", source.minimum_annotation))
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        where = _minimum_at(source, at)
+        raise UnreadableJob(f"{where}: {text!r:.60}: is not a number of pods; write 1 or more") from None
+
+
+def _minimum_at(source: PodSetSource, at: Place) -> str:
+    if source.minimum is not None:
+        return paths.render(tuple(map(str, (*at, *source.minimum))))
+    return f"annotation {source.minimum_annotation}" if source.minimum_annotation is not None else ""

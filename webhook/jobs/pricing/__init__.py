@@ -1,0 +1,1 @@
+"""What one pod costs, priced as the API server prices it: requests, LimitRanges, overhead, resizes."""

@@ -1,0 +1,331 @@
+"""What one pod costs, priced from its spec exactly as the API server prices the pod (Kubernetes 1.36).
+
+    A   = all app containers + all sidecars (init containers with restartPolicy Always)
+    I_k = init container k + the sidecars started before it
+    pod = max(A, max I_k) per resource; pod-level resources replace it; overhead is added
+
+Requests default to limits per container and resource, as pod defaulting does; a pod-level request that is not stated
+defaults to what the containers ask, else to the pod-level limit. Overhead raises only limits above 0.
+The rules are those of ``k8s.io/component-helpers/resource`` and of pod defaulting. A field that could bear resources
+and is not known here makes the pod unpriceable: it is refused by name, never taken as free.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from webhook.core.model import amounts, quantity
+from webhook.core.model.gang import PodPrice
+
+# fmt: off
+POD_FIELDS: Final = frozenset(
+    {
+        "activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy",
+        "enableServiceLinks", "ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers",
+        "hostname", "hostnameOverride", "imagePullSecrets", "initContainers", "nodeName", "nodeSelector", "os",
+        "overhead", "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resources",
+        "restartPolicy", "runtimeClassName", "schedulerName", "schedulingGates", "schedulingGroup", "securityContext",
+        "serviceAccount", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain",
+        "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes", "workloadRef",
+    }
+)
+# fmt: on
+"""Fields of a pod spec that are either priced here or bear no resources. ``resourceClaims`` is missing on purpose."""
+# fmt: off
+CONTAINER_FIELDS: Final = frozenset(
+    {
+        "args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name",
+        "ports", "readinessProbe", "resizePolicy", "resources", "restartPolicy", "restartPolicyRules",
+        "securityContext", "startupProbe", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy",
+        "tty", "volumeDevices", "volumeMounts", "workingDir",
+    }
+)
+# fmt: on
+_RESOURCE_FIELDS: Final = frozenset({"limits", "requests"})
+_COMPUTE: Final = frozenset({"cpu", "memory"})
+_TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
+_NOTHING: Final[Mapping[str, int]] = {}
+
+Demand = tuple[Mapping[str, int], Mapping[str, int]]
+"""Requests and limits, in thousandths."""
+
+
+class PriceError(ValueError):
+    """A pod that cannot be priced: where, what was found, why, and what to do."""
+
+    def __init__(self, path: str, value: object, message: str, fix: str) -> None:
+        super().__init__(f"{path}: {_short(value)}: {message}; {fix}")
+        self.path = path
+        self.value = _short(value)
+        self.message = message
+        self.fix = fix
+
+
+def named(pod_spec: Mapping[str, Any], field: str) -> str:
+    """Return the name that a field of a pod spec states, or the empty string. Raises PriceError for what is no text."""
+    name = pod_spec.get(field) or ""
+    if not isinstance(name, str):
+        raise PriceError(f"spec.{field}", name, "is not a name", "write text")
+    return name
+
+
+def price(
+    pod_spec: Mapping[str, Any], overhead: Mapping[str, Any] | None = None, *, default_priority_class: str = ""
+) -> PodPrice:
+    """Return what one pod of ``pod_spec`` costs.
+
+    ``overhead`` is that of its RuntimeClass, used where the spec states none; ``default_priority_class`` is the
+    cluster's default PriorityClass, which admission writes into pods without one. Raises PriceError.
+    """
+    _refuse_unknown(pod_spec, POD_FIELDS, "spec")
+    containers = [_demand(c, p) for c, p in _containers(pod_spec, "containers")]
+    inits = [(_demand(c, p), c.get("restartPolicy") == "Always") for c, p in _containers(pod_spec, "initContainers")]
+    requests = _aggregate([c[0] for c in containers], [(demand[0], always) for demand, always in inits])
+    limits = _aggregate([c[1] for c in containers], [(demand[1], always) for demand, always in inits])
+    pod_level = pod_spec.get("resources")
+    if pod_level is not None:
+        best_effort = _apply_pod_level(pod_level, requests, limits)
+    else:
+        best_effort = not any(map(_has_compute, containers)) and not any(_has_compute(demand) for demand, _ in inits)
+    extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
+    for name, amount in extra.items():
+        requests[name] = requests.get(name, 0) + amount
+        if limits.get(name):
+            limits[name] += amount
+    deadline = pod_spec.get("activeDeadlineSeconds")
+    return PodPrice(
+        requests=requests,
+        limits=limits,
+        has_deadline=isinstance(deadline, int) and deadline >= 0,
+        best_effort=best_effort,
+        priority_class=named(pod_spec, "priorityClassName") or default_priority_class,
+        cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
+        unstated=_unstated([*containers, *(demand for demand, _ in inits)], pod_level),
+    )
+
+
+def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return what a ResourceQuota would have every container state; nothing once the pod as a whole states anything."""
+    whole = _requirements(pod_level, "spec.resources") if pod_level else ()
+    if any(_is_pod_level(name) for side in whole for name in side):
+        return frozenset()
+    return frozenset(
+        [
+            f"{kind}.{name}"
+            for requests, limits in containers
+            for kind, side in (("requests", requests), ("limits", limits))
+            for name in _COMPUTE
+            if name not in side
+        ]
+    )
+
+
+def with_limit_range_defaults(
+    pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Return ``pod_spec`` as the LimitRanger leaves it: container defaults of each LimitRange (API objects) filled in.
+
+    A container's own limits become its requests first, and pod-level resources are settled, because pod defaulting runs
+    before admission; then the first LimitRange (by name) that has a default for a resource wins. LimitRanges of type
+    Pod have no defaults. Raises PriceError where the pod has pod-level resources and cannot be priced.
+    """
+    defaults = [d for limit_range in sorted(limit_ranges, key=_name) for d in _container_defaults(limit_range)]
+    if not defaults:
+        return pod_spec
+    changed = dict(with_pod_level_defaults(pod_spec))
+    for field in ("containers", "initContainers"):
+        if isinstance(pod_spec.get(field), list):
+            changed[field] = [_with_defaults(c, defaults) if isinstance(c, dict) else c for c in pod_spec[field]]
+    return changed
+
+
+def with_pod_level_defaults(pod_spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``pod_spec`` with what pod defaulting adds to pod-level resources: limits of huge pages, and requests.
+
+    What admission adds to its containers later does not change them. Raises PriceError.
+    """
+    whole = pod_spec.get("resources")
+    if not isinstance(whole, dict) or not (whole.get("limits") or whole.get("requests")):
+        return pod_spec
+    pod = price({**pod_spec, "overhead": None})
+    stated = whole.get("requests") or {}
+    pages = {name: f"{amount}m" for name, amount in pod.limits.items() if _is_pages(name) and name not in stated}
+    limits = {**pages, **(whole.get("limits") or {})}
+    if not limits:
+        return pod_spec
+    requests = {name: f"{amount}m" for name, amount in pod.requests.items() if _is_pod_level(name)}
+    return {**pod_spec, "resources": {**whole, "requests": requests, "limits": limits}}
+
+
+def _container_defaults(limit_range: Mapping[str, Any]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    for item in (limit_range.get("spec") or {}).get("limits") or ():
+        if item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            yield {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}, limits
+
+
+def _with_defaults(
+    container: Mapping[str, Any], defaults: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> Mapping[str, Any]:
+    resources = container.get("resources") or {}
+    if not isinstance(resources, dict) or not all(
+        isinstance(resources.get(side) or {}, dict) for side in _RESOURCE_FIELDS
+    ):
+        return container  # pricing says so
+    limits = dict(resources.get("limits") or {})
+    requests = {**limits, **(resources.get("requests") or {})}
+    for default_requests, default_limits in defaults:
+        requests = {**default_requests, **requests}
+        limits = {**default_limits, **limits}
+    return {**container, "resources": {**resources, "requests": requests, "limits": limits}}
+
+
+def _name(limit_range: Mapping[str, Any]) -> str:
+    return str((limit_range.get("metadata") or {}).get("name", ""))
+
+
+def _containers(pod_spec: Mapping[str, Any], field: str) -> Iterable[tuple[Mapping[str, Any], str]]:
+    containers = pod_spec.get(field)
+    if containers is None:
+        return
+    if not isinstance(containers, list):
+        raise PriceError(f"spec.{field}", containers, "is not a list", "write a list of containers")
+    for index, container in enumerate(containers):
+        if not isinstance(container, dict):
+            raise PriceError(f"spec.{field}[{index}]", container, "is not a container", "write a container object")
+        yield container, f"spec.{field}[{index}]"
+
+
+def _demand(container: Mapping[str, Any], path: str) -> Demand:
+    _refuse_unknown(container, CONTAINER_FIELDS, path)
+    resources = container.get("resources")
+    return _requirements(resources, f"{path}.resources") if resources else (_NOTHING, _NOTHING)
+
+
+def _requirements(resources: object, path: str) -> Demand:
+    """Return stated requests (defaulting to limits) and limits."""
+    if not isinstance(resources, dict):
+        raise PriceError(path, resources, "is not an object", "write resources.requests and resources.limits")
+    for field in () if _RESOURCE_FIELDS.issuperset(resources) else resources.keys() - _RESOURCE_FIELDS:
+        if resources[field]:
+            fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
+            raise PriceError(f"{path}.{field}", resources[field], "resources asked this way cannot be counted", fix)
+    limits = _amounts(resources.get("limits"), f"{path}.limits")
+    stated = resources.get("requests")
+    if not stated or stated == resources.get("limits"):
+        return limits, limits
+    return {**limits, **_amounts(stated, f"{path}.requests")}, limits
+
+
+def _amounts(quantities: object, path: str) -> Mapping[str, int]:
+    if not quantities:
+        return _NOTHING
+    if not isinstance(quantities, dict):
+        raise PriceError(path, quantities, "is not a map of quantities", "write resource names with quantities")
+    parsed = {}
+    for name, value in quantities.items():
+        try:
+            amount = quantity.parse(value)
+        except quantity.QuantityError as error:
+            message, _, fix = str(error).partition("; ")
+            raise PriceError(f"{path}.{name}", value, message, fix) from None
+        if amount < 0:
+            raise PriceError(f"{path}.{name}", value, "is negative", "write 0 or more")
+        parsed[name] = amount
+    return parsed
+
+
+def _aggregate(containers: list[Mapping[str, int]], inits: list[tuple[Mapping[str, int], bool]]) -> dict[str, int]:
+    running = dict(containers[0]) if len(containers) == 1 else amounts.total(containers)
+    if not inits:
+        return running
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for demand, always in inits:
+        step = amounts.add(sidecars, demand)
+        peak = _largest(peak, step)
+        if always:
+            sidecars = step
+            running = amounts.add(running, demand)
+    return _largest(running, peak)
+
+
+def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """Return the larger of both per resource. A stated 0 stays: a LimitRange tells it from none."""
+    return {**right, **{name: max(amount, right.get(name, 0)) for name, amount in left.items()}}
+
+
+def _apply_pod_level(pod_level: object, requests: dict[str, int], limits: dict[str, int]) -> bool:
+    """Write pod-level resources over the containers' sums, in place; return whether the pod is best effort."""
+    if not isinstance(pod_level, dict):
+        raise PriceError("spec.resources", pod_level, "is not an object", "write spec.resources.requests and limits")
+    _, pod_limits = _requirements({**pod_level, "requests": None}, "spec.resources")
+    pod_requests = _amounts(pod_level.get("requests"), "spec.resources.requests")
+    for name, amount in pod_limits.items():
+        if _is_pod_level(name):
+            # What may be overcommitted (cpu, memory) keeps the containers' sum where they ask any.
+            if name not in pod_requests and (name not in requests or _is_pages(name)):
+                requests[name] = amount
+            limits[name] = amount
+    for name, amount in pod_requests.items():
+        if _is_pod_level(name):
+            requests[name] = amount
+    # Pod-level limits, those of huge pages that defaulting writes too, bring pod-level requests of all that is asked.
+    defaulted = pod_limits or (pod_requests and any(_is_pages(name) and name not in pod_requests for name in limits))
+    return not _has_compute((requests if defaulted else pod_requests, pod_limits))
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in ("cpu", "memory") or _is_pages(name)
+
+
+def _is_pages(name: str) -> bool:
+    return name.startswith("hugepages-")
+
+
+def _has_compute(demand: Demand) -> bool:
+    requests, limits = demand
+    return bool(requests.get("cpu") or requests.get("memory") or limits.get("cpu") or limits.get("memory"))
+
+
+def _crosses_namespaces(affinity: object) -> bool:
+    """Return whether a pod (anti-)affinity term reaches into other namespaces (scope CrossNamespacePodAffinity)."""
+    if not isinstance(affinity, dict):
+        return False
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(side)
+        if not isinstance(rules, dict):
+            continue
+        weighted = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms = [*(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())]
+        terms += [term.get("podAffinityTerm") for term in weighted if isinstance(term, dict)]
+        for term in terms:
+            if isinstance(term, dict) and (term.get("namespaces") or term.get("namespaceSelector") is not None):
+                return True
+    return False
+
+
+def _refuse_unknown(node: Mapping[str, Any], known: frozenset[str], path: str) -> None:
+    if known.issuperset(node):
+        return
+    for field in node.keys() - known:
+        value = node[field]
+        if value and (_tells(field) or _bears_resources(value)):
+            fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
+            message = "this field may ask for resources that cannot be counted"
+            raise PriceError(f"{path}.{field}", value, message, fix)
+
+
+def _tells(field: object) -> bool:
+    lowered = str(field).lower()
+    return any(word in lowered for word in _TELLTALE)
+
+
+def _bears_resources(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_tells(key) or _bears_resources(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_bears_resources, value))
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

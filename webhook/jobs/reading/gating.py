@@ -1,0 +1,158 @@
+"""Does an object of a job kind have to wait for Tutti, and by which rule.
+
+Gated is what (a) carries a queue label, (b) has a pod template that joins a PodGroup, or (c) lives in a namespace
+marked mandatory or mapped to a queue. What a gated owner's controller writes belongs to its owner's gang and is never
+gated again; whoever only claims such an owner is gated like everybody else.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webhook.core.model import names
+from webhook.core.model.policy import Policy
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.pod_sets.find import find_pod_sets, stated_labels
+from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
+from webhook.jobs.reading.record import Owner
+from webhook.untyped import editing, paths
+
+
+class GateRule(StrEnum):
+    """Why an object is gated."""
+
+    QUEUE_LABEL = "QueueLabel"
+    POD_GROUP = "PodGroup"
+    NAMESPACE = "Namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """An object that must wait, and the first rule that says so."""
+
+    rule: GateRule
+    queue: str | None
+    """The queue its owner names; None when a PodGroup or the namespace gates it."""
+
+
+def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | None:
+    """Return the queue that the object's labels ask for, or else the kind's own queue field; empty text is none."""
+    labels = paths.find(obj, ("metadata", "labels"))
+    if isinstance(labels, dict):
+        for label in names.QUEUE_LABELS:
+            value = labels.get(label)
+            if isinstance(value, str) and value:
+                return value
+    if kind is not None and kind.queue is not None:
+        value = paths.find(obj, kind.queue)
+        return value if isinstance(value, str) and value else None
+    return None
+
+
+def owner_of(obj: Mapping[str, Any]) -> Owner | None:
+    """Return the controller ownerReference of ``obj``."""
+    references = paths.find(obj, ("metadata", "ownerReferences"))
+    if not isinstance(references, list):
+        return None
+    for reference in references:
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            group, slash, _ = str(reference.get("apiVersion", "")).partition("/")
+            key = f"{reference.get('kind', '')}.{group if slash else ''}"
+            return Owner(key, str(reference.get("name", "")), str(reference.get("uid", "")))
+    return None
+
+
+def is_child(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    kinds: Mapping[str, JobKind] = KINDS,
+    username: str | None = None,
+) -> bool:
+    """Return whether ``obj`` belongs to the gang of a controller owner of a known kind.
+
+    With ``username`` (at creation) only what that owner kind's controller writes counts: an ownerReference that
+    somebody else wrote proves nothing.
+    """
+    owner = owner_of(obj)
+    owner_kind = None if owner is None else kinds.get(owner.kind)
+    if owner_kind is None or kind.key not in owner_kind.child_kinds:
+        return False
+    return username is None or username in owner_kind.controller_users
+
+
+def gated_by(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    namespace_labels: Mapping[str, str],
+    mapped_namespaces: Collection[str],
+    *,
+    kinds: Mapping[str, JobKind] = KINDS,
+    username: str | None = None,
+) -> Gate | None:
+    """Return the gate that holds ``obj``, or None when it is not ours to hold.
+
+    ``mapped_namespaces`` are those whose jobs all wait in one queue (leaves of an ElasticQuotaTree). ``username`` is
+    who creates the object, where that is known.
+    """
+    if is_child(kind, obj, kinds, username) or managed_by_other(kind, obj):
+        return None
+    queue = queue_label(obj)
+    if queue is not None:
+        return Gate(GateRule.QUEUE_LABEL, queue)
+    if _joins_pod_group(kind, obj):
+        return Gate(GateRule.POD_GROUP, None)
+    namespace = paths.find(obj, ("metadata", "namespace"))
+    mandatory = namespace_labels.get(names.GATED_NAMESPACE, "false") != "false"
+    if mandatory or namespace in mapped_namespaces:
+        return Gate(GateRule.NAMESPACE, None)
+    return None
+
+
+def with_default_queue(
+    kind: JobKind, obj: Mapping[str, Any], namespace_labels: Mapping[str, str], policy: Policy
+) -> Mapping[str, Any]:
+    """Return a gated ``obj`` that is being created with the queue label that it lacks, as Kueue writes it.
+
+    That is the LocalQueue ``default`` of its namespace. Unlike in Kueue the namespace must be gated by hand too:
+    nothing else shows that all of its jobs are to wait.
+    """
+    namespace = paths.find(obj, ("metadata", "namespace"))
+    by_hand = namespace_labels.get(names.GATED_NAMESPACE) == "true" and namespace not in policy.namespace_queues
+    if not by_hand or (namespace, names.DEFAULT_LOCAL_QUEUE) not in policy.local_queues or queue_label(obj, kind):
+        return obj
+    try:
+        labelled = editing.put(obj, ("metadata", "labels", names.QUEUE_LABELS[0]), names.DEFAULT_LOCAL_QUEUE)
+    except editing.Blocked:
+        return obj
+    return labelled if isinstance(labelled, dict) else obj
+
+
+def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the object names a controller other than the kind's ordinary one."""
+    manager = None if kind.managed_by is None else paths.find(obj, kind.managed_by)
+    return bool(manager) and manager not in kind.managers
+
+
+def pod_group_of(labels: Mapping[str, Any]) -> str | None:
+    """Return the PodGroup that a pod or pod template with ``labels`` joins, of whichever generation."""
+    for label in names.POD_GROUP_LABELS:
+        name = labels.get(label)
+        if isinstance(name, str) and name:
+            return name
+    return None
+
+
+def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    labels = [*(site.pod_labels for site in readable_sites(kind, obj)), *stated_labels(kind, obj)]
+    return any(pod_group_of(each) is not None for each in labels)
+
+
+def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
+    """Return the pod sets of ``obj``, or none when it cannot be read (validation will say why)."""
+    try:
+        return find_pod_sets(kind, obj, context)
+    except UnreadableJob:
+        return []

@@ -1,0 +1,113 @@
+"""Read one object of a known job kind into a ``JobRecord``: its gang, where it stands, and where to patch it.
+
+Pure, and total: odd input becomes a ``problem``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from webhook.core.model import names
+from webhook.core.model.gang import Gang
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.pod_sets.sites import PodSetSite
+from webhook.jobs.pricing import limit_ranges
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading import annotations, status
+from webhook.jobs.reading.gang import read_gang, run_limit_seconds
+from webhook.jobs.reading.gating import managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.record import JobRecord, Template
+from webhook.untyped import paths
+from webhook.untyped.values import integer, seconds, text
+
+_EMPTY: Final[dict[str, Any]] = {}
+
+
+def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobRecord:
+    """Return what ``obj`` asks and where it stands. Never raises: what cannot be read becomes ``problem``."""
+    obj = obj if isinstance(obj, dict) else _EMPTY
+    metadata = paths.find_mapping(obj, ("metadata",))
+    own = metadata.get("annotations")
+    marks: Mapping[str, Any] = own if isinstance(own, dict) else _EMPTY
+    uid = text(metadata.get("uid"))
+    asking = read_gang(kind, obj, context)
+    gang, sites, admission = asking.gang, asking.sites, asking.admission
+    suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
+    active = status.active(kind, obj)
+    finished = status.finished(kind, obj)
+    return JobRecord(
+        kind=kind.key,
+        version=kind.version,
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        uid=uid,
+        resource_version=integer(metadata.get("resourceVersion")),
+        created_seconds=seconds(metadata.get("creationTimestamp")),
+        gang=gang,
+        problem=asking.problem,
+        queue_label=queue_label(obj, kind),
+        owner=owner_of(obj),
+        suspended=suspended,
+        finished=finished,
+        active=active,
+        ready=finished is not None or (gang is not None and status.ready(kind, obj, gang.counts)),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        marked=any(names.GANG_LABEL in site.labels for site in sites),
+        restorable=status.restorable(kind, obj, suspended, active),
+        start_time_left=status.start_time_left(kind, obj, suspended, active),
+        managed_by_other=managed_by_other(kind, obj),
+        has_annotations=isinstance(own, dict),
+        admission=admission,
+        requeue=asking.requeue,
+        held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
+        reclaimed=asking.reclaimed,
+        spared=asking.spared,
+        runs_again=asking.runs_again,
+        templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
+        generation=integer(metadata.get("generation")),
+        suspend_gap=_suspend_gap(kind, obj),
+        out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
+        missing_class=asking.missing_class,
+        admission_gates=text(marks.get(names.ADMISSION_GATES)),
+        ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
+        finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
+        run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
+    )
+
+
+def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
+    """Return what keeps pods of ``gang`` from being created, a LimitRange or their own limits, and in which pod set."""
+    ranges = context.limit_ranges.get(gang.namespace, ())
+    for site in sites:
+        found = limit_ranges.violation(site.whole_spec, ranges)
+        if found is not None:
+            return f"pod set {site.name}: {found}"
+    return ""
+
+
+def _template(site: PodSetSite) -> Template:
+    metadata, scheduling = site.metadata, site.scheduling
+    tolerations = scheduling.get("tolerations")
+    selector = scheduling.get("nodeSelector")
+    labels = None if metadata is None else metadata.get("labels")
+    return Template(
+        pod_set=site.name,
+        path=site.path,
+        has_metadata=metadata is not None,
+        labels=labels if isinstance(labels, dict) else None,
+        has_annotations=metadata is not None and isinstance(metadata.get("annotations"), dict),
+        node_selector=selector if isinstance(selector, dict) else None,
+        tolerations=len(tolerations) if isinstance(tolerations, list) else None,
+        count_path=None if site.count_path is None else paths.pointer(*site.count_path),
+        count_written=site.count_written,
+        count_follower=None if site.count_follower is None else paths.pointer(*site.count_follower),
+        metadata_path=None if site.template_path else paths.pointer(*(site.metadata_path or ())),
+        spec_path=None if site.template_path else paths.pointer(*(site.spec_path or ())),
+        missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
+        tolerations_along=site.tolerations_along,
+        node=str(site.spec.get("nodeName") or ""),
+    )
+
+
+def _suspend_gap(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
+    gap = None if kind.suspend is None else paths.find_gap(obj, kind.suspend)
+    return None if gap is None else paths.pointer(*gap)

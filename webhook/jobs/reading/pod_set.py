@@ -1,0 +1,128 @@
+"""A pod set as found in an object to what one of its pods costs, how many there are, and where they may run."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.core.model import names
+from webhook.core.model.gang import PodPrice, PodSet, Requirement, Toleration
+from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.pod_requests import PriceError, named, price, with_limit_range_defaults
+from webhook.jobs.reading.record import Admission
+from webhook.untyped import paths
+from webhook.untyped.values import items, text
+
+_EMPTY: Final[dict[str, Any]] = {}
+_AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+
+
+def pod_set_of(
+    site: PodSetSite, namespace: str, context: ReadContext, undo: Admission | None = None, *, admitted: bool = False
+) -> PodSet:
+    """Return a pod set as it is priced and placed in ``namespace``. Raises UnreadableJob.
+
+    ``undo`` is the start whose changes are still in the template; ``admitted`` pod sets may be at their fewest pods.
+    """
+    try:
+        cost = own = _price(site.spec, namespace, context)
+        if site.added:
+            cost = _price(site.whole_spec, namespace, context)
+    except PriceError as error:
+        raise UnreadableJob(f"pod set {site.name}: {error}") from None
+    scheduling = _scheduling(site)
+    pod_set = PodSet(
+        name=site.name,
+        count=site.count,
+        price=cost,
+        added=frozenset(cost.requests.keys() - own.requests.keys()),
+        min_count=_min_count(site, admitted),
+        node_selector=_node_selector(scheduling.get("nodeSelector")),
+        node_affinity=_node_affinity(site.spec.get("affinity")),
+        tolerations=_tolerations(scheduling.get("tolerations")),
+        together=str(paths.find(site.metadata or {}, ("annotations", names.POD_SET_GROUP)) or ""),
+    )
+    return pod_set if undo is None else _undone(pod_set, undo)
+
+
+def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:
+    if namespace in context.limit_ranges:
+        spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
+    overhead = context.runtime_overheads.get(named(spec, "runtimeClassName"))
+    return price(spec, overhead, default_priority_class=context.default_priority_class)
+
+
+def _scheduling(site: PodSetSite) -> Mapping[str, Any]:
+    """Return node selector and tolerations of the pods: the template's, then those at the place patches write to."""
+    if site.scheduling is site.spec:
+        return site.scheduling
+    selectors = [s for s in (site.spec.get("nodeSelector"), site.scheduling.get("nodeSelector")) if isinstance(s, dict)]
+    merged = {key: value for selector in selectors for key, value in selector.items()}
+    lists = [t for t in (site.spec.get("tolerations"), site.scheduling.get("tolerations")) if isinstance(t, list)]
+    return {"nodeSelector": merged, "tolerations": [item for tolerations in lists for item in tolerations]}
+
+
+def _undone(pod_set: PodSet, undo: Admission) -> PodSet:
+    """Return the pod set as its owner wrote it, before the start that ``undo`` records."""
+    injected = undo.injected.get(pod_set.name, _EMPTY)
+    keys = injected.get("nodeSelector")
+    count = injected.get("tolerations")
+    keep = len(pod_set.tolerations) - (count if isinstance(count, int) else 0)
+    return replace(
+        pod_set,
+        node_selector={
+            key: value
+            for key, value in pod_set.node_selector.items()
+            if not (isinstance(keys, (list, tuple)) and key in keys)
+        },
+        tolerations=pod_set.tolerations[: max(keep, 0)],
+    )
+
+
+def _min_count(site: PodSetSite, admitted: bool) -> int | None:
+    least = site.min_count
+    if least is None or (admitted and least >= site.count):
+        return None
+    # Where a start writes the number of pods down, none at all would be the end of the set.
+    fewest = 0 if site.count_path is None else 1
+    if fewest <= least <= site.count:
+        return least
+    message = f"fewest pods worth starting must be from {fewest} to the number of pods"
+    raise UnreadableJob(f"{site.min_count_at}: {least}: {message}; write {fewest} to {site.count}")
+
+
+def _node_selector(selector: object) -> Mapping[str, str]:
+    return selector if isinstance(selector, dict) else _EMPTY
+
+
+def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
+    if not isinstance(tolerations, list):
+        return ()
+    return tuple(
+        Toleration(
+            key=text(item.get("key")),
+            operator=text(item.get("operator")) or "Equal",
+            value=text(item.get("value")),
+            effect=text(item.get("effect")),
+            seconds=item["tolerationSeconds"] if type(item.get("tolerationSeconds")) is int else None,
+        )
+        for item in tolerations
+        if isinstance(item, dict)
+    )
+
+
+def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
+    if not isinstance(affinity, dict):
+        return ()
+    terms = paths.find(affinity, _AFFINITY_TERMS)
+    if not isinstance(terms, list):
+        return ()
+    return tuple(_term(term) for term in terms if isinstance(term, dict))
+
+
+def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, items(item.get("values")))))
+        for item in items(term.get("matchExpressions"))
+        if isinstance(item, dict)
+    )

@@ -1,0 +1,208 @@
+"""One job object as Tutti knows it: the gang it asks for, where it stands, and where to patch it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.ledger.record import Membership, Reservation
+from webhook.core.model.gang import Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller ownerReference of an object."""
+
+    kind: str
+    """``Kind.group``, as registry keys are written."""
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The annotation ``tutti.dev/admission`` of a started job: its reservation, rebuildable, and what was injected.
+
+    ``uid`` is that of the job it was written for: a copy pasted onto another job is not believed.
+    """
+
+    uid: str
+    epoch: int
+    seq: int
+    queue: str | None
+    counts: Mapping[str, int]
+    flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Pod set to resource to flavor."""
+    since_seconds: float = 0.0
+    injected: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Pod set to what its template gained: ``nodeSelector`` keys and ``tolerations`` count, to be taken back later."""
+    original_counts: Mapping[str, int] = field(default_factory=dict)
+    """Pod set to the count its owner wrote, where partial admission lowered it."""
+    attempts: int = 0
+    """How often in a row it had not become whole in time before this start."""
+    ran_seconds: float = 0.0
+    """How long it had run in earlier starts, which its run-time limit counts too."""
+    membership: Membership | None = None
+    """The ensemble that it was started with."""
+
+    def is_of(self, reservation: Reservation) -> bool:
+        """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""
+        return abs(self.since_seconds - reservation.since_seconds) < 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
+
+    reason: str
+    """Why it was stopped, as ``core.stopping`` has it."""
+    place_seconds: float
+    """Unix time that orders it in its queue."""
+    attempts: int = 0
+    not_before_seconds: float = 0.0
+    message: str = ""
+    ran_seconds: float = 0.0
+    """How long it has run in all its starts, which its run-time limit counts."""
+    succeeded_pods: int = 0
+    """Pods of its ensemble that had succeeded and left before it was stopped."""
+    undo: Admission | None = None
+    """The start it was stopped from, while what that start changed in the pod templates and counts is still there; the
+    patch ``restore`` takes it back and clears this."""
+    start: Admission | None = None
+    """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of
+    the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Where a pod set's template is in the object, and what a patch must know of it."""
+
+    pod_set: str
+    path: str
+    """JSON pointer of the pod template, for example ``/spec/template``."""
+    has_metadata: bool
+    labels: Mapping[str, str] | None
+    """None when the map is absent (a patch must create it)."""
+    has_annotations: bool
+    node_selector: Mapping[str, str] | None
+    tolerations: int | None
+    """Number of tolerations; None when the list is absent."""
+    count_path: str | None = None
+    """JSON pointer of the number of pods, where partial admission may lower it."""
+    count_written: int | None = None
+    """The number at ``count_path``; None when absent (a patch must create it)."""
+    count_follower: str | None = None
+    """JSON pointer of another number that is always the one at ``count_path``."""
+    metadata_path: str | None = None
+    """JSON pointer of the map that holds the pods' labels and annotations, where it is not ``path``/metadata."""
+    spec_path: str | None = None
+    """JSON pointer of the map that holds node selector and tolerations, where it is not ``path``/spec."""
+    missing: tuple[tuple[str, object], ...] = ()
+    """(JSON pointer, value) of lists and maps on the way to the two paths that a patch must add first."""
+    tolerations_along: tuple[Mapping[str, object], ...] = ()
+    """Tolerations of its owner that a patch must write along with others, which would take their place."""
+    node: str = ""
+    """The node that the template names for its pods, past any scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One object of a known job kind."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    created_seconds: float
+    gang: Gang | None
+    """What it asks; None when the object cannot be read as a gang, then ``problem`` says why."""
+    problem: str | None
+    queue_label: str | None
+    owner: Owner | None
+    suspended: bool
+    finished: str | None
+    """``Succeeded`` or ``Failed`` once it has ended."""
+    active: bool
+    """Its controller reports pods of its own."""
+    ready: bool
+    """Its controller reports all of its pods running or done."""
+    deleting: bool
+    marked: bool
+    """A pod template carries our gang label: it passed the mutation. An unmarked running job predates Tutti."""
+    restorable: bool
+    """The API server would accept a change of its pod templates now (stored suspended, stopped)."""
+    managed_by_other: bool
+    """spec.managedBy names a foreign controller: not ours to start or stop."""
+    has_annotations: bool
+    admission: Admission | None = None
+    requeue: Requeue | None = None
+    held: bool = False
+    start_time_left: bool = False
+    """Stopped, but before Kubernetes 1.36 its templates stay frozen until the start time of its last run is cleared."""
+    reclaimed: Mapping[str, int] = field(default_factory=dict)
+    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """How many of these another start need not ask for."""
+    runs_again: bool = False
+    """A restart may run again what has ended: nothing is given back before the end."""
+    templates: tuple[Template, ...] = ()
+    generation: int = 0
+    version: str = ""
+    """The API version that it was read in, where a kind has several."""
+    suspend_gap: str | None = None
+    """JSON pointer of the first missing map on the way to the suspend field; None when none is missing."""
+    out_of_bounds: str = ""
+    """Which rule of its namespace's LimitRanges its pods would break; they could not be created."""
+    missing_class: str = ""
+    """The priority class that it names and that does not exist (yet): it waits until it does."""
+    admission_gates: str = ""
+    """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
+    ordered_start: bool = False
+    """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
+    waiting_pods: int = 0
+    """Of a gang of plain pods: how many wait behind our scheduling gate."""
+    finished_seconds: float = 0.0
+    """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
+    run_limit_seconds: int | None = None
+    """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
+
+    @property
+    def attempts(self) -> int:
+        """How often in a row it had not become whole in time, before its start if it has started."""
+        noted = self.admission or self.requeue
+        return 0 if noted is None else noted.attempts
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long it ran in earlier starts."""
+        noted = self.admission or self.requeue
+        return 0.0 if noted is None else noted.ran_seconds
+
+    @property
+    def place_seconds(self) -> float:
+        """Unix time that orders it in its queue, by its own word."""
+        return self.created_seconds if self.gang is None else self.gang.created_seconds
+
+    @property
+    def asks(self) -> Gang | None:
+        """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
+        return None if self.gang is None else self.gang.without(self.spared)
+
+    def given_back(self, reservation: Reservation) -> dict[str, int]:
+        """Return how many pods of each set of its ``reservation`` will not run again.
+
+        Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
+        back: as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet
+        that may be restarted gives nothing back: its restart would run beyond its quota.
+        """
+        counts, given = {} if self.gang is None or self.runs_again else self.gang.counts, {}
+        for reserved in reservation.pod_sets:
+            never = max(0, counts.get(reserved.name, 0) - reserved.count)
+            number = self.reclaimed.get(reserved.name, 0) - never
+            if number > 0 and reserved.name in counts:
+                given[reserved.name] = number
+        return given
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"

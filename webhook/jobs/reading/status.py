@@ -1,0 +1,204 @@
+"""What a job's controller reports: finished, active, ready, and pods that have ended for good."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from webhook.jobs.kinds.kind import JobKind, Signal, Tally, TemplateChange
+from webhook.jobs.pod_sets import train_job
+from webhook.jobs.pod_sets.sites import PodSetSite
+from webhook.jobs.pricing.context import ReadContext
+from webhook.untyped import paths
+
+
+def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
+    """Return ``Succeeded`` or ``Failed`` once the job has ended."""
+    if not obj.get("status"):
+        return None
+    if any(holds(signal, obj) for signal in kind.succeeded):
+        return "Succeeded"
+    return "Failed" if any(holds(signal, obj) for signal in kind.failed) else None
+
+
+def finished_at(kind: JobKind, obj: Mapping[str, Any]) -> object:
+    """Return when a job that has ended did so, as its status writes the time; None when that does not tell."""
+    for path in (("status", "completionTime"), ("status", "finishedAt"), ("status", "endTime")):
+        time = paths.find(obj, path)
+        if time:
+            return time
+    wanted = {signal.condition for signal in (*kind.succeeded, *kind.failed) if signal.condition}
+    conditions = paths.find(obj, ("status", "conditions"))
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict) and condition.get("type") in wanted and condition.get("status") == "True":
+            return condition.get("lastTransitionTime")
+    return None
+
+
+def active(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the controller reports pods of its own."""
+    return bool(obj.get("status")) and any(holds(signal, obj) for signal in kind.active)
+
+
+def ready(kind: JobKind, obj: Mapping[str, Any], counts: Mapping[str, int]) -> bool:
+    """Return whether the controller reports all pods running or done; ``counts`` are those of each pod set."""
+    if not obj.get("status"):
+        return False
+    rule = kind.ready
+    if not isinstance(rule, Tally):
+        return rule is not None and holds(rule, obj)
+    if rule.only_if is not None and not holds(rule.only_if, obj):
+        return False
+    wanted = len(counts) if rule.pod_sets else sum(counts.values())
+    if rule.wanted is not None:
+        wanted = _wanted(obj, rule.wanted)
+    found = (found for path in rule.have for found in paths.find_each(obj, path))
+    return sum(1 if isinstance(each, str) and each in rule.texts else _number(each) for each in found) >= wanted
+
+
+def restorable(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active: bool) -> bool:
+    """Return whether the API server would accept a change of the pod templates now."""
+    match kind.template_change:
+        case TemplateChange.ALWAYS:
+            return True
+        case TemplateChange.SUSPENDED:
+            return suspended and not is_active
+        case TemplateChange.STOPPED:
+            return suspended and not is_active and not _start_time(obj)
+    return False
+
+
+def start_time_left(kind: JobKind, obj: Mapping[str, Any], suspended: bool, is_active: bool) -> bool:
+    """Return whether a job is reported stopped, but with the start time of its last run.
+
+    The Job controller clears it since Kubernetes 1.36 (``MutableSchedulingDirectivesForSuspendedJobs``). Before, it
+    leaves that to others, and the API server freezes the pod templates until it is cleared.
+    """
+    frozen = kind.template_change is TemplateChange.STOPPED and suspended and not is_active
+    return frozen and _start_time(obj) and has_condition(obj, "Suspended")
+
+
+def _start_time(obj: Mapping[str, Any]) -> bool:
+    return paths.find(obj, ("status", "startTime")) is not None
+
+
+def holds(signal: Signal, obj: Mapping[str, Any]) -> bool:
+    """Return whether the status says yes to ``signal``."""
+    if signal.only_if is not None and not holds(signal.only_if, obj):
+        return False
+    if signal.condition:
+        return has_condition(obj, signal.condition)
+    for found in paths.find_each(obj, signal.path):
+        if signal.values:
+            if found in signal.values:
+                return True
+        elif signal.other_than:
+            if found is not None and found not in signal.other_than:
+                return True
+        elif found is True or (isinstance(found, str) and found) or _number(found) > 0:
+            return True
+    return False
+
+
+def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
+    """Return whether the condition of that type is True."""
+    conditions = paths.find(obj, ("status", "conditions"))
+    if not isinstance(conditions, list):
+        return False
+    return any(isinstance(c, dict) and c.get("type") == kind and c.get("status") == "True" for c in conditions)
+
+
+def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) -> dict[str, int]:
+    """Return the pods of each set that have ended and will not be replaced."""
+    if kind.reclaim is None or not obj.get("status"):
+        return {}
+    counts = {site.name: site.count for site in sites}
+    gone = _RECLAIM_RULES[kind.reclaim](obj, counts)
+    return {name: min(number, counts[name]) for name, number in gone.items() if number > 0 and name in counts}
+
+
+def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
+    """Return whether the kind's controller may run again what has ended: a JobSet that is restarted starts all anew.
+
+    Raises UnreadableJob when that stands in another object, and there is none.
+    """
+    if kind.reclaim == "train-job":
+        obj = paths.find_mapping(train_job.runtime_of(obj, context), ("spec", "template"))
+    if kind.reclaim not in ("jobset", "train-job"):
+        return False
+    policy = paths.find_mapping(obj, ("spec", "failurePolicy"))
+    actions = paths.find_each(policy, ("rules", paths.EACH, "action"))
+    return _number(policy.get("maxRestarts")) > 0 or any(action != "FailJobSet" for action in actions)
+
+
+def _reclaimed_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """A Job keeps ``completions`` minus ended pods busy at most; without completions each success ends a pod."""
+    count = counts.get("main", 0)
+    completions = paths.find(obj, ("spec", "completions"))
+    succeeded = _number(paths.find(obj, ("status", "succeeded")))
+    if type(completions) is not int:
+        return {"main": succeeded}
+    ended = succeeded
+    if paths.find(obj, ("spec", "completionMode")) == "Indexed":
+        texts = (paths.find(obj, ("status", key)) for key in ("completedIndexes", "failedIndexes"))
+        ended = _count_indexes((text for text in texts if isinstance(text, str)), completions)
+    return {"main": count - max(completions - ended, 0)}
+
+
+def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """Every child Job that succeeded gives back all of its pods."""
+    replicas = {}
+    for item in paths.find_each(obj, ("spec", "replicatedJobs", paths.EACH)):
+        if isinstance(item, dict):
+            number = item.get("replicas", 1)
+            replicas[str(item.get("name")).lower()] = number if type(number) is int else 1
+    gone = {}
+    for item in paths.find_each(obj, ("status", "replicatedJobsStatus", paths.EACH)):
+        if isinstance(item, dict):
+            name = str(item.get("name")).lower()
+            each = counts.get(name, 0) // max(replicas.get(name, 1), 1)
+            gone[name] = _number(item.get("succeeded")) * each
+    return gone
+
+
+def _reclaimed_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+    """A child Job that succeeded gives back all of its pods; there is one for each pod set."""
+    jobs = [job for job in paths.find_each(obj, ("status", "jobsStatus", paths.EACH)) if isinstance(job, dict)]
+    ended = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
+    return {name: count for name, count in counts.items() if name in ended}
+
+
+_RECLAIM_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, int]]]] = {
+    "job": _reclaimed_of_job,
+    "jobset": _reclaimed_of_jobset,
+    "train-job": _reclaimed_of_train_job,
+}
+RECLAIM_RULES: Final = frozenset(_RECLAIM_RULES)
+"""Names that ``JobKind.reclaim`` may take."""
+
+
+def _count_indexes(texts: Iterable[str], below: int) -> int:
+    """Return how many indexes under ``below`` the interval texts (``1,3-5``) name together."""
+    intervals: list[tuple[int, int]] = []
+    for text in texts:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            if first.isdecimal() and (last or first).isdecimal():
+                intervals.append((int(first), min(int(last or first), below - 1)))
+    total, reached = 0, -1
+    for low, high in sorted(intervals):
+        start = max(low, reached + 1)
+        if high >= start:
+            total += high - start + 1
+            reached = high
+    return total
+
+
+def _wanted(obj: Mapping[str, Any], path: paths.Path) -> int:
+    *items, field = path
+    numbers = (paths.find(item, (field,)) for item in paths.find_each(obj, tuple(items)))
+    return sum(1 if number is None else _number(number) for number in numbers)
+
+
+def _number(found: object) -> int:
+    if isinstance(found, list):
+        return len(found)
+    return found if type(found) is int else 0

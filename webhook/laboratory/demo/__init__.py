@@ -1,0 +1,49 @@
+"""``tutti demo``: two teams share 16 GPUs, and their gangs queue, borrow, start whole and finish before your eyes.
+
+Read in this order: ``stages`` (the cluster it plays on), ``processes`` (Tutti's own, as in production), ``watching``
+(what is seen of it, through the API alone), ``play`` (what the teams do), ``screen`` and ``tale`` (how it is told).
+"""
+
+import asyncio
+import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NoReturn
+
+from webhook import logs
+from webhook.errors import WRONG, TuttiError
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+def run(cluster: str, kubeconfig: Path | None) -> int:
+    """Play on a simulated cluster, on the ``real`` control plane of a checkout, or on the cluster of ``kubeconfig``.
+
+    Returns the exit status: 0 when every gang finished whole. Whatever happens, nothing is left behind.
+    """
+    if cluster not in ("simulated", "real"):
+        sys.stderr.write(f"tutti: there is no cluster {cluster!r}; say simulated or real, or give --kubeconfig\n")
+        return WRONG
+    from webhook.laboratory.demo import stages  # noqa: PLC0415 - so that a wrong argument is answered at once
+
+    logs.configure("error", console=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        if kubeconfig is None and cluster == "simulated":
+            return asyncio.run(stages.on_simulated())
+        held: AbstractContextManager[Path] = nullcontext(kubeconfig) if kubeconfig else stages.real_control_plane()
+        with held as reached:
+            return asyncio.run(stages.on_given(reached))
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; nothing is left behind\n")
+        return INTERRUPTED
+    except TuttiError as error:
+        sys.stderr.write(f"tutti: {error}\n")
+        return 1
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt

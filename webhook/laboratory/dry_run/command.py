@@ -1,0 +1,89 @@
+"""``tutti try``: what would be admitted, preempted and kept waiting, decided on paper from files.
+
+Ends with 2 when there are diagnostics, whatever could be decided all the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from webhook.clock import Clock, SystemClock
+from webhook.commands import terminal
+from webhook.config import Config, engine_settings, load
+from webhook.core.model.policy import Diagnostic
+from webhook.errors import WRONG, PolicyError
+from webhook.laboratory.dry_run import tables
+from webhook.laboratory.dry_run.cycles import Run
+from webhook.laboratory.dry_run.files import objects as files
+from webhook.laboratory.dry_run.files.objects import Object
+from webhook.laboratory.dry_run.report import diagnostics, report, write
+from webhook.laboratory.dry_run.world import build
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run."""
+
+    one_cycle: bool = False
+    one_head_per_queue: bool = False
+    now: float = 0.0
+    """Unix time."""
+
+
+def run(
+    paths: Sequence[Path],
+    *,
+    output: str = "table",
+    now: str | None = None,
+    config: Path | None = None,
+    one_cycle: bool = False,
+    one_head_per_queue: bool = False,
+    console: Console | None = None,
+    clock: Clock | None = None,
+) -> int:
+    """Decide about the objects in ``paths``, print the report and return the exit status."""
+    out = console or terminal.console()
+    objects, problems = files.read(paths)
+    at, settings = 0.0, Config()
+    try:
+        at = (clock or SystemClock()).now() if now is None else _time(now)
+        settings = load(config)
+        document = decide(objects, settings, Options(one_cycle, one_head_per_queue, at), problems)
+    except PolicyError as error:
+        document = {"cycles": [], "diagnostics": diagnostics([*problems, *error.diagnostics])}
+    if output == "table":
+        tables.show(out, document)
+    else:
+        write(out, document, output)
+    return WRONG if document["diagnostics"] else 0
+
+
+def decide(
+    objects: Sequence[Object], config: Config, options: Options, problems: Sequence[Diagnostic] = ()
+) -> dict[str, Any]:
+    """Return the report about ``objects``; ``problems`` were found before.
+
+    Raises PolicyError for custom kinds of ``config`` that are wrong.
+    """
+    world = build(objects, config, options.now)
+    world.diagnostics[:0] = problems
+    settings = engine_settings(config, one_head_per_queue=options.one_head_per_queue)
+    paper = Run(world, options.now, settings)
+    return report(paper, paper.cycles(only_one=options.one_cycle))
+
+
+def _time(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        wrong = Diagnostic("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
+        raise PolicyError((wrong,)) from error
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

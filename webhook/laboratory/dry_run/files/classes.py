@@ -1,0 +1,66 @@
+"""PriorityClasses, LimitRanges and RuntimeClasses of files. The API server would refuse a malformed one: it is told and
+left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from webhook.core.model.policy import Diagnostic
+from webhook.dialects.place import Place
+from webhook.jobs.pricing.context import ReadContext, context_from
+from webhook.laboratory.dry_run.files.diagnostics import label, within
+from webhook.laboratory.dry_run.files.objects import Object
+
+KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
+_SCOPES: Final = ("Container", "Pod", "PersistentVolumeClaim")
+_BOUNDS: Final = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
+
+
+def read(
+    found: Mapping[str, Sequence[Object]], workload_classes: Mapping[str, int]
+) -> tuple[ReadContext, list[Diagnostic]]:
+    """Return what gangs are priced and ranked with, of objects by kind, and what is wrong with these."""
+    problems: list[Diagnostic] = []
+    sound = {kind: [obj for obj in found.get(kind, ()) if _is_sound(obj, problems)] for kind in KINDS}
+    context = context_from(
+        priority_classes=sound["PriorityClass"],
+        workload_priority_classes=workload_classes,
+        limit_ranges=sound["LimitRange"],
+        runtime_classes=sound["RuntimeClass"],
+        training_runtimes=[*sound["TrainingRuntime"], *sound["ClusterTrainingRuntime"]],
+    )
+    return context, problems
+
+
+def _is_sound(obj: Object, problems: list[Diagnostic]) -> bool:
+    wrong: list[Diagnostic] = []
+    place = Place(obj, "", wrong)
+    if obj["kind"] == "PriorityClass":
+        if not place["value"].present:
+            place["value"].error("is missing", "write a whole number")
+        place["value"].integer()
+        place["globalDefault"].boolean(default=False)
+    elif obj["kind"] == "LimitRange":
+        _check_limit_range(place["spec"])
+    elif obj["kind"] == "RuntimeClass":
+        place["overhead"].mapping()
+        _check_amounts(place["overhead"]["podFixed"])
+    problems += [within(label(obj), problem) for problem in wrong]
+    return not wrong
+
+
+def _check_limit_range(spec: Place) -> None:
+    spec.mapping()
+    for item in spec["limits"].items():
+        item.mapping()
+        if item["type"].value not in _SCOPES:
+            item["type"].error("is not what a LimitRange bounds", f"write one of {', '.join(_SCOPES)}")
+        for bound in _BOUNDS:
+            _check_amounts(item[bound])
+
+
+def _check_amounts(place: Place) -> None:
+    for amount in place.mapping().values():
+        if not amount.present:
+            amount.error("is not a quantity", "write one, or leave it out")
+        amount.amount()

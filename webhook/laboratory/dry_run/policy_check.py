@@ -1,0 +1,103 @@
+"""``tutti policy check``: compile policy files as the cluster would, before they are applied.
+
+Prints the quota tree that they make together and what is wrong: where, which value, why and how to mend it. Files may
+hold any objects; those that are no policy are passed over. Needs no cluster.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from webhook.commands import terminal
+from webhook.commands.terminal import counted
+from webhook.core.model import quantity
+from webhook.core.model.policy import Policy, StopPolicy
+from webhook.core.quota.tree import Node, QuotaTree
+from webhook.dialects import merge
+from webhook.errors import WRONG
+from webhook.laboratory.dry_run.files.objects import read, sort_policy
+from webhook.laboratory.dry_run.report import diagnostics
+from webhook.laboratory.dry_run.tables import show_problem
+
+
+def run(files: Iterable[Path], console: Console | None = None) -> int:
+    """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
+    out = console or terminal.console()
+    objects, unread = read(files)
+    found = sort_policy(objects)
+    policy = merge.compile_policy(found.objects)
+    problems = [*unread, *found.problems, *policy.diagnostics]
+    _print_tree(out, policy)
+    for problem in diagnostics(problems):
+        show_problem(out, problem)
+    errors = sum(1 for problem in problems if not problem.warning)
+    out.print(
+        f"{counted(len(found.objects), 'policy object')}, {counted(len(found.quotas), 'ResourceQuota')}: "
+        f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}",
+        highlight=False,
+    )
+    if found.others:
+        kinds = Counter(str(other["kind"]) for other in found.others)
+        listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+        out.print(f"passed over, being no policy: {listed}", highlight=False, markup=False)
+    return WRONG if errors else 0
+
+
+# -- printing ----------------------------------------------------------------------------------------------------------
+
+
+def _print_tree(out: Console, policy: Policy) -> None:
+    tree = QuotaTree(policy)
+    roots = [node for node in tree.nodes if node.parent is None]
+    for root in sorted(roots, key=lambda node: (node.is_queue, node.name)):
+        out.print(_branch(root, policy), highlight=False)
+
+
+def _branch(node: Node, policy: Policy, above: Tree | None = None) -> Tree:
+    label = _label(node, policy)
+    branch = Tree(label) if above is None else above.add(label)
+    for line in _quota_lines(node):
+        branch.add(line)
+    for who in _users(node, policy):
+        branch.add(f"[dim]{escape(who)}[/dim]")
+    for child in sorted(node.children, key=lambda child: (child.is_queue, child.name)):
+        _branch(child, policy, branch)
+    return branch
+
+
+def _label(node: Node, policy: Policy) -> str:
+    if not node.is_queue:
+        return f"cohort [bold]{escape(node.name)}[/bold]"
+    queue = policy.queues[node.name]
+    label = f"queue [bold]{escape(node.name)}[/bold]  {queue.dialect}, {queue.strategy}"
+    if queue.stop_policy is not StopPolicy.NONE:
+        label += f", [yellow]stopped ({queue.stop_policy})[/yellow]"
+    return label + (f"  [red]inactive: {escape(queue.inactive)}[/red]" if queue.inactive else "")
+
+
+def _quota_lines(node: Node) -> Iterator[str]:
+    for key, quota in node.quotas.items():
+        if key.is_internal:
+            continue
+        text = f"{key.resource} ({key.flavor}): owns {quantity.render(node.subtree[key], key.resource)}"
+        if node.parent is not None:
+            if quota.borrowing_limit is not None:
+                most = node.subtree[key] + quota.borrowing_limit
+                text += f", at most {quantity.render(most, key.resource)}"
+            if quota.lending_limit is not None:
+                text += f", lends {quantity.render(quota.lending_limit, key.resource)}"
+        yield escape(text)
+
+
+def _users(node: Node, policy: Policy) -> Iterator[str]:
+    if node.is_queue:
+        for local in policy.local_queues.values():
+            if local.queue == node.name:
+                yield f"LocalQueue {local.namespace}/{local.name}"
+        for namespace, queue in policy.namespace_queues.items():
+            if queue == node.name:
+                yield f"all jobs of namespace {namespace}"

@@ -1,0 +1,1 @@
+"""Admission in the simulated API server: webhooks, LimitRange and priority of pods, ResourceQuota."""

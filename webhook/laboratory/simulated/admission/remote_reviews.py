@@ -1,0 +1,70 @@
+"""Admission webhooks that are other processes: reviews travel over TLS to a registration's URL, under its caBundle.
+
+Registrations are followed as objects, as kube-apiserver does: create, change or delete a webhook configuration and the
+next write is reviewed accordingly.
+"""
+
+import base64
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from webhook.laboratory.simulated.admission.webhooks import Condition, Reviewer, registrations
+from webhook.laboratory.simulated.objects.store import Event
+from webhook.laboratory.simulated.server import SimulatedServer
+
+KINDS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_GROUP: Final = "admissionregistration.k8s.io"
+
+
+class RemoteReviews:
+    """Follows the webhook configurations of one server and calls what they name."""
+
+    def __init__(self, server: SimulatedServer, conditions: Mapping[str, Condition] | None = None) -> None:
+        """Must be made inside a running loop. ``conditions``: see ``admission.registrations``."""
+        self._server = server
+        self._conditions = conditions or {}
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+        )
+        self._unsubscribe = [server.store.subscribe(self._changed, (_GROUP, kind)) for kind in KINDS]
+
+    async def close(self) -> None:
+        """Stop following and end every connection."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        await self._session.close()
+
+    def _changed(self, event: Event) -> None:
+        configuration = event.current.object
+        mutating = configuration["kind"].startswith("Mutating")
+        self._server.admission.unregister(configuration["metadata"]["name"], mutating)
+        if event.type == "DELETED":
+            return
+        for hook in configuration.get("webhooks") or ():
+            alone = {**configuration, "webhooks": [hook]}
+            self._server.admission.register(*registrations(alone, self._reviewer(hook), self._conditions))
+
+    def _reviewer(self, hook: Mapping[str, Any]) -> Reviewer:
+        client = hook["clientConfig"]
+        url, seconds = client["url"], int(hook.get("timeoutSeconds", 10))
+        trusted = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
+
+        async def review(path: str, body: bytes) -> bytes:
+            timeout = aiohttp.ClientTimeout(total=seconds)
+            async with self._session.post(
+                f"{url}?timeout={seconds}s",
+                data=body,
+                headers={"Content-Type": "application/json"},
+                ssl=trusted,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                answer = await response.read()
+                if response.status != 200:
+                    raise RuntimeError(f"{path}: an answer of status {response.status}")
+                return answer
+
+        return review

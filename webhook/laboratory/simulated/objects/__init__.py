@@ -1,0 +1,1 @@
+"""What the simulated API server stores: resources, revisions, defaults, validation, deletion, watches."""

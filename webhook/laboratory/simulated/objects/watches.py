@@ -1,0 +1,158 @@
+"""Watch streams: changes of one kind as lines, with selectors, bookmarks, time-outs and ends.
+
+An object that leaves the selector is told as DELETED and one that enters it as ADDED, as the watch cache of a real API
+server does. A stream is always in revision order. A reader that falls too far behind is cut off without an error: a
+real server does that too, under load it is the normal case.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from webhook.laboratory.simulated.objects.conversion import as_served
+from webhook.laboratory.simulated.objects.resources import Resource
+from webhook.laboratory.simulated.objects.store import Event, EventType, Store, Stored
+from webhook.laboratory.simulated.requests.refusals import Refused
+from webhook.laboratory.simulated.requests.selectors import ObjectPredicate, Predicate, everything
+
+BOOKMARK_SECONDS: Final = 60.0
+BACKLOG: Final = 10_000
+"""Lines that may wait for a slow reader before it is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind a list or watch is about."""
+
+    namespace: str | None = None
+    labels: Predicate = everything
+    fields: ObjectPredicate | None = None
+
+    def holds(self, stored: Stored) -> bool:
+        """Return whether it selects the object."""
+        if self.namespace is not None and stored.object["metadata"].get("namespace", "") != self.namespace:
+            return False
+        if self.labels is not everything and not self.labels(stored.labels):
+            return False
+        return self.fields is None or self.fields(stored.object)
+
+
+def render(resource: Resource, stored: Stored) -> bytes:
+    """Return the object's JSON in the version of ``resource``."""
+    return as_served(resource, stored).raw
+
+
+class Watch:
+    """One open watch. ``lines`` ends when the time is over, the server ends it, or the reader is too slow."""
+
+    def __init__(
+        self, store: Store, resource: Resource, selection: Selection, *, bookmarks: bool, timeout_seconds: float
+    ) -> None:
+        self._store = store
+        self.resource = resource
+        self._selection = selection
+        self._bookmarks = bookmarks
+        self._timeout_seconds = timeout_seconds
+        self._lines: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._after = 0
+        """Revision that the reader has seen. A server that was set back says nothing until it is there again."""
+        store.on_restore[self.end] = None
+        self._unsubscribe = store.subscribe(self._take, resource.storage)
+
+    def start(self, revision: int | None, *, initial: bool = False, marked: bool = False) -> None:
+        """Queue what happened since ``revision``, or all objects as ADDED when ``initial``.
+
+        ``marked`` closes the initial objects with the bookmark that ``sendInitialEvents`` promises. A revision that is
+        too old is told in the stream, as a real server does.
+        """
+        try:
+            if initial:
+                for stored in self._store.items(self.resource.storage, self._selection.namespace):
+                    if self._selection.holds(stored):
+                        self._push(b'{"type":"ADDED","object":%b}\n' % render(self.resource, stored))
+                if marked:
+                    self._push(self._bookmark(initial_end=True))
+            elif revision is not None:
+                self._after = revision
+                for event in self._store.since(self.resource.storage, revision):
+                    self._take(event)
+        except Refused as refused:
+            self._push(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(refused.status))
+            self.end()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines as they come."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._timeout_seconds
+        bookmark = loop.time() + BOOKMARK_SECONDS
+        try:
+            while True:
+                while self._lines:
+                    yield self._lines.popleft()
+                if self._ended:
+                    return
+                # A timer may fire a hair before its time: what has run out is what was waited for, not what a
+                # comparison with the clock says.
+                if await self._woken_before(min(ends, bookmark)):
+                    continue
+                if self._bookmarks and self._store.revision >= self._after:
+                    yield self._bookmark()
+                if ends <= bookmark:
+                    return
+                bookmark += BOOKMARK_SECONDS
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the stream after the lines that are queued already."""
+        if not self._ended:
+            self._ended = True
+            self._store.on_restore.pop(self.end, None)
+            self._unsubscribe()
+            self._wake.set()
+
+    async def _woken_before(self, when: float) -> bool:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout_at(when):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self, event: Event) -> None:
+        kind = self._seen_as(event)
+        if kind is None or event.revision <= self._after:
+            return
+        if event.current.object["apiVersion"] == self.resource.api_version:
+            self._push(event.line(kind))
+        else:
+            self._push(b'{"type":"%b","object":%b}\n' % (kind.encode(), render(self.resource, event.current)))
+
+    def _seen_as(self, event: Event) -> EventType | None:
+        now = event.type != "DELETED" and self._selection.holds(event.current)
+        before = event.previous is not None and self._selection.holds(event.previous)
+        if now:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+    def _push(self, line: bytes) -> None:
+        if len(self._lines) >= BACKLOG:
+            self._lines.clear()
+            self.end()
+            return
+        self._lines.append(line)
+        self._wake.set()
+
+    def _bookmark(self, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        item = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+        return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(item)

@@ -1,0 +1,1 @@
+"""From a request to a verb: routing, discovery, selectors, patches, who asks, and what is refused."""

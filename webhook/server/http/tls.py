@@ -1,0 +1,181 @@
+"""The serving certificate, followed as it is renewed on disk, without a restart and without a moment of none.
+
+Each new pair is loaded into a fresh context, which new connections get through the SNI callback; connections that are
+open keep theirs. Loading into the live context would serve the old pair after a change of key type, and a mismatched
+pair would leave it broken. A pair that does not match, is not valid now, or was not issued by ``ca.crt`` never goes
+live; what was served before stays. The kubelet swaps a mounted secret by moving the symlink ``..data``: it is resolved
+once per look, so both files are of the same version.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from webhook.clock import Clock, SystemClock
+from webhook.errors import TuttiError
+from webhook.server.review.metrics import CERTIFICATE_EXPIRY
+
+POLL_SECONDS: Final = 5.0
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+AUTHORITY: Final = "ca.crt"
+
+log = structlog.get_logger(__name__)
+
+
+class BadCertificate(TuttiError):
+    """The files are no usable pair. The message says which file and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One version of the files, read together."""
+
+    directory: Path
+    certificate: bytes
+    key: bytes
+    authority: bytes | None
+
+
+class ServingCertificate:
+    """Follows ``tls.crt``, ``tls.key`` and ``ca.crt`` of a directory; ``context`` is given to the listener once."""
+
+    def __init__(self, directory: Path, *, client_authority: Path | None = None, clock: Clock | None = None) -> None:
+        """Load the first pair. Raises BadCertificate. ``client_authority`` makes callers show a certificate of it."""
+        self._directory = directory
+        self._client_authority = client_authority
+        self._clock = clock or SystemClock()
+        self._listeners: list[Callable[[], None]] = []
+        self._asked_authority: str | None = None
+        self._pair = self._read()
+        self._live, self._expires_seconds = self._load(self._pair)
+        self.context, _ = self._load(self._pair)
+        self.context.sni_callback = self._choose
+        CERTIFICATE_EXPIRY.set_function(self.certificate_expiry)
+
+    def certificate_expiry(self) -> float:
+        """Return the Unix time at which the live certificate ends, for readiness and metrics."""
+        return self._expires_seconds
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call ``call`` after each change that went live."""
+        self._listeners.append(call)
+
+    def ask_clients(self, authority: str) -> None:
+        """Ask callers for a certificate of ``authority`` (PEM), without insisting on one; holds for new connections.
+
+        A caller whose certificate is not of this authority fails the handshake; one without is told apart by having no
+        peer certificate. Raises ssl.SSLError for text that is no certificate.
+        """
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
+        self._asked_authority = authority
+        self._live, self._expires_seconds = self._load(self._pair)
+        # Choosing another context by name changes whom a connection trusts, not whether it asks: that stays this one's.
+        self.context.verify_mode = ssl.CERT_OPTIONAL
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return a context that verifies our peers, which serve certificates of the same authority."""
+        authority = self._pair.authority
+        context = ssl.create_default_context(cadata=None if authority is None else authority.decode())
+        if self._client_authority is not None:
+            context.load_cert_chain(self._pair.directory / CERTIFICATE, self._pair.directory / KEY)
+        return context
+
+    async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await asyncio.sleep(poll_seconds)
+            self.refresh()
+
+    def refresh(self) -> bool:
+        """Take the files if they changed and are usable; return whether a new pair went live."""
+        try:
+            pair = self._read()
+            if pair == self._pair:
+                return False
+            live, expires_seconds = self._load(pair)
+        except BadCertificate as error:
+            log.warning("certificate.refused", error=str(error))
+            return False
+        self._pair, self._live, self._expires_seconds = pair, live, expires_seconds
+        log.info("certificate.renewed", expires_seconds=expires_seconds)
+        for call in self._listeners:
+            call()
+        return True
+
+    def _choose(self, connection: Any, _server_name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._live
+
+    def _read(self) -> _Pair:
+        data = self._directory / "..data"
+        directory = data.resolve() if data.exists() else self._directory
+        try:
+            authority = directory / AUTHORITY
+            return _Pair(
+                directory=directory,
+                certificate=(directory / CERTIFICATE).read_bytes(),
+                key=(directory / KEY).read_bytes(),
+                authority=authority.read_bytes() if authority.exists() else None,
+            )
+        except OSError as error:
+            fix = "cert_dir is where tls.crt and tls.key are; certs/README.md says how they are made"
+            raise BadCertificate(f"{error.filename}: {error.strerror}; {fix}") from error
+
+    def _load(self, pair: _Pair) -> tuple[ssl.SSLContext, float]:
+        expires_seconds = _verify(pair, self._clock.now())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.num_tickets = 0
+        try:
+            context.load_cert_chain(pair.directory / CERTIFICATE, pair.directory / KEY)
+            if self._client_authority is not None:
+                context.load_verify_locations(self._client_authority)
+                context.verify_mode = ssl.CERT_REQUIRED
+            elif self._asked_authority is not None:
+                context.load_verify_locations(cadata=self._asked_authority)
+                context.verify_mode = ssl.CERT_OPTIONAL
+        except (ssl.SSLError, OSError) as error:
+            raise BadCertificate(f"{pair.directory}: {error}") from error
+        return context, expires_seconds
+
+
+def _verify(pair: _Pair, now_seconds: float) -> float:
+    """Return when the pair's leaf expires. Raises BadCertificate unless it is usable now."""
+    try:
+        chain = x509.load_pem_x509_certificates(pair.certificate)
+        key = load_pem_private_key(pair.key, password=None)
+        authorities = x509.load_pem_x509_certificates(pair.authority) if pair.authority else []
+    except (ValueError, TypeError) as error:
+        raise BadCertificate(f"{pair.directory}: not PEM as expected: {error}") from error
+    leaf = chain[0]
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if leaf.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
+        raise BadCertificate(f"{pair.directory}: {KEY} is not the key of {CERTIFICATE}")
+    starts, expires = _seconds(leaf.not_valid_before_utc), _seconds(leaf.not_valid_after_utc)
+    if not starts <= now_seconds < expires:
+        raise BadCertificate(f"{pair.directory}: {CERTIFICATE} is valid from {starts:.0f} to {expires:.0f} only")
+    if authorities and not any(_issued(chain[-1], authority) or chain[-1] == authority for authority in authorities):
+        raise BadCertificate(f"{pair.directory}: {CERTIFICATE} was not issued by {AUTHORITY}")
+    return expires
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()

@@ -1,0 +1,1 @@
+"""Reviews of jobs: mutated at creation, validated at every change."""

@@ -1,0 +1,131 @@
+"""Objects that a gated owner's controller writes: child Jobs of a JobSet, the RayCluster of a RayJob, scale requests.
+
+A child belongs to its owner's gang. It is never queued by itself, and runs only while its owner is admitted. Who made
+it is settled by the authenticated user; an ownerReference alone proves nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.gating import owner_of
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.job_facts import JobRules, gang_labels, is_suspended, own_fields, root_of, waits_for_tutti
+from webhook.server.review.pod_facts import parse_version, render_version
+from webhook.untyped import paths
+from webhook.wire.admission_review import ReviewRequest
+
+
+def ledger_version(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the newest ledger version that the pod templates of ``obj`` name."""
+    found = [
+        version
+        for name, value in own_fields(rules, kind, obj).items()
+        if name.startswith(f"annotation {names.LEDGER_VERSION} ") and (version := parse_version(value)) is not None
+    ]
+    return max(found, default=None)
+
+
+def wants_ledger(request: ReviewRequest, rules: JobRules) -> tuple[int, int] | None:
+    """Return the ledger version to wait for before a child that is started by its owner's controller is judged."""
+    kind = rules.by_resource.get((request.group, request.resource))
+    obj = request.object
+    if kind is None or obj is None or request.subresource or is_suspended(kind, obj):
+        return None
+    owner = owner_of(obj)
+    if owner is None or request.username not in rules.creators.of(owner.kind):
+        return None
+    version = ledger_version(rules, kind, obj)
+    return version if version is not None and version > rules.view.ledger.version else None
+
+
+def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any] | None) -> Answer:
+    """Return the answer about a child: it may be written by its owner's controller, and runs with its owner only."""
+    obj = request.object
+    assert obj is not None
+    started = not is_suspended(kind, obj) and (old is None or is_suspended(kind, old))
+    owner = owner_of(obj)
+    trusted = request.username == rules.settings.account or (
+        owner is not None and request.username in rules.creators.of(owner.kind)
+    )
+    if old is not None and not trusted:
+        return _foreign_edit(request, rules, kind, old, obj)
+    return _start(request, rules, kind, obj) if started else ALLOW
+
+
+def _foreign_edit(
+    request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]
+) -> Answer:
+    root = root_of(rules, old)
+    if root is not None and root.record is not None and not waits_for_tutti(rules, root.record):
+        return ALLOW
+    owner = owner_of(old)
+    whose = f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
+    if is_suspended(kind, old) and not is_suspended(kind, obj):
+        message = f"it belongs to the gang of {whose} and is started by {whose}'s controller alone"
+        return deny(Refusal.UNSUSPENDED, message)
+    if own_fields(rules, kind, old) != own_fields(rules, kind, obj):
+        return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written by Tutti alone")
+    if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
+        return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner stays")
+    return ALLOW
+
+
+def _start(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
+    root = root_of(rules, obj)
+    if root is None:
+        return ALLOW
+    reservation = rules.view.ledger.entries.get(root.uid)
+    if reservation is not None and reservation.stopping is None:
+        return ALLOW
+    if root.record is not None and not waits_for_tutti(rules, root.record):
+        return ALLOW
+    labels = {label for label in gang_labels(rules, kind, obj).values() if label is not None}
+    if root.record is None and not labels:
+        # Not marked, so its owner was never held; the view merely has not seen the owner yet.
+        return ALLOW
+    owner = owner_of(obj)
+    whose = f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
+    version = ledger_version(rules, kind, obj)
+    if version is not None and version > rules.view.ledger.version:
+        message = (
+            f"{whose} was started by ledger {render_version(version)}, this replica has seen "
+            f"{render_version(rules.view.ledger.version)}; it is retried"
+        )
+        return deny(Refusal.LEDGER_BEHIND, message, 503)
+    state = "is being stopped" if reservation is not None else "is not admitted"
+    return deny(Refusal.NOT_ADMITTED, f"{whose} {state}: its gang starts whole or not at all", 403)
+
+
+def judge_scale(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answer:
+    """Return the answer to a scale request, which names its parent and has no labels: a started gang does not grow."""
+    obj, old = request.object, request.old_object
+    if obj is None or old is None:
+        return deny(Refusal.MALFORMED, "a scale request carries object and oldObject", 422)
+    wanted, current = _replicas(obj), _replicas(old)
+    if wanted is None or current is None:
+        return deny(Refusal.MALFORMED, "spec.replicas must be a number of 0 or more", 422)
+    if wanted <= current:
+        return ALLOW
+    parent = rules.view.job(kind.key, request.namespace, request.name)
+    if parent is None:
+        return deny(Refusal.NOT_READY, f"{kind.kind} {request.name} is not known to this replica yet; try again", 503)
+    if parent.owner is not None and parent.owner.kind in rules.kinds:
+        owner = rules.view.jobs.get(parent.owner.uid)
+        parent = parent if owner is None else owner
+    reserved = rules.view.ledger.entries.get(parent.uid)
+    if reserved is None and (parent.suspended or not waits_for_tutti(rules, parent)):
+        return ALLOW
+    message = (
+        f"{kind.kind} {request.namespace}/{request.name} runs as a gang with a reservation; scaling it from {current} "
+        f"to {wanted} replicas would start pods that nobody counted. Suspend it first: it waits for the larger size"
+    )
+    return deny(Refusal.GROWTH, message)
+
+
+def _replicas(scale: Mapping[str, Any]) -> int | None:
+    replicas = paths.find(scale, ("spec", "replicas"))
+    if replicas is None:
+        return 0
+    return replicas if type(replicas) is int and replicas >= 0 else None

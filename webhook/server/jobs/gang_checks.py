@@ -1,0 +1,134 @@
+"""Is the gang well-formed, and can it ever start: what a user should hear at ``kubectl apply``, with the numbers.
+
+A malformed gang is refused (quorum above its pods, priorities or compute classes that differ, a field nobody can
+price). A gang that fits nowhere today is stored and warned about, because policy may change while it waits; so is one
+whose PodGroup needs more pods than it has, because other jobs of the group may bring them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.model import quantity
+from webhook.core.model.gang import Gang
+from webhook.core.model.quantity import MILLI
+from webhook.core.model.reasons import Reason
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading import status
+from webhook.jobs.reading.gang import GangReading, read_gang
+from webhook.server.review.answer import Answer, Refusal, deny
+from webhook.server.review.job_facts import JobRules
+from webhook.untyped import paths
+
+
+def gang_problem(asking: GangReading) -> Answer | None:
+    """Return the refusal of an object that is no well-formed gang, else None."""
+    gang = asking.gang
+    if gang is None:
+        return deny(Refusal.MALFORMED_GANG, f"the job cannot be admitted as a gang: {asking.problem}", 422)
+    classes = sorted({s.price.priority_class or "none" for s in gang.pod_sets if s.count})
+    if len(classes) > 1:
+        message = (
+            f"the gang's pod sets name different priority classes ({', '.join(classes)}), but its pods start together; "
+            "give all templates the same priorityClassName"
+        )
+        return deny(Refusal.MALFORMED_GANG, message, 422)
+    for pod_set in gang.pod_sets:
+        for name, amount in pod_set.price.requests.items():
+            if "/" in name and amount % MILLI:
+                asked = quantity.render(amount, name)
+                message = f"pod set {pod_set.name} asks {asked} {name} a pod; the API server takes whole numbers only"
+                return deny(Refusal.MALFORMED_GANG, message, 422)
+    return None
+
+
+def preset_node(asking: GangReading) -> Answer | None:
+    """Return the refusal of a gang whose template names its node: such pods are refused, so it would never start."""
+    for site in asking.sites:
+        node = site.spec.get("nodeName")
+        if node and site.metadata_path is not None:
+            message = (
+                f"the template of pod set {site.name} presets spec.nodeName to {str(node)!r}, which passes "
+                "by the scheduler and its gates; leave it empty and use nodeSelector or affinity"
+            )
+            return deny(Refusal.NODE_PRESET, message, 422)
+    return None
+
+
+def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
+    """Return what may keep the gang from ever starting."""
+    if asking.gang is None:
+        return ()
+    gang, found = rules.view.with_quorum(asking.gang), []
+    if asking.missing_class:
+        found.append(f"{asking.missing_class} is not known: the job waits until it exists")
+    if gang.queue is not None and queue_of(rules, gang) is None:
+        found.append(_unknown_queue(rules, gang))
+    else:
+        never = rules.potential(gang)
+        if never is not None:
+            found.append(f"this gang can never start as it is: {_explained(never, gang)}")
+    # Not the gang with its PodGroup's quorum: that is at most its own pods.
+    short = _others_missing(rules, asking.gang) if gang.ensemble and not _has_ended(kind, obj) else None
+    if short is not None:
+        found.append(short)
+    fenced = rules.view.fences.never_fits(gang)
+    if fenced is not None:
+        found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
+    return tuple(found)
+
+
+def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
+    """Return what will hold quota when the job has ended: here a reservation lasts as long as its pods do."""
+    pod_sets = () if asking.gang is None else asking.gang.pod_sets
+    lasting = [pod_set.name for pod_set in pod_sets if pod_set.count and pod_set.name in kind.endless]
+    if not lasting or kind.deadline_if is None or status.holds(kind.deadline_if, obj):
+        return ()
+    fix = f"{paths.render(kind.deadline_if.path)}: {kind.deadline_if.values[-1]}"
+    return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
+
+
+def _has_ended(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the job makes no quorum with others any more."""
+    deleting = paths.find(obj, ("metadata", "deletionTimestamp")) is not None
+    return deleting or status.finished(kind, obj) is not None
+
+
+def _others_missing(rules: JobRules, gang: Gang) -> str | None:
+    """Return what to tell the owner of a job whose PodGroup needs more pods than its jobs bring so far."""
+    quorum = rules.view.quorum_of(gang)
+    if quorum is None or quorum <= gang.pods:
+        return None
+    known = (job for job in rules.view.gangs_in(gang.namespace) if job.uid != gang.uid and job.finished is None)
+    others = sum(job.gang.pods for job in known if job.gang is not None and job.gang.ensemble == gang.ensemble)
+    if others + gang.pods >= quorum:
+        return None
+    return (
+        f"PodGroup {gang.ensemble} needs {quorum} pods and its jobs bring {others + gang.pods} so far: "
+        "they wait until others that name it are created"
+    )
+
+
+def queue_of(rules: JobRules, gang: Gang) -> str | None:
+    """Return the queue the gang will wait in, if it is known."""
+    return rules.view.policy.queue_of(gang.namespace, gang.queue)
+
+
+def _unknown_queue(rules: JobRules, gang: Gang) -> str:
+    what, fix = rules.view.policy.why_no_queue(gang.namespace, gang.queue)
+    return f"{what}: the job waits until it exists; {fix}"
+
+
+def _explained(reason: Reason, gang: Gang) -> str:
+    """Return a reason in the words of the person who wrote the job."""
+    if reason.asked is None or reason.limit is None or not reason.resource:
+        return str(reason)
+    asked = quantity.render(reason.asked, reason.resource)
+    limit = quantity.render(reason.limit, reason.resource)
+    flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
+    where = reason.node if " " in reason.node else f"queue {reason.node}"
+    return f"{gang} asks {asked} {reason.resource}, {where} can hold at most {limit}{flavor}"
+
+
+def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:
+    """Return the gang of ``obj`` as the reconciler will read it."""
+    return read_gang(kind, obj, rules.context())

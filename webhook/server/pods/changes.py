@@ -1,0 +1,70 @@
+"""Changes of pods that exist: what Tutti wrote stays, and a resize stays within its place or what the fences leave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.model import names, quantity
+from webhook.core.model.gang import PodPrice
+from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.jobs.pricing.resizing import as_held
+from webhook.server.pods.group_checks import regrouped
+from webhook.server.pods.places import excess_over
+from webhook.server.pods.review import PodReview, PodRules, is_fenced
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.pod_facts import PodFacts
+from webhook.wire import pods as wire
+
+
+def judge_change(review: PodReview, rules: PodRules) -> Answer:
+    """Return whether a pod may be changed: its gang, PodGroup, queue, gate and owner are not for everybody."""
+    pod, old, user = review.pod, review.old, review.request.username
+    assert old is not None
+    if user == rules.settings.account:
+        return ALLOW
+    now, before = pod.own, old.own
+    if now != before:
+        changed = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
+        message = f"{changed[0]} is written by Tutti alone; leave it as it is"
+        return deny(Refusal.OWN_FIELDS, message)
+    if old.gang is not None and (refused := regrouped(pod, old)) is not None:
+        return refused
+    if old.gated and not pod.gated:
+        message = (
+            f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
+        )
+        return deny(Refusal.GATE_REMOVED, message)
+    return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
+
+
+def _owner_change(review: PodReview, rules: PodRules) -> Answer:
+    user, settings = review.request.username, rules.settings
+    if user in settings.collector_users or user in rules.creators.controllers or user in settings.known_manifest_users:
+        return ALLOW
+    message = f"the controller of a gang's pod is changed by its job's controller alone, not by {user!r}"
+    return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def judge_resize(review: PodReview, rules: PodRules, now: float) -> Answer:
+    """Return whether a running pod may ask more, in place."""
+    pod, old, request = review.pod, review.old, review.request
+    assert old is not None
+    try:
+        cost = price(pod.spec)
+        held, before = _held(pod, request.object), _held(old, request.old_object)
+    except (PriceError, quantity.QuantityError) as error:
+        return deny(Refusal.UNPRICEABLE, str(error), 422)
+    reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
+    if reservation is not None:
+        reserved = reservation.pod_set(old.pod_set)
+        excess = None if reserved is None else excess_over(cost, reserved, rules.view, request.namespace)
+        return ALLOW if excess is None else deny(Refusal.BEYOND_RESERVATION, f"{reservation}: {excess}")
+    if not is_fenced(rules.view, request.namespace):
+        return ALLOW
+    also = [p.price for p in rules.tally.pending(request.namespace, now, but=old.uid) if p.gang is None]
+    reason = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
+    return ALLOW if reason is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason}")
+
+
+def _held(pod: PodFacts, document: Mapping[str, Any] | None) -> PodPrice:
+    """Return what a pod counts with: one that was to shrink holds what it has until its node has taken it."""
+    return price(as_held(dict(pod.spec), wire.status(document or {})))

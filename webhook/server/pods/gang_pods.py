@@ -1,0 +1,161 @@
+"""Pods of gangs at creation: each within a place of its gang's reservation, or behind our gate until there is one."""
+
+from typing import NamedTuple
+
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation, ReservedPodSet
+from webhook.core.model import names
+from webhook.core.model.gang import PodPrice
+from webhook.jobs.plain_pods.groups import gang_uid, role_of
+from webhook.server.pods.group_checks import misgrouped
+from webhook.server.pods.loose_pods import judge_loose
+from webhook.server.pods.places import excess_over
+from webhook.server.pods.review import PodReview, PodRules, is_fenced
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.pod_facts import PodFacts, render_version
+
+
+def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+    """Decide about a pod behind our gate. It is stored before its gang is admitted, so it needs room as a loose pod
+    does, unless its gang has a place reserved for it that no pod has taken yet.
+    """
+    pod, request = review.pod, review.request
+    group = pod.group
+    own = group is not None and pod.gang == gang_uid(request.namespace, group)
+    if not own and (pod.gang != names.GANG_PENDING or request.username not in rules.creators.controllers):
+        message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
+    if written:
+        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
+    malformed = misgrouped(pod, request.namespace, rules.view) if own else None
+    if malformed is not None:
+        return malformed
+    if not is_fenced(rules.view, request.namespace):
+        return ALLOW
+    gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
+    pod_set = role_of(cost, pod.spec) if own else pod.pod_set
+    reservation = rules.view.ledger.entries.get(gang)
+    place = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
+    if place is not None and excess_over(cost, place, rules.view, request.namespace) is None:
+        there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
+        coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
+        if there + coming < place.count:
+            if not request.dry_run:
+                rules.tally.add(request.namespace, review.tally_key, cost, now, gang=gang, pod_set=pod_set)
+            return ALLOW
+    return judge_loose(review, rules, cost, now)
+
+
+def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+    """Return whether the gang that the pod's label names has a place for it; the tally remembers who takes it."""
+    pod, request = review.pod, review.request
+    if pod.gang == names.GANG_PENDING or pod.gang is None:
+        message = f"{_whose(pod)} is not admitted yet: its pods start together, and not before"
+        return deny(Refusal.NOT_ADMITTED, message + _left_behind(pod, rules.view))
+    reservation = rules.view.ledger.entries.get(pod.gang)
+    if reservation is None or reservation.namespace != request.namespace:
+        return _unknown_gang(review, rules)
+    creator = _wrong_creator(review, rules, reservation)
+    if creator is not None:
+        return creator
+    if reservation.stopping is not None:
+        message = (
+            f"{reservation} is being stopped ({reservation.stopping}); it starts no pods until it is admitted again"
+        )
+        return deny(Refusal.NOT_ADMITTED, message)
+    reserved = reservation.pod_set(pod.pod_set)
+    if reserved is None:
+        known = ", ".join(s.name for s in reservation.pod_sets)
+        message = f"pod set {pod.pod_set!r} is not part of the reservation of {reservation}, which has {known}"
+        return deny(Refusal.BEYOND_RESERVATION, message)
+    excess = excess_over(cost, reserved, rules.view, request.namespace)
+    if excess is not None:
+        return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}")
+    return _take_place(review, rules, _Place(reservation, reserved, cost), now)
+
+
+def _left_behind(pod: PodFacts, view: View) -> str:
+    """Return what else may be wrong where the pod is of a child, which the view does not keep.
+
+    Before its release 0.8 the MPI operator lets a launcher start with the pod template of the MPIJob as it waited.
+    """
+    if pod.controller is None or pod.controller.uid in view.jobs:
+        return ""
+    return (
+        "; if its owner runs, the owner's controller did not pass on what the start wrote on the pod templates: "
+        "upgrade it (the MPI operator to 0.8 or newer)"
+    )
+
+
+class _Place(NamedTuple):
+    """A pod's place in a reservation."""
+
+    reservation: Reservation
+    reserved: ReservedPodSet
+    cost: PodPrice
+
+
+def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -> Answer:
+    reservation, reserved, cost = place
+    namespace, uid = review.request.namespace, reservation.uid
+    live = rules.view.fences.live_pods(namespace, uid, reserved.name)
+    coming = rules.tally.members(namespace, uid, reserved.name, now, but=review.pod.uid)
+    if live + coming >= reserved.count:
+        behind = _ledger_note(review, rules)
+        message = (
+            f"{reservation} has a reservation for {reserved.count} pods of set {reserved.name} and {live + coming} "
+            f"exist or are being created{behind}; it is retried"
+        )
+        return deny(Refusal.BEYOND_RESERVATION, message, 429)
+    if not review.request.dry_run:
+        rules.tally.add(namespace, review.tally_key, cost, now, gang=uid, pod_set=reserved.name)
+    return ALLOW
+
+
+def _unknown_gang(review: PodReview, rules: PodRules) -> Answer:
+    pod, ledger = review.pod, rules.view.ledger
+    if not rules.view.ledger_trusted:
+        message = (
+            f"{_whose(pod)} has no reservation in the ledger as last read ({render_version(ledger.version)}), and the "
+            "ledger cannot be read now; no gang starts beyond what it held. It is retried"
+        )
+        return deny(Refusal.LEDGER_UNTRUSTED, message, 503)
+    if pod.ledger_version is not None and pod.ledger_version > ledger.version:
+        message = (
+            f"{_whose(pod)} was admitted by ledger {render_version(pod.ledger_version)}, this replica has seen "
+            f"{render_version(ledger.version)}; it is retried"
+        )
+        return deny(Refusal.LEDGER_BEHIND, message, 503)
+    return deny(Refusal.NOT_ADMITTED, f"{_whose(pod)} has no reservation in the ledger: it is not admitted")
+
+
+def _ledger_note(review: PodReview, rules: PodRules) -> str:
+    version = review.pod.ledger_version
+    if version is not None and version > rules.view.ledger.version:
+        return f" (by ledger {render_version(rules.view.ledger.version)}; the pod's is {render_version(version)})"
+    return "" if rules.view.ledger_trusted else " (by the ledger as last read; it cannot be read now)"
+
+
+def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation) -> Answer | None:
+    pod, user = review.pod, review.request.username
+    if user not in rules.creators.of(reservation.kind) and user not in rules.settings.known_manifest_users:
+        message = (
+            f"label {names.GANG_LABEL} claims a place in {reservation}, but only its controller creates its pods, "
+            f"not user {user!r}; leave the label out"
+        )
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    if pod.controller is None:
+        message = f"label {names.GANG_LABEL} claims a place in {reservation}, but the pod has no controller owner"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    known = rules.view.jobs.get(pod.controller.uid)
+    if known is not None and known.uid != reservation.uid and known.owner is None:
+        message = f"the pod belongs to {known.kind} {known.key}, not to {reservation}"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    return None
+
+
+def _whose(pod: PodFacts) -> str:
+    if pod.controller is None:
+        return f"gang {pod.gang!r}"
+    return f"{pod.controller.kind.partition('.')[0]} {pod.controller.name}"

@@ -1,0 +1,19 @@
+"""Pods of no gang: within what reservations leave of their namespace's fences."""
+
+from webhook.core.model.gang import PodPrice
+from webhook.server.pods.review import PodReview, PodRules
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+
+
+def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+    """Return whether there is room for a pod that costs ``cost``; remembers it in the tally."""
+    request, tally = review.request, rules.tally
+    if tally.full(request.namespace):
+        return deny(Refusal.BUSY, "too many pods of this namespace were let pass and not seen yet; try again", 429)
+    also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
+    reason = rules.view.fences.pod_shortfall(request.namespace, cost, also)
+    if reason is not None:
+        return deny(Refusal.FENCED, f"this pod would take what the namespace has no room for or has reserved: {reason}")
+    if not request.dry_run:
+        tally.add(request.namespace, review.tally_key, cost, now)
+    return ALLOW

@@ -1,0 +1,93 @@
+"""What this replica let pass and has not yet seen: the only memory the webhook has of its own answers.
+
+Between "allowed" and the watch event that shows the pod, a second pod could be granted the same headroom. The tally
+closes that gap for one replica; ``ownership`` makes sure that one replica answers for a namespace. It is no ledger: an
+allowed pod may never be stored, so an entry ends when its pod is seen (by uid), or when it would have been: a few
+seconds have passed and the watch has told of something since. A watch that is silent may be a dead one, for as long as
+it takes to give it up. Losing it all (a restart) risks no more than one watch delay's worth of pods, which the
+reconciler heals.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from webhook.core.model.gang import PodPrice
+
+EXPIRY_SECONDS: Final = 5.0
+"""Longer than any healthy watch delay, shorter than the patience of a controller whose pod was refused for it."""
+SHOWN_SECONDS: Final = 2.0
+"""What the watch tells so much later than a pod was let pass, it tells after that pod."""
+ENTRIES_MAX: Final = 20_000
+"""Per namespace; a flood beyond it is answered "busy"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One pod that was let pass."""
+
+    price: PodPrice
+    gang: str | None
+    pod_set: str
+    since_seconds: float
+    """Monotonic time."""
+
+
+class Tally:
+    """Pods let pass and not yet seen, by namespace.
+
+    ``seen(namespace, uid)`` says whether the view has the pod; ``heard_seconds()`` when the watch last told anything.
+    """
+
+    def __init__(
+        self,
+        seen: Callable[[str, str], bool],
+        heard_seconds: Callable[[], float] = lambda: inf,
+        expiry_seconds: float = EXPIRY_SECONDS,
+    ) -> None:
+        self._seen = seen
+        self._heard_seconds = heard_seconds
+        self._expiry_seconds = expiry_seconds
+        self._passed: dict[str, dict[str, Passed]] = {}
+
+    def add(
+        self,
+        namespace: str,
+        uid: str,
+        price: PodPrice,
+        now_seconds: float,
+        *,
+        gang: str | None = None,
+        pod_set: str = "",
+    ) -> None:
+        """Remember a pod that was let pass; a second review of the same pod counts once."""
+        passed = Passed(price, gang, pod_set, now_seconds)
+        self._passed.setdefault(namespace, {})[uid] = passed
+
+    def forget(self, namespace: str, uid: str) -> None:
+        """Drop a pod that was seen: from now on the view speaks for it, also once it is gone again."""
+        passed = self._passed.get(namespace)
+        if passed is not None and passed.pop(uid, None) is not None and not passed:
+            del self._passed[namespace]
+
+    def full(self, namespace: str) -> bool:
+        """Return whether the namespace holds as many entries as are kept."""
+        return len(self._passed.get(namespace, ())) >= ENTRIES_MAX
+
+    def pending(self, namespace: str, now_seconds: float, but: str = "") -> list[Passed]:
+        """Return what was let pass in ``namespace`` and neither seen nor expired, except the pod ``but`` itself."""
+        passed = self._passed.get(namespace)
+        if not passed:
+            return []
+        old = min(now_seconds - self._expiry_seconds, self._heard_seconds() - SHOWN_SECONDS)
+        gone = [uid for uid, pod in passed.items() if pod.since_seconds <= old or self._seen(namespace, uid)]
+        for uid in gone:
+            del passed[uid]
+        if not passed:
+            del self._passed[namespace]
+        return [pod for uid, pod in passed.items() if uid != but]
+
+    def members(self, namespace: str, gang: str, pod_set: str, now_seconds: float, but: str = "") -> int:
+        """Return how many of the pending pods belong to one set of a gang."""
+        return sum(p.gang == gang and p.pod_set == pod_set for p in self.pending(namespace, now_seconds, but))

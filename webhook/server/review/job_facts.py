@@ -1,0 +1,157 @@
+"""A job as a review shows it: which kind, whether it is ours to hold, and what its owner may not touch."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import names
+from webhook.core.model.reasons import Reason
+from webhook.jobs.compute_class.policy import ComputeClassPolicy
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.gating import Gate as GateRuling
+from webhook.jobs.reading.gating import gated_by, owner_of, readable_sites
+from webhook.jobs.reading.record import JobRecord
+from webhook.server.review.answer import Answer, Refusal, deny
+from webhook.server.review.creators import Creators
+from webhook.server.review.settings import GateSettings
+from webhook.untyped import paths
+from webhook.wire.admission_review import ReviewRequest
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+KUEUE_LABEL: Final = names.QUEUE_LABELS[1]
+OWNER_DEPTH_MAX: Final = 10
+
+Potential = Callable[[Any], Reason | None]
+"""Why a gang can never fit under the present policy (the engine's ``potential``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """What the decision about a job may look at besides the request."""
+
+    view: View
+    settings: GateSettings
+    kinds: Mapping[str, JobKind]
+    creators: Creators
+    by_resource: Mapping[tuple[str, str], JobKind]
+    context: Callable[[], ReadContext]
+    potential: Potential
+    classes: ComputeClassPolicy
+
+
+def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+    """Return the refusal of a review that contradicts itself, else None."""
+    group, slash, _ = str(obj.get("apiVersion", "")).rpartition("/")
+    if obj.get("kind") != kind.kind or (group if slash else "") != kind.group:
+        message = f"the object is a {obj.get('kind')!r} of {obj.get('apiVersion')!r}, the request says {kind.key}"
+        return deny(Refusal.MALFORMED, message, 422)
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return deny(Refusal.MALFORMED, "metadata must be an object", 422)
+    if not (metadata.get("name") or metadata.get("generateName") or request.name):
+        return deny(Refusal.MALFORMED, "the object has neither a name nor a generateName", 422)
+    if kind.namespaced and not _DNS_LABEL.fullmatch(request.namespace):
+        return deny(Refusal.MALFORMED, f"namespace {request.namespace!r} is not a DNS label", 422)
+    if metadata.get("namespace") not in (None, "", request.namespace):
+        message = f"metadata.namespace {metadata['namespace']!r} is not the request's {request.namespace!r}"
+        return deny(Refusal.MALFORMED, message, 422)
+    for field in ("labels", "annotations"):
+        found = metadata.get(field)
+        if found is not None and not isinstance(found, dict):
+            return deny(Refusal.MALFORMED, f"metadata.{field} must be an object", 422)
+    if not isinstance(obj.get("spec"), dict):
+        return deny(Refusal.MALFORMED, "spec must be an object", 422)
+    return None
+
+
+def ruling(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], username: str | None = None) -> GateRuling | None:
+    """Return by which rule ``obj`` has to wait, None when it is not ours to hold."""
+    view = rules.view
+    labels = view.namespaces.get(paths.find(obj, ("metadata", "namespace")) or "", {})
+    if rules.settings.left_to_kueue and left_to_kueue(obj):
+        return None
+    mapped = view.policy.namespace_queues
+    return gated_by(kind, obj, labels, mapped, kinds=rules.kinds, username=username)
+
+
+def left_to_kueue(obj: Mapping[str, Any]) -> bool:
+    """Return whether the only queue label of ``obj`` is Kueue's."""
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
+    return bool(labels.get(KUEUE_LABEL)) and not labels.get(names.QUEUE_LABELS[0])
+
+
+def is_suspended(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether ``obj`` is stored suspended; a kind without such a field never is."""
+    return kind.suspend is not None and paths.find(obj, kind.suspend) is True
+
+
+def gang_labels(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the gang label of each pod template, by pod set."""
+    return {site.name: site.labels.get(names.GANG_LABEL) for site in readable_sites(kind, obj, rules.context())}
+
+
+def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[str, object]:
+    """Return everything in ``obj`` that Tutti alone writes, by a name that tells a person where it is."""
+    marks = paths.find_mapping(obj, ("metadata", "annotations"))
+    fields: dict[str, object] = {f"annotation {key}": marks[key] for key in names.OWN_ANNOTATIONS if key in marks}
+    for site in readable_sites(kind, obj, rules.context()):
+        for key in (names.GANG_LABEL, names.POD_SET_LABEL):
+            if key in site.labels:
+                fields[f"label {key} of pod set {site.name}"] = site.labels[key]
+        annotations = None if site.metadata is None else site.metadata.get("annotations")
+        if isinstance(annotations, dict) and names.LEDGER_VERSION in annotations:
+            fields[f"annotation {names.LEDGER_VERSION} of pod set {site.name}"] = annotations[names.LEDGER_VERSION]
+    return fields
+
+
+def own_annotations(obj: Mapping[str, Any]) -> dict[str, object]:
+    """Return those of Tutti's annotations that ``obj`` itself carries."""
+    marks = paths.find_mapping(obj, ("metadata", "annotations"))
+    return {key: marks[key] for key in sorted(names.OWN_ANNOTATIONS) if key in marks}
+
+
+def reservation_of(rules: JobRules, obj: Mapping[str, Any]) -> Reservation | None:
+    """Return the reservation of the gang that ``obj`` is, by its uid."""
+    uid = paths.find(obj, ("metadata", "uid"))
+    return rules.view.ledger.entries.get(uid) if isinstance(uid, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The top of an object's chain of controller owners."""
+
+    uid: str
+    record: JobRecord | None
+    """None when the view does not know it (yet)."""
+
+
+def root_of(rules: JobRules, obj: Mapping[str, Any]) -> Root | None:
+    """Return the topmost owner of a known kind, None for an object without such an owner."""
+    owner = owner_of(obj)
+    if owner is None or owner.kind not in rules.kinds:
+        return None
+    for _ in range(OWNER_DEPTH_MAX):
+        record = rules.view.jobs.get(owner.uid)
+        if record is None or record.owner is None or record.owner.kind not in rules.kinds:
+            return Root(owner.uid, record)
+        owner = record.owner
+    return Root(owner.uid, None)
+
+
+def waits_for_tutti(rules: JobRules, record: JobRecord) -> bool:
+    """Return whether a job that the view knows is gated."""
+    if record.managed_by_other:
+        return False
+    labels = rules.view.namespaces.get(record.namespace, {})
+    return (
+        record.marked
+        or record.uid in rules.view.ledger.entries
+        or record.queue_label is not None
+        or (record.gang is not None and record.gang.pod_group is not None)
+        or labels.get(names.GATED_NAMESPACE, "false") != "false"
+        or record.namespace in rules.view.policy.namespace_queues
+    )

@@ -1,0 +1,1 @@
+"""Which replica answers for a namespace's pods, who the replicas are, and the one hop between them."""

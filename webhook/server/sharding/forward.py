@@ -1,0 +1,106 @@
+"""Passing a pod review to the replica that owns its namespace: one hop over HTTPS, and who is alive to take it.
+
+A review that already made its hop is decided where it arrives, so disagreement about owners cannot make a loop. A peer
+that does not answer is taken out of the live set at once; the review is then decided here, after the settling time of
+``ownership``. The hop's header is no secret and needs none: a caller who forges it is answered by this replica, which
+is what happens without peers.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import aiohttp
+import structlog
+
+from webhook.server.sharding.ownership import Ownership
+
+HOP_HEADER: Final = "Tutti-Hop"
+HEALTH_INTERVAL_SECONDS: Final = 1.0
+HEALTH_TIMEOUT_SECONDS: Final = 0.8
+
+log = structlog.get_logger(__name__)
+
+Peers = Callable[[], Mapping[str, str]]
+"""Names of the webhook replicas that should exist to their base URLs; this one may be among them."""
+
+
+class Forwarder:
+    """Knows the peers, watches their health, and asks the owner of a namespace."""
+
+    def __init__(self, ownership: Ownership, peers: Peers, tls: ssl.SSLContext | None = None) -> None:
+        self.ownership = ownership
+        self._peers = peers
+        self._tls: ssl.SSLContext | bool = tls if tls is not None else True
+        self._session: aiohttp.ClientSession | None = None
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Verify peers with ``context`` from now on (the authority was renewed)."""
+        self._tls = context
+
+    async def run(self) -> None:
+        """Check the peers' health until cancelled."""
+        try:
+            while True:
+                await self.check_peers()
+                await asyncio.sleep(HEALTH_INTERVAL_SECONDS)
+        finally:
+            await self.close()
+
+    async def check_peers(self) -> None:
+        """Ask every peer once whether it is ready and take the answers as the set of live replicas."""
+        others = {name: url for name, url in self._peers().items() if name != self.ownership.me}
+        healthy = await asyncio.gather(*(self._healthy(url) for url in others.values()))
+        live = [name for name, ok in zip(others, healthy, strict=True) if ok]
+        if frozenset(live) | {self.ownership.me} != self.ownership.live:
+            log.info("peers.changed", live=sorted([*live, self.ownership.me]))
+        self.ownership.set_live(live, self._now())
+
+    async def ask_owner(
+        self, namespace: str, path: str, body: bytes, timeout_seconds: float
+    ) -> tuple[int, bytes] | None:
+        """Return the owner's answer (HTTP status, body), or None when this replica has to decide."""
+        owner = self.ownership.owner(namespace)
+        url = None if owner == self.ownership.me else self._peers().get(owner)
+        if url is None:
+            return None
+        try:
+            return await self._post(f"{url}{path}?timeout={timeout_seconds:.3f}s", body, timeout_seconds)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("peer.silent", peer=owner, error=type(error).__name__)
+            self.ownership.set_live(self.ownership.live - {owner}, self._now())
+            return None
+
+    async def close(self) -> None:
+        """Release connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
+        headers = {"Content-Type": "application/json", HOP_HEADER: self.ownership.me}
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=min(0.5, timeout_seconds))
+        async with self._open().post(
+            url, data=body, headers=headers, timeout=timeout, ssl=self._tls, allow_redirects=False
+        ) as response:
+            return (200, await response.read()) if response.status == 200 else None
+
+    async def _healthy(self, url: str) -> bool:
+        timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_SECONDS)
+        try:
+            async with self._open().get(
+                f"{url}/healthz", timeout=timeout, ssl=self._tls, allow_redirects=False
+            ) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit_per_host=64))
+        return self._session
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,199 @@
+"""Documents with versions: what the read API lists, and what a watch sends since a version.
+
+A version is Unix milliseconds with the replica's number below, and always grows: versions of two replicas can be
+compared, and a replica knows which ones it gave out itself. A watch that comes from another replica is told the last
+seconds again, because that replica may have noticed the same change a little later. Deletions are remembered up to a
+bound; a watch from before that is refused and lists again, as Kubernetes does with 410.
+
+A document is kept as JSON text without its version, which is written in when it is read: ten thousand parsed documents
+would be most of the process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from webhook.visibility.http.group import API_VERSION, RESOURCES
+
+REPLICA_BITS: Final = 10
+TOMBSTONES_MAX: Final = 10_000
+OVERLAP_MILLIS: Final = 5_000
+"""What a watch is told again when its version is another replica's."""
+
+
+class Key(NamedTuple):
+    """One document's place."""
+
+    resource: str
+    """Plural."""
+    namespace: str
+    name: str
+
+
+class Expired(Exception):
+    """The version is too old to tell what changed since."""
+
+
+@dataclass(slots=True)
+class Document:
+    """One document as it stands, or stood when it went away."""
+
+    resource: str
+    text: bytes
+    """JSON of the members of metadata and all that follows, without the opening."""
+    version: int
+    created_version: int
+    deleted: bool = False
+
+    def render(self) -> bytes:
+        """Return the whole document as JSON."""
+        return b'%b{"resourceVersion":"%d",%b' % (_HEADS[self.resource], self.version, self.text)
+
+    def parse(self) -> dict[str, Any]:
+        """Return the whole document."""
+        parsed: dict[str, Any] = orjson.loads(self.render())
+        return parsed
+
+
+_HEADS: Final = {
+    plural: f'{{"apiVersion":"{API_VERSION}","kind":"{resource.kind}","metadata":'.encode()
+    for plural, resource in RESOURCES.items()
+}
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The documents of one resource."""
+
+    standing: dict[str, dict[str, Document]] = field(default_factory=dict)
+    """By namespace and name."""
+    log: dict[Key, Document] = field(default_factory=dict)
+    """Latest change of every document, tombstones included, oldest first."""
+
+
+class Board:
+    """All documents of the read API."""
+
+    def __init__(self, now: Callable[[], float], replica: int = 0) -> None:
+        """``now`` returns Unix seconds; ``replica`` tells versions of several replicas apart (its low bits count)."""
+        self._now = now
+        self._replica = replica & ((1 << REPLICA_BITS) - 1)
+        self._shelves = {plural: _Shelf() for plural in RESOURCES}
+        self._tombstones: deque[tuple[str, Key, int]] = deque()
+        self._moved = asyncio.Event()
+        self.ended = False
+        """Nothing follows any more: watches end."""
+        self.version = 0
+        self.version = self._next_version()
+        self._floor = self.version
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def put(self, key: Key, document: Mapping[str, Any]) -> bool:
+        """Write a document (metadata without resourceVersion, then the rest); return whether it changed."""
+        shelf = self._shelves[key.resource]
+        # The opening brace of metadata goes: the version is written in its place.
+        text = orjson.dumps({name: part for name, part in document.items() if name not in ("apiVersion", "kind")})
+        text = text[len(b'{"metadata":{') :]
+        known = shelf.standing.get(key.namespace, {}).get(key.name)
+        if known is not None and known.text == text:
+            return False
+        version = self._next_version()
+        written = Document(key.resource, text, version, version if known is None else known.created_version)
+        shelf.standing.setdefault(key.namespace, {})[key.name] = written
+        self._note(shelf, key, written)
+        return True
+
+    def drop(self, key: Key) -> None:
+        """Take a document away; an unknown one is fine."""
+        shelf = self._shelves[key.resource]
+        known = shelf.standing.get(key.namespace, {}).pop(key.name, None)
+        if known is None:
+            return
+        if not shelf.standing[key.namespace]:
+            del shelf.standing[key.namespace]
+        version = self._next_version()
+        self._note(shelf, key, Document(key.resource, known.text, version, known.created_version, deleted=True))
+        self._tombstones.append((key.resource, key, version))
+        while len(self._tombstones) > TOMBSTONES_MAX:
+            self._bury(*self._tombstones.popleft())
+
+    def end(self) -> None:
+        """End every watch: this replica stops, and clients go on with another."""
+        self.ended = True
+        self._moved.set()
+
+    def _note(self, shelf: _Shelf, key: Key, document: Document) -> None:
+        shelf.log.pop(key, None)
+        shelf.log[key] = document
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _bury(self, resource: str, key: Key, version: int) -> None:
+        self._floor = version
+        log = self._shelves[resource].log
+        if key in log and log[key].version == version:
+            del log[key]
+
+    def _next_version(self) -> int:
+        at = int(self._now() * 1000) << REPLICA_BITS | self._replica
+        self.version = max(at, self.version + (1 << REPLICA_BITS))
+        return self.version
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def get(self, key: Key) -> Document | None:
+        """Return a document that stands."""
+        return self._shelves[key.resource].standing.get(key.namespace, {}).get(key.name)
+
+    def documents(self, resource: str, namespace: str | None) -> list[tuple[Key, Document]]:
+        """Return the documents of one namespace, or of all, by namespace and name."""
+        standing = self._shelves[resource].standing
+        spaces = sorted(standing) if namespace is None else [namespace]
+        return [
+            (Key(resource, space, name), document)
+            for space in spaces
+            for name, document in sorted(standing.get(space, {}).items())
+        ]
+
+    def advance(self) -> int:
+        """Return a version of this moment: what stands was true then, though it may not have changed for long."""
+        return self._next_version()
+
+    def position(self, version: int) -> int:
+        """Return the version of this board from which a watch since ``version`` (anybody's) has to be told changes.
+
+        Raises Expired.
+        """
+        if version < self._floor:
+            raise Expired(f"version {version} is too old; the oldest that can be watched from is {self._floor}")
+        if version & ((1 << REPLICA_BITS) - 1) == self._replica:
+            return version
+        return max(self._floor, min(version, self.version) - (OVERLAP_MILLIS << REPLICA_BITS))
+
+    def changes(self, resource: str, after: int) -> list[tuple[Key, Document]]:
+        """Return what changed after a ``position``, oldest first. Raises Expired when that was forgotten meanwhile."""
+        if after < self._floor:
+            raise Expired(f"version {after} is too old; the oldest that can be watched from is {self._floor}")
+        found = []
+        for key, document in self._newest_first(resource):
+            if document.version <= after:
+                break
+            found.append((key, document))
+        return found[::-1]
+
+    def _newest_first(self, resource: str) -> Iterator[tuple[Key, Document]]:
+        return reversed(self._shelves[resource].log.items())
+
+    async def moved(self, seconds_max: float) -> None:
+        """Return at the next change, or after ``seconds_max``."""
+        moved = self._moved
+        try:
+            async with asyncio.timeout(seconds_max):
+                await moved.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,177 @@
+"""A gang's state as conditions: types, reasons and meaning are those of Kueue's Workload.
+
+``QuotaReserved`` and ``Admitted`` are always there; ``Evicted`` once it was stopped, ``PodsReady`` while it runs,
+``Finished`` once it has ended. Where Kueue has no reason for what holds a gang, the code of the typed reason is used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import amounts, eviction
+from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.record import Admission, JobRecord
+from webhook.visibility.documents.milestones import Milestones
+from webhook.wire.times import time_text
+
+Condition = dict[str, Any]
+MESSAGE_CHARACTERS_MAX: Final = 32_768
+_EVICTIONS: Final = {
+    eviction.PREEMPTED: "Preempted",
+    eviction.START_TIMEOUT: "PodsReadyTimeout",
+    eviction.QUEUE_STOPPED: "ClusterQueueStopped",
+    eviction.HELD: "Deactivated",
+    eviction.LIMIT_REACHED: "DeactivatedDueToMaximumExecutionTimeExceeded",
+    eviction.ATTEMPTS_USED_UP: "DeactivatedDueToRequeuingLimitExceeded",
+}
+"""What a gang was stopped for, in Kueue's words; anything else is written as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything known of one gang; at least one of job and reservation is there."""
+
+    job: JobRecord | None
+    reservation: Reservation | None
+    kind: JobKind
+    queue: str | None
+    """The queue that it waits in or is charged to."""
+    reason: Reason | None
+    """Why it waits; None when it does not."""
+    position: int | None
+    """How many gangs of its queue are ahead of it."""
+    pods: int
+    """Pods that exist and have not ended."""
+    milestones: Milestones
+    quorum: int | None = None
+    """Pods that must be able to run together, where its owner or its PodGroup says that fewer than all will do."""
+
+    @property
+    def admission(self) -> Admission | None:
+        """What a job that has ended was admitted with, by its annotation."""
+        return None if self.job is None or self.reservation is not None else self.job.admission
+
+    @property
+    def stopping(self) -> str | None:
+        """Why it is being stopped, if it is."""
+        return None if self.reservation is None else self.reservation.stopping
+
+    @property
+    def admitted_seconds(self) -> float | None:
+        """Since when it holds, or held until it ended, its quota."""
+        if self.reservation is not None:
+            return self.reservation.since_seconds
+        if self.admission is not None and self.job is not None and self.job.finished is not None:
+            return self.admission.since_seconds
+        return None
+
+    @property
+    def created_seconds(self) -> float:
+        """When its job was created."""
+        if self.job is not None:
+            return self.job.created_seconds
+        return 0.0 if self.reservation is None else self.reservation.since_seconds
+
+
+def conditions(facts: Facts) -> list[Condition]:
+    """Return the conditions of a gang."""
+    found = [_quota_reserved(facts), _admitted(facts)]
+    for optional in (_pods_ready(facts), _evicted(facts), _finished(facts)):
+        if optional is not None:
+            found.append(optional)
+    return found
+
+
+def is_true(document: Mapping[str, Any], kind: str) -> bool:
+    """Return whether the condition ``kind`` of a workload document is True."""
+    return any(c["type"] == kind and c["status"] == "True" for c in document["status"]["conditions"])
+
+
+def eviction_reason(why: str) -> str:
+    """Return Kueue's reason for an eviction that Tutti calls ``why``."""
+    return _EVICTIONS.get(why, why if why.isalnum() else "Stopped")
+
+
+def _condition(kind: str, status: bool, reason: str, message: str, since_seconds: float) -> Condition:
+    return {
+        "type": kind,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": message[:MESSAGE_CHARACTERS_MAX],
+        "lastTransitionTime": time_text(int(since_seconds)),
+    }
+
+
+def _quota_reserved(facts: Facts) -> Condition:
+    since = facts.admitted_seconds
+    if since is not None:
+        where = f"Quota is reserved in queue {facts.queue}" if facts.queue else "Room is reserved; it is in no queue"
+        return _condition("QuotaReserved", True, "QuotaReserved", where, since)
+    reason = facts.reason or Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
+    return _condition("QuotaReserved", False, reason.code, str(reason), _waiting_since(facts))
+
+
+def _admitted(facts: Facts) -> Condition:
+    since = facts.admitted_seconds
+    if since is None:
+        return _condition("Admitted", False, "NoReservation", "The gang holds no quota", _waiting_since(facts))
+    return _condition("Admitted", True, "Admitted", _what_starts(facts), since)
+
+
+def _what_starts(facts: Facts) -> str:
+    if facts.reservation is None:
+        counts = {} if facts.admission is None else facts.admission.counts
+        return f"{sum(counts.values())} pods were started together"
+    sets = facts.reservation.pod_sets
+    asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in sets))
+    return f"{sum(s.count for s in sets)} pods start together: {asked}"
+
+
+def _pods_ready(facts: Facts) -> Condition | None:
+    if facts.reservation is None or facts.job is None or facts.job.finished is not None:
+        return None
+    since, lost = facts.milestones.ready_seconds, facts.milestones.lost_seconds
+    if facts.job.ready and since is not None:
+        reason = "Started" if lost is None else "Recovered"
+        return _condition("PodsReady", True, reason, "All pods of the gang run or have ended", since)
+    wanted = sum(facts.reservation.counts.values())
+    if lost is not None:
+        text = f"{facts.pods} of {wanted} pods exist; not all of them run any more"
+        return _condition("PodsReady", False, "WaitForRecovery", text, lost)
+    text = f"{facts.pods} of {wanted} pods exist; not all of them run yet"
+    return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
+
+
+def _evicted(facts: Facts) -> Condition | None:
+    requeue = None if facts.job is None else facts.job.requeue
+    since = facts.milestones.stopped_seconds
+    if facts.stopping is not None:
+        message = requeue.message if requeue is not None and requeue.message else f"is being stopped: {facts.stopping}"
+        return _condition("Evicted", True, eviction_reason(facts.stopping), message, since or _waiting_since(facts))
+    if requeue is None or facts.admitted_seconds is not None or requeue.reason in eviction.NEVER_ADMITTED:
+        return None
+    message = requeue.message or f"was stopped: {requeue.reason}"
+    return _condition("Evicted", True, eviction_reason(requeue.reason), message, since or _waiting_since(facts))
+
+
+def _finished(facts: Facts) -> Condition | None:
+    if facts.job is None or facts.job.finished is None:
+        return None
+    held = ""
+    if facts.reservation is not None:
+        left = {0: "is being returned", 1: "is held until its last pod is gone"}
+        held = f"; its quota {left.get(facts.pods, f'is held until {facts.pods} pods are gone')}"
+    since = facts.milestones.finished_seconds or facts.created_seconds
+    return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)
+
+
+_ENDS: Final = {"Succeeded": "succeeded", "Failed": "failed"}
+
+
+def _waiting_since(facts: Facts) -> float:
+    if facts.milestones.stopped_seconds is not None:
+        return facts.milestones.stopped_seconds
+    requeue = None if facts.job is None else facts.job.requeue
+    return max(facts.created_seconds, 0.0 if requeue is None else requeue.place_seconds)

@@ -1,0 +1,179 @@
+"""Queues as documents: every node of an ElasticQuotaTree in the namespace ``kube-queue``, as kube-queue makes them.
+
+The queues of the other dialects are listed elsewhere, so that ``kubectl get queue -n kube-queue`` shows the tree and
+nothing else: a LocalQueue appears under its name in its namespace (where Kueue's users look for "queues"), and
+ClusterQueues, cohorts and Volcano's queues in Tutti's own namespace.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from webhook.cluster.census import Tally, active_condition
+from webhook.core.model import amounts, quantity
+from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue, Strategy
+from webhook.core.quota.tree import Node, QuotaTree, for_people
+from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects.elastic_quota_tree import queue_object_name
+from webhook.visibility.http.group import API_VERSION, QUEUES
+
+_NAMES: Final = UUID("6f1ad6ee-5bd1-4d0b-9cf5-6b8f1d1f8a54")
+"""Object uids are a function of the place, so that replicas and restarts agree."""
+_POLICIES: Final = {Strategy.STRICT_FIFO: "Block", Strategy.BEST_EFFORT_FIFO: "Priority"}
+"""Strategies in kube-queue's words; any other stands as it is."""
+FULL_NAME: Final = "kube-queue/quota-fullname"
+_PARENT_FULL_NAME: Final = "kube-queue/parent-quota-fullname"
+_MADE_FROM_TREE: Final = "create-by-kubequeue"
+
+Source = tuple[str, str, str]
+"""Kind, namespace and name of the object that defines a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One node of the quota tree and where it is listed."""
+
+    namespace: str
+    name: str
+    node: Node
+    queue: Queue | None
+    """None for an inner node."""
+    dialect: str
+    source: Source
+
+
+def listed_nodes(policy: Policy, tree: QuotaTree, system_namespace: str) -> list[Listed]:
+    """Return every queue and cohort of ``policy``; ``tree`` is its quota tree."""
+    leaves = [_leaf(policy.queues[name], node, system_namespace) for name, node in sorted(tree.queues.items())]
+    return leaves + [_inner(policy, node, system_namespace) for _, node in sorted(tree.cohorts.items())]
+
+
+def _leaf(queue: Queue, node: Node, system_namespace: str) -> Listed:
+    if queue.dialect == elastic_quota_tree.DIALECT:
+        return Listed(*_place_in_tree(queue.name), node, queue, queue.dialect, _TREE)
+    kind = volcano.KIND if queue.dialect == volcano.DIALECT else "ClusterQueue"
+    return Listed(system_namespace, queue.name, node, queue, queue.dialect, (kind, "", queue.name))
+
+
+def _inner(policy: Policy, node: Node, system_namespace: str) -> Listed:
+    dialects = (policy.queues[below.name].dialect for below in node.below() if below.is_queue)
+    dialect = next(dialects, kueue.DIALECT)
+    if dialect == elastic_quota_tree.DIALECT:
+        return Listed(*_place_in_tree(node.name), node, None, dialect, _TREE)
+    bare = node.name.removeprefix(volcano.cohort_name(""))
+    source = (volcano.KIND, "", bare) if dialect == volcano.DIALECT else ("Cohort", "", bare)
+    return Listed(system_namespace, queue_object_name(f"cohort/{node.name}"), node, None, dialect, source)
+
+
+_TREE: Final = (elastic_quota_tree.KIND, elastic_quota_tree.NAMESPACE, elastic_quota_tree.NAME)
+
+
+def _place_in_tree(path: str) -> tuple[str, str]:
+    return elastic_quota_tree.QUEUE_NAMESPACE, queue_object_name(path)
+
+
+# -- documents -------------------------------------------------------------------------------------------------------
+
+
+def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[str, Any]:
+    """Return the document of a queue or cohort, without a resourceVersion."""
+    node = listed.node
+    metadata = _metadata(listed.namespace, listed.name, created)
+    metadata["annotations"] = {FULL_NAME: node.name}
+    if node.parent is not None:
+        metadata["annotations"][_PARENT_FULL_NAME] = node.parent.name
+    if listed.dialect == elastic_quota_tree.DIALECT:
+        metadata["labels"] = {_MADE_FROM_TREE: "true"}
+    strategy = None if listed.queue is None else listed.queue.strategy
+    spec = {
+        "dialect": listed.dialect,
+        **({} if strategy is None else {"queuePolicy": _POLICIES.get(strategy, str(strategy))}),
+        **({} if node.parent is None else {"parent": node.parent.name}),
+        "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
+    }
+    nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
+    status = _numbers(tally, nominal, borrows=node.parent is not None)
+    status["limit"] = amounts.quantities(_limits(node))
+    status["conditions"] = [] if listed.queue is None else [_since(active_condition(listed.queue), created)]
+    return _document(metadata, spec, status)
+
+
+def local_queue_document(local: LocalQueue, queue: Queue | None, tally: Tally, created: str | None) -> dict[str, Any]:
+    """Return the document of a namespace's handle on ``queue`` (None while that does not exist)."""
+    spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
+    if queue is not None:
+        spec["queuePolicy"] = _POLICIES.get(queue.strategy, str(queue.strategy))
+    status = _numbers(tally, None)
+    status["conditions"] = [_since(active_condition(queue, local), created)]
+    return _document(_metadata(local.namespace, local.name, created), spec, status)
+
+
+def _document(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": QUEUES.kind, "metadata": metadata, "spec": spec, "status": status}
+
+
+def _metadata(namespace: str, name: str, created: str | None) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": str(uuid5(_NAMES, f"{namespace}/{name}"))}
+    if created is not None:
+        metadata["creationTimestamp"] = created
+    return metadata
+
+
+def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
+    quota = node.quotas[key]
+    document = {
+        "flavor": key.flavor,
+        "resource": key.resource,
+        "nominal": quantity.render(node.subtree[key], key.resource),
+    }
+    if quota.borrowing_limit is not None and node.parent is not None:
+        document["borrowingLimit"] = quantity.render(quota.borrowing_limit, key.resource)
+    if quota.lending_limit is not None and node.parent is not None:
+        document["lendingLimit"] = quantity.render(quota.lending_limit, key.resource)
+    return document
+
+
+def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool = False) -> dict[str, Any]:
+    usage = for_people(tally.usage)
+    numbers: dict[str, Any] = {
+        "pending": tally.pending,
+        "admitted": tally.admitted,
+        "reserving": tally.reserving,
+        "usage": amounts.quantities(usage),
+    }
+    if nominal is not None:
+        borrowed = {name: usage[name] - amount for name, amount in nominal.items() if name in usage and borrows}
+        numbers["nominal"] = amounts.quantities(nominal)
+        numbers["borrowed"] = amounts.quantities({name: amount for name, amount in borrowed.items() if amount > 0})
+    return numbers
+
+
+def _limits(node: Node) -> dict[str, int]:
+    """Return the most that a node may use of each resource, where something bounds it."""
+    limits: dict[str, int] = {}
+    unbounded = set()
+    for key in (key for key in node.quotas if not key.is_internal):
+        borrowing = 0 if node.parent is None else node.borrowing.get(key)
+        if borrowing is None:
+            unbounded.add(key.resource)
+        else:
+            limits[key.resource] = limits.get(key.resource, 0) + node.subtree[key] + borrowing
+    return {name: amount for name, amount in limits.items() if name not in unbounded}
+
+
+def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:
+    return condition if created is None else {**condition, "lastTransitionTime": created}
+
+
+def creation_times(objects: Iterable[Mapping[str, Any]]) -> dict[Source, str]:
+    """Return when the policy objects were created, as their metadata says."""
+    return dict(_creations(objects))
+
+
+def _creations(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Source, str]]:
+    for obj in objects:
+        metadata = obj.get("metadata") or {}
+        source = (str(obj.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
+        if metadata.get("creationTimestamp"):
+            yield source, str(metadata["creationTimestamp"])

@@ -1,0 +1,195 @@
+"""Writes a document for every gang of one view, at a cost that follows what changed.
+
+A gang whose job, reservation and pods are the same objects as before is passed over. Why a waiting gang waits has to be
+asked of the engine each time, with the numbers of the moment, which is dear: it is asked again only after a while, for
+a bounded time a look, whose reason is oldest first. So with thousands waiting a number may be some seconds old; that a
+gang was admitted, stopped or finished never is.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.cluster.census import Census
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.scheduler.engine import Engine
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.record import JobRecord
+from webhook.visibility.documents.board import Board, Key
+from webhook.visibility.documents.conditions import Facts
+from webhook.visibility.documents.milestones import Chronicle
+from webhook.visibility.documents.workload import workload, workload_name
+from webhook.visibility.http.group import WORKLOADS
+
+_HELD_FOR: Final = {
+    LIMIT_REACHED: "it has run for as long as its label allows",
+    ATTEMPTS_USED_UP: "it did not become whole in time, once more than it is tried again",
+}
+BATCH: Final = 50
+"""Documents written before other tasks get their turn: decisions run on the same loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How new reasons have to be, and what may be spent on that."""
+
+    age_seconds: float
+    """A reason that was asked for later than so long ago is not asked again."""
+    budget_seconds: float
+    namespace: str | None = None
+    """Whose gangs come first."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One gang as last written, and what it was written from."""
+
+    key: Key | None
+    """None for an object that is no gang of its own: it has no document."""
+    job: JobRecord | None
+    reservation: Reservation | None
+    pods: int
+    waits: bool = False
+    asked_at: float = 0.0
+    """Loop time at which its reason was asked."""
+    provisional: bool = False
+    """The engine had not decided about it then, so its reason is about to change."""
+
+
+@dataclass(slots=True)
+class WorkloadWriter:
+    """Keeps the workloads on a board like those of a view."""
+
+    board: Board
+    view: View
+    engine: Engine
+    census: Census
+    kinds: Mapping[str, JobKind]
+    chronicle: Chronicle
+    reason: Callable[[str], Reason | None]
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _positions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Queue to its gangs' places, as far as this look needed them."""
+
+    async def write(self, care: Care) -> float:
+        """Bring the board up to date; return how long finding out what changed took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.chronicle.note()
+        self._positions = {}
+        changed, stale = self._compare(began, care)
+        found = loop.time()
+        for number, uid in enumerate(changed, start=1):
+            self._write(uid)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        await self._ask_again(stale, care)
+        return found - began
+
+    def _compare(self, now: float, care: Care) -> tuple[list[str], list[str]]:
+        """Return the gangs that changed, and those whose reason is too old."""
+        jobs, entries, present = self.view.jobs, self.view.ledger.entries, self.view.fences.present
+        for uid in self._seen.keys() - jobs.keys() - entries.keys():
+            self._drop(uid)
+        changed, stale = [uid for uid in entries if uid not in jobs], []
+        for uid, job in jobs.items():
+            known = self._seen.get(uid)
+            if (
+                known is None
+                or known.job is not job
+                or known.reservation is not entries.get(uid)
+                or known.pods != present(job.namespace, uid)
+            ):
+                changed.append(uid)
+            elif known.waits and (known.provisional or now - known.asked_at >= care.age_seconds):
+                stale.append(uid)
+        return changed, stale
+
+    async def _ask_again(self, stale: list[str], care: Care) -> None:
+        def urgency(uid: str) -> tuple[bool, bool, float]:
+            known = self._seen[uid]
+            elsewhere = care.namespace is not None and known.job is not None and known.job.namespace != care.namespace
+            return elsewhere, not known.provisional, known.asked_at
+
+        loop = asyncio.get_running_loop()
+        left, since = care.budget_seconds, loop.time()
+        for number, uid in enumerate(sorted(stale, key=urgency), start=1):
+            self._write(uid)
+            if number % BATCH == 0:
+                left -= loop.time() - since
+                if left <= 0:
+                    return
+                await asyncio.sleep(0)
+                since = loop.time()
+
+    def _drop(self, uid: str) -> None:
+        known = self._seen.pop(uid)
+        if known.key is not None:
+            self.board.drop(known.key)
+
+    def _write(self, uid: str) -> None:
+        """Write one gang's document."""
+        job, reservation = self.view.jobs.get(uid), self.view.ledger.entries.get(uid)
+        source = job or reservation
+        if source is None:
+            # Gone since the look began.
+            if uid in self._seen:
+                self._drop(uid)
+            return
+        pods = self.view.fences.present(source.namespace, uid)
+        kind = self.kinds.get(source.kind)
+        if kind is None or (job is not None and reservation is None and not self.census.concerns(job)):
+            if uid in self._seen:
+                self._drop(uid)
+            self._seen[uid] = _Seen(None, job, reservation, pods)
+            return
+        waiting = job if reservation is None and job is not None and job.finished is None else None
+        queue = self._queue_of(job, reservation)
+        reason = None if waiting is None else self._why(waiting, pods)
+        position = None if waiting is None or queue is None else self._places(queue).get(uid)
+        quorum = None if job is None or job.gang is None else self.view.quorum_of(job.gang)
+        facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), quorum)
+        key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
+        self._seen[uid] = _Seen(
+            key,
+            job,
+            reservation,
+            pods,
+            waits=waiting is not None,
+            asked_at=asyncio.get_running_loop().time(),
+            provisional=reason is not None and reason.code is Code.PENDING_EVALUATION,
+        )
+        self.board.put(key, workload(facts))
+
+    def _places(self, queue: str) -> dict[str, int]:
+        if queue not in self._positions:
+            self._positions[queue] = {gang.uid: place for place, gang in enumerate(self.engine.waiting(queue))}
+        return self._positions[queue]
+
+    def _queue_of(self, job: JobRecord | None, reservation: Reservation | None) -> str | None:
+        if reservation is not None:
+            return reservation.queue
+        assert job is not None
+        if job.finished is not None and job.admission is not None:
+            return job.admission.queue
+        return self.view.policy.queue_of(job.namespace, job.queue_label)
+
+    def _why(self, job: JobRecord, pods: int) -> Reason:
+        """Return why a gang without a reservation does not run."""
+        if job.deleting:
+            return Reason(Code.DEACTIVATED, "is being deleted")
+        if job.held:
+            why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
+            return Reason(Code.ON_HOLD, why, help="it queues again, at its place, when its suspend is lifted")
+        reason = self.reason(job.uid)
+        if reason is not None:
+            return reason
+        if pods:
+            return Reason(Code.SUSPENDED, f"{pods} of its pods are not gone yet", help="it queues when they are")
+        if not job.suspended:
+            return Reason(Code.SUSPENDED, "runs without a reservation and is about to be suspended or adopted")
+        return Reason(Code.PENDING_EVALUATION, "has not been decided about yet")

@@ -1,0 +1,1 @@
+"""The read API on the wire: discovery, OpenAPI, tables, watches, and whom it believes."""

@@ -1,0 +1,67 @@
+"""Which documents a request asks for: resource, namespace, name, label and field selectors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.core.model.policy import LabelSelector
+from webhook.kube.selectors import parse_labels
+from webhook.untyped import paths
+from webhook.visibility.documents.board import Key
+
+FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.queueName", "status.admission.clusterQueue")
+"""Fields that can be selected by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one request asks for."""
+
+    resource: str
+    namespace: str | None
+    """None: all of them."""
+    labels: LabelSelector = field(default_factory=LabelSelector)
+    fields: tuple[tuple[paths.Path, str, bool], ...] = ()
+    """(path, value, whether it must be equal)."""
+
+    @property
+    def everything(self) -> bool:
+        """Nothing but the namespace selects."""
+        return not self.fields and not self.labels.match_labels and not self.labels.match_expressions
+
+    def has_place(self, key: Key) -> bool:
+        """Return whether a document of that place may be meant."""
+        return key.resource == self.resource and self.namespace in (None, key.namespace)
+
+    def matches(self, document: Mapping[str, Any]) -> bool:
+        """Return whether a document of the right place is meant."""
+        labels = document["metadata"].get("labels") or {}
+        return self.labels.matches(labels) and all(
+            (_text(paths.find(document, path)) == value) is equal for path, value, equal in self.fields
+        )
+
+
+def selection(resource: str, namespace: str | None, query: Mapping[str, str], name: str = "") -> Selection:
+    """Return what a request's path and query ask for. Raises ValueError for a selector that cannot be read."""
+    fields = list(_parse_fields(query.get("fieldSelector", "")))
+    if name:
+        fields.append((("metadata", "name"), name, True))
+    return Selection(resource, namespace, parse_labels(query.get("labelSelector", "")), tuple(fields))
+
+
+def _parse_fields(text: str) -> list[tuple[paths.Path, str, bool]]:
+    found = []
+    for term in filter(None, (part.strip() for part in text.split(","))):
+        path, separator, value = term.partition("=")
+        if not separator:
+            raise ValueError(f"{term!r} is not a field selector; write for example metadata.name=train")
+        equal = not path.endswith("!")
+        path = path.removesuffix("!")
+        if path not in FIELDS:
+            raise ValueError(f"field label not supported: {path}; supported are {', '.join(FIELDS)}")
+        found.append((paths.parse(path), value.removeprefix("="), equal))
+    return found
+
+
+def _text(found: object) -> str:
+    return "" if found is None else str(found)

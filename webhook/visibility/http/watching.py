@@ -1,0 +1,137 @@
+"""Watches: what changed on the board since a version, line by line, as documents or as one-row tables.
+
+As in Kubernetes: without a version, or from version 0, everything that stands comes first; from a version, what changed
+since; a version that is too old answers ERROR 410 and the client lists again. Bookmarks tell the version reached, when
+asked for. A list sent as a watch (``sendInitialEvents``) ends with an annotated bookmark.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from webhook.visibility.documents.board import Board, Document, Expired, Key
+from webhook.visibility.http.group import API_VERSION, RESOURCES
+from webhook.visibility.http.responses import status
+from webhook.visibility.http.selecting import Selection
+from webhook.visibility.http.tables import row, table
+
+BOOKMARK_SECONDS: Final = 30.0
+SECONDS_MAX: Final = 3600.0
+LEAST_SECONDS: Final = 0.1
+"""No wait is shorter."""
+_INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """One watch as asked for."""
+
+    selection: Selection
+    version: int | None
+    """None: begin with everything that stands."""
+    include: str | None = None
+    """includeObject of a watch of tables; None: documents."""
+    bookmarks: bool = False
+    initial_end: bool = False
+    """Say by a bookmark when everything that stands was sent."""
+    seconds: float = SECONDS_MAX
+
+
+class Watch:
+    """The lines of one watch."""
+
+    def __init__(self, board: Board, request: WatchRequest, now: Callable[[], float]) -> None:
+        self._board = board
+        self._request = request
+        self._now = now
+        self._resource = request.selection.resource
+        self._shown: set[Key] = set()
+        """What the client holds."""
+        self._with_columns = True
+        self._position = 0
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the events until the time is up, the version has expired or this replica stops."""
+        loop = asyncio.get_running_loop()
+        ends, bookmark_at = loop.time() + self._request.seconds, loop.time() + BOOKMARK_SECONDS
+        try:
+            for line in self._begin():
+                yield line
+            while (left := ends - loop.time()) > LEAST_SECONDS and not self._board.ended:
+                found = list(self._changes())
+                if self._request.bookmarks and loop.time() >= bookmark_at:
+                    bookmark_at = loop.time() + BOOKMARK_SECONDS
+                    # Before anything is sent: what changes while it is being sent comes after this version.
+                    self._position = self._board.advance()
+                    found.append(self._bookmark())
+                for line in found:
+                    yield line
+                await self._board.moved(min(left, max(LEAST_SECONDS, bookmark_at - loop.time())))
+        except Expired as expired:
+            yield _event("ERROR", orjson.dumps(status(410, str(expired))))
+
+    def _begin(self) -> Iterable[bytes]:
+        """Find where to begin; yield everything that stands, if that is where."""
+        selection, version = self._request.selection, self._request.version
+        if version is None:
+            self._position = self._board.advance()
+            for key, document in self._board.documents(selection.resource, selection.namespace):
+                yield from self._tell(key, document, after=0)
+            if self._request.initial_end:
+                yield self._bookmark(_INITIAL_END)
+            return
+        self._position = self._board.position(version)
+        for key, document in self._board.documents(selection.resource, selection.namespace):
+            if document.version <= self._position and self._selects(document):
+                self._shown.add(key)
+
+    def _changes(self) -> Iterable[bytes]:
+        after = self._position
+        changes = self._board.changes(self._resource, after)
+        self._position = self._board.version
+        for key, document in changes:
+            if self._request.selection.has_place(key):
+                yield from self._tell(key, document, after)
+
+    def _tell(self, key: Key, document: Document, after: int) -> Iterable[bytes]:
+        selected = self._selects(document)
+        if selected and not document.deleted:
+            known = key in self._shown or 0 < document.created_version <= after
+            self._shown.add(key)
+            yield self._change("MODIFIED" if known else "ADDED", document)
+        elif key in self._shown or (selected and document.deleted and document.created_version <= after):
+            self._shown.discard(key)
+            yield self._change("DELETED", document)
+
+    def _selects(self, document: Document) -> bool:
+        return self._request.selection.everything or self._request.selection.matches(document.parse())
+
+    def _change(self, kind: str, document: Document) -> bytes:
+        if self._request.include is None:
+            return _event(kind, document.render())
+        made = table(
+            self._resource,
+            [row(self._resource, document.parse(), self._now(), self._request.include)],
+            document.version,
+        )
+        if not self._with_columns:
+            del made["columnDefinitions"]
+        self._with_columns = False
+        return _event(kind, orjson.dumps(made))
+
+    def _bookmark(self, annotations: Mapping[str, str] | None = None) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(self._position), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        if self._request.include is not None:
+            made = table(self._resource, [], self._position)
+            return _event("BOOKMARK", orjson.dumps({**made, "metadata": metadata}))
+        kind = RESOURCES[self._resource].kind
+        return _event("BOOKMARK", orjson.dumps({"kind": kind, "apiVersion": API_VERSION, "metadata": metadata}))
+
+
+def _event(kind: str, document: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), document)
