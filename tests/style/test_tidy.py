@@ -115,6 +115,11 @@ def test_no_document_names_a_file_that_is_not_there(document: Path) -> None:
     assert [place for place in mentioned if not (ROOT / place).exists()] == []
 
 
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    mentioned = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert [place for place in sorted(mentioned) if not any(f"/{name(p)}".endswith(f"/{place}") for p in MODULES)] == []
+
+
 def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, object]]:
     for field, info in model.model_fields.items():
         key = prefix + (info.alias or field)
