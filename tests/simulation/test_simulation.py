@@ -18,12 +18,14 @@ PAST_FAILURES = (
     ("calm with a backup restored", 6),
     ("rough with a backup restored", 5),
     ("rough with jobs refused and kept", 7),
+    ("rough with long jobs", 502932),
+    ("rough with Kueue's pod groups", 500170),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
 while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
 another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead, a
 rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start that
-was never tried again."""
+was never tried again, two leaders that took jobs for deleted which they had not read yet."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),

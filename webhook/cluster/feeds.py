@@ -168,6 +168,10 @@ class Feeds:
         served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]
         await asyncio.gather(*(informer.reread() for informer in served))
 
+    async def reread_jobs(self, kind: str) -> None:
+        """Read every job of a kind again, and return when that is done."""
+        await asyncio.gather(*(self.informers[_job_feed(each)].reread() for each in self.kinds[kind].every_version))
+
     def jobs_position(self, kind: str) -> int:
         """Return the newest resourceVersion seen of jobs of a kind: everything up to it is in the view."""
         return max(self.informers[_job_feed(served)].position for served in self.kinds[kind].every_version)

@@ -1,8 +1,11 @@
-"""Proof that no pod of a gang is left, before its quota is given away (ledger rule 8).
+"""Proof that a gang is gone, its job and every pod of it, before its quota is given away (ledger rule 8).
 
 Jobs and pods arrive over separate watches, and one can lag behind the other: a job may be seen to be gone before its
 pods were seen to exist. The pods known from the watch prove something only if it is at least as far as the watch that
 told of the job's end; otherwise one consistent list, for all gangs in question together, settles it.
+
+A job that is not in the view may also be one that was never seen: the leader before this one may have read further. The
+view proves that it is gone once it is as far as the ledger was when this leadership began.
 """
 
 import asyncio
@@ -38,14 +41,16 @@ class PodProof:
         self._task: asyncio.Task[None] | None = None
         self._expected = 0
         self._relisted = False
+        self._rereads: dict[str, asyncio.Task[None]] = {}
 
     def expect(self, version: int) -> None:
-        """Take pods for known once they are read up to ``version``, at which this leadership began.
+        """Take pods and jobs for known once they are read up to ``version``, at which this leadership began.
 
-        What an earlier leader did to plain pods it had read before that: until then a gang of theirs that seems gone
-        may only not have been seen yet.
+        What an earlier leader reserved for it had read before that: until then a gang that seems gone may only not have
+        been seen yet.
         """
         self._expected, self._relisted = version, False
+        self._cancel_rereads()
 
     def caught_up(self) -> bool:
         """Return whether the pods are read up to the expected version; if not, have them listed."""
@@ -57,13 +62,24 @@ class PodProof:
             pods.relist()
         return False
 
+    def jobs_caught_up(self, kind: str) -> bool:
+        """Return whether jobs of a kind are read up to the expected version; if not, have them listed."""
+        if kind == POD_GROUP.key:
+            return self.caught_up()
+        if self._feeds.jobs_position(kind) >= self._expected:
+            return True
+        # Of a kind that is not served no version is ever read: its list is asked for, and answered by 404.
+        if kind not in self._rereads:
+            self._rereads[kind] = asyncio.create_task(self._feeds.reread_jobs(kind), name=f"reread {kind}")
+        return self._rereads[kind].done()
+
     def holds(self, uid: str, kind: str) -> bool:
         """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up."""
         if kind == POD_GROUP.key:
             # Its pods are all there is of it, and what is known of them comes from one watch.
             return self.caught_up()
-        pods_position = self._feeds.informers["pods"].position
-        if uid in self._proved or pods_position >= self._feeds.jobs_position(kind):
+        needed = max(self._feeds.jobs_position(kind), self._expected)
+        if uid in self._proved or self._feeds.informers["pods"].position >= needed:
             return True
         self._asked.add(uid)
         if self._task is None or self._task.done():
@@ -76,8 +92,14 @@ class PodProof:
 
     def cancel(self) -> None:
         """Stop looking."""
+        self._cancel_rereads()
         if self._task is not None:
             self._task.cancel()
+
+    def _cancel_rereads(self) -> None:
+        for task in self._rereads.values():
+            task.cancel()
+        self._rereads.clear()
 
     async def _look_up(self) -> None:
         while self._asked:

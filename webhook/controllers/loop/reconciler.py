@@ -271,11 +271,11 @@ class Reconciler:
             self._gangs.reclaim(job, reservation)
 
     def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
-        """Return whether a gang's pods were written since they were read, or not read since this leadership began."""
+        """Return whether a gang's pods were written since they were read, or it was not read since leadership began."""
         gang = job or self._view.ledger.entries.get(uid)
         if gang is None:
             return False
-        if gated_pods.is_pod_group(gang) and not self._proof.caught_up():
+        if (job is None or gated_pods.is_pod_group(gang)) and not self._proof.jobs_caught_up(gang.kind):
             self._lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))

@@ -1,4 +1,4 @@
-"""That no pod of a gang is left is looked up until it is so, whatever arrives meanwhile."""
+"""That a gang is gone is looked up until it is so, whatever arrives meanwhile."""
 
 import asyncio
 from types import SimpleNamespace
@@ -43,3 +43,37 @@ async def test_a_pod_that_ends_while_its_gang_is_looked_up_is_looked_up_again() 
     assert not proof.holds("gang", "Job.batch")
     await asyncio.sleep(5)
     assert proof.holds("gang", "Job.batch")
+
+
+async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_read_as_far() -> None:
+    position, asked = 7, []
+
+    async def reread(kind: str) -> None:
+        asked.append(kind)
+        await asyncio.sleep(1)
+
+    feeds = SimpleNamespace(jobs_position=lambda kind: position, reread_jobs=reread)
+    proof = PodProof(Pods(), feeds, lambda uid: None)  # type: ignore[arg-type]
+    assert proof.jobs_caught_up("Job.batch"), "a follower waits for nothing"
+    proof.expect(9)
+    assert not proof.jobs_caught_up("Job.batch")
+    assert not proof.jobs_caught_up("Job.batch")
+    position = 9
+    assert proof.jobs_caught_up("Job.batch")
+    position = 7
+    await asyncio.sleep(2)
+    # What is not served has no version: that it was asked for since is enough.
+    assert proof.jobs_caught_up("Job.batch")
+    assert asked == ["Job.batch"]
+    proof.expect(11)
+    assert not proof.jobs_caught_up("Job.batch"), "a new leadership asks again"
+    proof.cancel()
+
+
+async def test_pods_prove_nothing_while_they_are_not_read_as_far_as_this_leadership_began() -> None:
+    feeds = SimpleNamespace(informers={"pods": SimpleNamespace(position=5)}, jobs_position=lambda kind: 5)
+    proof = PodProof(Pods(), feeds, lambda uid: None)  # type: ignore[arg-type]
+    assert proof.holds("gang", "Job.batch")
+    proof.expect(6)
+    assert not proof.holds("gang", "Job.batch")
+    proof.cancel()
