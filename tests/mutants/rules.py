@@ -33,11 +33,11 @@ ASSESS: Final = "webhook/controllers/gangs/assess.py"
 GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
 RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
 PATCHES: Final = "webhook/jobs/patches/job.py"
-KEEPER_TESTS: Final = f"{UNIT}/controllers/test_ledger_keeper.py"
-GATED_PODS_TESTS: Final = f"{UNIT}/controllers/test_gated_pods.py"
-ASSESS_TESTS: Final = f"{UNIT}/controllers/test_assess.py"
-RECOVERY_TESTS: Final = f"{UNIT}/controllers/test_recovery.py"
-RULES_TESTS: Final = f"{UNIT}/controllers/test_ledger_rules.py"
+KEEPER_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_keeper.py"
+GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
+ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
+RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
+RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
 START_BEFORE_THE_LEDGER: Final = """\
@@ -97,7 +97,7 @@ MUTANTS: Final = (
         PATCHES,
         '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},\n',
         "",
-        f"{UNIT}/jobs/test_patches.py",
+        f"{UNIT}/jobs/patches/test_patches.py",
     ),
     Mutant(
         3,
@@ -105,7 +105,7 @@ MUTANTS: Final = (
         PATCHES,
         '        {"op": "test", "path": "/metadata/uid", "value": record.uid},\n',
         "",
-        f"{UNIT}/jobs/test_patches.py",
+        f"{UNIT}/jobs/patches/test_patches.py",
     ),
     Mutant(
         3,
@@ -113,7 +113,7 @@ MUTANTS: Final = (
         "webhook/jobs/patches/pod.py",
         '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},\n',
         "",
-        f"{UNIT}/jobs/test_pod_groups.py",
+        f"{UNIT}/jobs/plain_pods/test_pod_groups.py",
     ),
     Mutant(
         3,

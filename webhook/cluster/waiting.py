@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from webhook.cluster.view import View
+from webhook.core.ledger import bounds
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
@@ -21,6 +22,9 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
         return Reason(
             Code.PRIORITY_CLASS_NOT_FOUND, f"{job.missing_class} does not exist", help="create it, or name another"
         )
+    too_large = bounds.too_large(gang)
+    if too_large is not None:
+        return Reason(Code.ENTRY_TOO_LARGE, too_large)
     if job.out_of_bounds:
         return Reason(Code.MISCONFIGURED, job.out_of_bounds, help="correct the pod template or the LimitRange")
     if gang.pod_group is not None and gang.quorum is None:

@@ -1,75 +1,141 @@
 """How much more the ledger may take: a ConfigMap has an end, and a write beyond it is refused whole.
 
 One decision can admit thousands of gangs, and at installation thousands may run already. Each asks here before it is
-put into the ledger; one that finds no room waits as for quota, and is looked at again when the ledger has shrunk.
+put into the ledger. One that finds no room is set aside, it alone, until there is room for its size; smaller gangs,
+preemption, stops and releases go on meanwhile.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.core.ledger import bounds
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
 
 ENTRY_BYTES_MIN: Final = 128
 """No entry is shorter: bounds how many admissions are worth deciding about at once."""
+TRIED_MIN: Final = 64
+"""A full ledger still has so many gangs tried in a cycle: what they are set aside for is said, and others pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SetAside:
+    """A gang that found no room."""
+
+    asked: Mapping[str, Gang | None]
+    """Uids of its jobs, and what each asked for."""
+    size_bytes: int
+    never: bool
+    """One of its entries is longer than any may be: it waits until it asks for something else."""
 
 
 class LedgerRoom:
-    """What one cycle may still put into the ledger."""
+    """What one cycle may still put into the ledger, and who waits for room in it."""
 
     def __init__(self, keeper: LedgerKeeper) -> None:
         self._keeper = keeper
         self._taken_bytes = 0
-        self._refused_at: int | None = None
-        """Size at which something found no room; smaller, it may find some."""
+        self._set_aside: dict[str, _SetAside] = {}
+        """By what tells the gang from all others, in the order in which they found no room."""
+        self._gang_of: dict[str, str] = {}
+        """Uid of a job to its gang, of those set aside."""
 
-    def begin(self) -> None:
-        """Start a cycle: what the one before put in is in the stored ledger."""
+    def begin(self) -> list[str]:
+        """Start a cycle; return the uids of those set aside for which there is room by now."""
         self._taken_bytes = 0
-        if self._refused_at is not None and self._keeper.entries_bytes < self._refused_at:
-            self._refused_at = None
-
-    @property
-    def full(self) -> bool:
-        """Nothing new is to be admitted."""
-        return self._refused_at is not None or self._left_bytes <= 0
+        left, fit = self._left_bytes, []
+        for gang, waits in list(self._set_aside.items()):
+            if waits.size_bytes <= left and not waits.never:
+                left -= waits.size_bytes
+                fit += self._take_back(gang)
+        return fit
 
     @property
     def most(self) -> int:
-        """No more entries than this can find room."""
-        return max(0, self._left_bytes) // ENTRY_BYTES_MIN + 1
+        """More entries than this are not worth deciding about in one cycle."""
+        return max(0, self._left_bytes) // ENTRY_BYTES_MIN + TRIED_MIN
 
     def takes(self, *entries: Reservation) -> bool:
         """Put ``entries`` in if there is room for all of them together; return whether there is."""
-        size = sum(ledger_text.size_bytes({entry.uid: ledger_text.encode_entry(entry)}) for entry in entries)
+        size = bounds.entry_bytes(*entries)
         if size > self._left_bytes:
-            self._refused_at = self._keeper.entries_bytes + self._taken_bytes
             return False
         self._taken_bytes += size
         return True
 
-    def without(self, admitted: Sequence[Reservation], unfit: Collection[str]) -> set[str]:
+    def without(
+        self, admitted: Sequence[Reservation], unfit: Collection[str], asked: Callable[[str], Gang | None]
+    ) -> set[str]:
         """Return the uids of those of ``admitted`` that find no room, each with all that would start with it.
 
-        ``unfit`` of them are not to be put in anyway.
+        They are set aside, with what they ``asked`` for. ``unfit`` of them are not to be put in anyway.
         """
         gangs: dict[str, list[Reservation]] = {}
         for entry in admitted:
             if entry.uid not in unfit:
                 gangs.setdefault(siblings.name_of(entry), []).append(entry)
-        return {entry.uid for gang in gangs.values() if not self.takes(*gang) for entry in gang}
+        refused: set[str] = set()
+        for name, gang in gangs.items():
+            never = not all(bounds.fits_alone(entry) for entry in gang)
+            if not never and self.takes(*gang):
+                continue
+            size = bounds.entry_bytes(*gang)
+            self._set_aside[name] = _SetAside({entry.uid: asked(entry.uid) for entry in gang}, size, never)
+            self._gang_of |= {entry.uid: name for entry in gang}
+            refused |= {entry.uid for entry in gang}
+        return refused
 
-    def reason(self) -> Reason:
-        """Return why a gang waits while the ledger is full."""
+    def forget(self, uid: str) -> list[str]:
+        """Set a gang aside no longer: one of its jobs is gone. Return the uids of all its jobs."""
+        gang = self._gang_of.get(uid)
+        return [] if gang is None else self._take_back(gang)
+
+    def forget_all(self) -> list[str]:
+        """Set nobody aside any longer, for the policy is new; return their uids."""
+        return [uid for gang in list(self._set_aside) for uid in self._take_back(gang)]
+
+    def holds_back(self, uid: str, asks: Gang | None) -> Reason | None:
+        """Return why a gang that ``asks`` so much is set aside; one that asks for something else is not."""
+        gang = self._gang_of.get(uid)
+        if gang is not None and self._set_aside[gang].asked[uid] != asks:
+            self._take_back(gang)
+        return self.reason(uid)
+
+    def reason(self, uid: str) -> Reason | None:
+        """Return why a gang is set aside; None when it is not."""
+        gang = self._gang_of.get(uid)
+        if gang is None:
+            return None
+        size, never = self._set_aside[gang].size_bytes, self._set_aside[gang].never
+        if never or size > self._limit_bytes:
+            return Reason(
+                Code.ENTRY_TOO_LARGE,
+                f"its reservation would take {size} bytes of the ledger, where one job takes at most "
+                f"{bounds.STORED_BYTES_MAX} and all together {self._limit_bytes}",
+                help="use fewer pod sets or resource names, or split it",
+            )
         return Reason(
             Code.LEDGER_FULL,
-            f"the ledger has {self._keeper.size_bytes} of {ledger_text.BYTES_MAX} bytes",
-            help="it waits until other gangs end",
+            f"its reservation takes {size} bytes; the ledger has {self._keeper.entries_bytes} and admits up to "
+            f"{self._limit_bytes}",
+            help="it waits until other gangs end; smaller ones may pass",
         )
+
+    def _take_back(self, gang: str) -> list[str]:
+        uids = list(self._set_aside.pop(gang).asked)
+        for uid in uids:
+            del self._gang_of[uid]
+        return uids
+
+    @property
+    def _limit_bytes(self) -> int:
+        return int(ledger_text.FULL_AT * ledger_text.BYTES_MAX)
 
     @property
     def _left_bytes(self) -> int:
-        return int(ledger_text.FULL_AT * ledger_text.BYTES_MAX) - self._keeper.entries_bytes - self._taken_bytes
+        return self._limit_bytes - self._keeper.entries_bytes - self._taken_bytes

@@ -58,9 +58,9 @@ class EngineFeed:
             self._submitted.pop(uid, None)
             self._marks.gangs.add(uid)
 
-    def queue(self, step: Step, uid: str, job: JobRecord | None) -> None:
-        """Have the gang of ``job`` wait in the engine if that is its next step, and else not."""
-        gang = waiting.waiting_gang(job, self._view) if step is Step.WAIT and job is not None else None
+    def queue(self, step: Step, uid: str, job: JobRecord | None, held_back: Reason | None = None) -> None:
+        """Have the gang of ``job`` wait in the engine if that is its next step and nothing holds it back, else not."""
+        gang = (held_back or waiting.waiting_gang(job, self._view)) if step is Step.WAIT and job is not None else None
         if isinstance(gang, Gang):
             self._withheld.pop(uid, None)
             if self._submitted.get(uid) != gang:

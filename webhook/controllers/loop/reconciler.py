@@ -31,6 +31,7 @@ from webhook.controllers.loop.namespaces import NamespaceLabels
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
+from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ENDED, HELD, PREEMPTED
 from webhook.core.model.gang import Gang
@@ -95,8 +96,9 @@ class Reconciler:
         refused = None if uid in self._view.ledger.entries else self._effects.refused(uid)
         if refused is not None:
             return waiting.write_refused(refused)
-        if self._room.full and self.engine.position(uid) is not None:
-            return self._room.reason()
+        set_aside = self._room.reason(uid)
+        if set_aside is not None:
+            return set_aside
         if not self.leading:
             self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
         return self._gangs.reason(uid)
@@ -180,7 +182,7 @@ class Reconciler:
 
     async def _cycle(self) -> None:
         now, batch = self._clock.now(), Batch()
-        self._room.begin()
+        self.marks.gangs.update(self._room.begin())
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
             self._absorb(batch, act=True)
@@ -231,6 +233,7 @@ class Reconciler:
     def _take_policy(self) -> None:
         if self.marks.policy:
             self.marks.policy = False
+            self.marks.gangs.update(self._room.forget_all())
             metrics.forget_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
@@ -259,12 +262,13 @@ class Reconciler:
             reservation = batch.put[uid]
         if job is None and reservation is None:
             self._effects.forget(uid)
+            self.marks.gangs.update(self._room.forget(uid))
         voided, refused = self._stops.voided(uid), self._effects.refused(uid) is not None
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused)
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
-        self._gangs.queue(step, uid, job)
+        self._gangs.queue(step, uid, job, self._room.holds_back(uid, None if job is None else job.gang))
         if act:
             self._act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
@@ -334,7 +338,7 @@ class Reconciler:
         assert self._keeper.ledger is not None
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._clock.now()
-            adopted = rebuild.adopted(job, gang, self._view.policy, epoch, now)
+            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, epoch, now))
             if not self._room.takes(adopted):
                 self._lagging.add(job.uid)
                 return
@@ -377,9 +381,12 @@ class Reconciler:
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
-        admit, most = not self._room.full, self._room.most
-        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, admit, most)
+        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, most=self._room.most)
         self._take_plan(plan, batch, now)
+
+    def _asked(self, uid: str) -> Gang | None:
+        job = self._view.jobs.get(uid)
+        return None if job is None else job.gang
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
         unfit = {
@@ -388,7 +395,7 @@ class Reconciler:
             if uid not in self._view.jobs or not self._gangs.waits(uid) or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
-        unfit |= self._room.without(plan.admitted, unfit)
+        unfit |= self._room.without(plan.admitted, unfit, self._asked)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
             gang = self._gangs.admitted(reservation.uid)
@@ -408,7 +415,11 @@ class Reconciler:
             metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
             self._announcer.admitted(reservation)
         for grown in plan.grown:
-            if grown.uid in self._view.ledger.entries and grown.uid not in batch.drop:
+            known = self._view.ledger.entries.get(grown.uid)
+            if known is not None and not bounds.fits_alone(grown):
+                self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
+                self._view.fences.put_reservation(known)
+            elif known is not None and grown.uid not in batch.drop:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
                 self.marks.add(grown.uid)

@@ -144,7 +144,9 @@ def reserve(  # noqa: PLR0917
         name=gang.name,
         queue=queue,
         pod_sets=tuple(
-            ReservedPodSet(s.name, counts[s.name], s.price, flavors.get(s.name, {}), (charges or {}).get(s.name), s.job)
+            ReservedPodSet(
+                s.name, counts[s.name], _stated(s.price), flavors.get(s.name, {}), (charges or {}).get(s.name), s.job
+            )
             for s in gang.pod_sets
         ),
         epoch=epoch,
@@ -154,6 +156,15 @@ def reserve(  # noqa: PLR0917
         loose_pods=gang.loose_pods,
         preemptible=gang.preemptible,
     )
+
+
+def _stated(price: PodPrice) -> PodPrice:
+    """Return a price without amounts of 0: who asks for none of something is not told from who leaves it out."""
+    if all(price.requests.values()) and all(price.limits.values()):
+        return price
+    requests = {name: amount for name, amount in price.requests.items() if amount}
+    limits = {name: amount for name, amount in price.limits.items() if amount}
+    return replace(price, requests=requests, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,9 +109,9 @@ def decode_membership(fields: Mapping[str, Any] | None) -> Membership | None:
 
 def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
     price = pod_set.price
-    record: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "requests": dict(price.requests)}
+    record: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "requests": _stated(price.requests)}
     for key, value in (
-        ("limits", "requests" if price.limits == price.requests else dict(price.limits)),
+        ("limits", "requests" if price.limits == price.requests else _stated(price.limits)),
         ("flavors", dict(pod_set.flavors)),
         ("deadline", price.has_deadline),
         ("bestEffort", price.best_effort),
@@ -122,8 +122,13 @@ def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
         if value:
             record[key] = value
     if pod_set.charge is not None:
-        record["charge"] = dict(pod_set.charge)
+        record["charge"] = _stated(pod_set.charge)
     return record
+
+
+def _stated(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts that are not 0: they say nothing, and a job may have thousands of them."""
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def encode_meta(ledger: Ledger, digest: int) -> str:

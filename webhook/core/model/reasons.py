@@ -33,6 +33,7 @@ class Code(StrEnum):
     PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
     WAITING_FOR_PODS = "WaitingForPods"
     LEDGER_FULL = "LedgerFull"
+    ENTRY_TOO_LARGE = "ReservationTooLarge"
     NAMESPACE_NOT_FENCED = "NamespaceNotFenced"
     WRITE_REFUSED = "WriteRefused"
     UNREADABLE = "Unreadable"

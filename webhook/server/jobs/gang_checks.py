@@ -8,6 +8,7 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.core.ledger import bounds
 from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
 from webhook.core.model.quantity import MILLI
@@ -38,7 +39,8 @@ def gang_problem(asking: GangReading) -> Answer | None:
                 asked = quantity.render(amount, name)
                 message = f"pod set {pod_set.name} asks {asked} {name} a pod; the API server takes whole numbers only"
                 return deny(Refusal.MALFORMED_GANG, message, 422)
-    return None
+    too_large = bounds.too_large(gang)
+    return None if too_large is None else deny(Refusal.MALFORMED_GANG, too_large, 422)
 
 
 def preset_node(asking: GangReading) -> Answer | None:

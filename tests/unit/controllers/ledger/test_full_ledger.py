@@ -15,6 +15,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.keeper import project
+from webhook.core.ledger import bounds
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -85,6 +86,57 @@ async def test_more_gangs_than_the_ledger_holds_start_one_after_another_as_other
         await asyncio.sleep(300)
         assert await finished(cluster) == JOBS
         assert not parts.view.ledger.entries
+
+
+async def test_a_large_gang_that_finds_no_room_does_not_stop_smaller_ones_nor_those_stopped_for_others() -> None:
+    """Its own entry is a quarter of what fits; it starts when there is room for it."""
+    async with led(*(job(number) for number in range(18)), cpu=18) as (cluster, parts):
+        await asyncio.sleep(10)
+        assert len(parts.view.ledger.entries) == 18
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        await cluster.create({**high, "value": 1000})
+        large, small = job(30), job(31)
+        for each in (large, small):
+            each["spec"]["template"]["spec"]["priorityClassName"] = "high"
+        limits = {f"example.com/{number:02}-{'x' * 40}": "1" for number in range(30)}
+        large["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = limits
+        del large["metadata"]["labels"]
+        large["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "job-30"
+        group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+        await cluster.create({**group, "metadata": {"name": "job-30", "namespace": "team-a"}, "spec": {"minMember": 1}})
+        uid = (await cluster.create(large)).uid
+        await asyncio.sleep(3)
+        reason = parts.reconciler.reason(uid)
+        assert reason is not None
+        assert reason.code is Code.LEDGER_FULL
+        await cluster.create(small)
+        await asyncio.sleep(12)
+        assert "job-31" in {entry.name for entry in parts.view.ledger.entries.values()}
+        assert uid not in parts.view.ledger.entries
+        await asyncio.sleep(300)
+        assert uid in parts.view.ledger.entries or await finished(cluster) == 20
+
+
+async def test_a_gang_that_no_ledger_could_hold_waits_alone_also_while_the_ledger_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "too_large", lambda gang: None)
+    huge = job(30)
+    limits = {f"example.com/{number}": "9P" for number in range(600)}
+    huge["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = limits
+    del huge["metadata"]["labels"]
+    huge["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "job-30"
+    async with led() as (cluster, parts):
+        group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+        await cluster.create({**group, "metadata": {"name": "job-30", "namespace": "team-a"}, "spec": {"minMember": 1}})
+        uid = (await cluster.create(huge)).uid
+        await asyncio.sleep(5)
+        reason = parts.reconciler.reason(uid)
+        assert reason is not None
+        assert reason.code is Code.ENTRY_TOO_LARGE
+        await cluster.create(job(31))
+        await asyncio.sleep(5)
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["job-31"]
 
 
 async def test_more_jobs_that_ran_before_tutti_than_the_ledger_holds_are_adopted_as_others_end() -> None:

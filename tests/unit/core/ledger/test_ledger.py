@@ -13,7 +13,7 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.model.policy import FlavorResource
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-.", min_size=1, max_size=12)
-AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 10**15), max_size=3)
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(1, 10**15), max_size=3)
 PRICES = st.builds(
     PodPrice,
     requests=AMOUNTS,

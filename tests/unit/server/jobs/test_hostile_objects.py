@@ -71,6 +71,18 @@ async def test_28_containers(gate: Gate, containers_: Any) -> None:
     assert (await judged(gate, review(bare), "/validate/pods")).code in (200, 422)
 
 
+@pytest.mark.parametrize("amount", ["0", "9P"])
+async def test_28_more_resource_names_than_a_reservation_holds(gate: Gate, amount: str) -> None:
+    """Every gang's reservation stands in one ledger: such a job would take it all."""
+    obj = suspended()
+    limits = obj["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    limits |= {f"a.b/{number}": amount for number in range(4600)}
+    answer = await judged(gate, review(obj))
+    assert answer.code == 422
+    assert "resources of pod set main name 460" in answer.message
+    assert "at most 64" in answer.message
+
+
 @pytest.mark.parametrize("value", ["", "-1", "0x10", "１", " 1", "1 ", None, True, {}, [], "1.5", "1500m", "NaN", 1.5])
 async def test_29_a_gpu_count_is_a_whole_number(gate: Gate, value: Any) -> None:
     obj = suspended()
