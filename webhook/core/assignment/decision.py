@@ -8,16 +8,16 @@ stopping others for its full size wins over shrinking, as in Kueue.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from webhook.core.assignment.fair_sharing import targets_of
 from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, assign
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
-from webhook.core.assignment.request import LineKey, Request
+from webhook.core.assignment.request import Request
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.model.wake_keys import Owed
 from webhook.core.quota.allocations import Holdings
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
@@ -34,16 +34,6 @@ STOPS_NOBODY = Reason(
 def nobody(uid: str) -> bool:
     """No gang yields."""
     return False
-
-
-class Owed(NamedTuple):
-    """What a hungry gang lacks, as plain data: a copy of the engine knows it by the same name."""
-
-    queue: str
-    line: LineKey
-    cohort: int
-    """Index of the cohort below which its side of the tree is compared with another."""
-    key: FlavorResource
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from webhook.core.assignment.decision import Decision, Owed
+from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.model import quantity
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.wake_keys import Owed
 from webhook.core.pending.pending_queues import WaitingRoom
 from webhook.core.pending.queueing import Lane, Line
 from webhook.core.quota.allocations import Holding, Holdings
@@ -102,7 +103,7 @@ class Hunger:
 
     def _lasts(self, owed: Owed, fences: Fences) -> bool:
         lane, usage = self.room.lanes.get(owed.queue), self.holdings.outlook
-        line = None if lane is None else lane.lines.get(owed.line)
+        line = None if lane is None else lane.lines.get(owed.equivalence)
         if line is None or line.lane.node is None or line not in _whose_turn_may_come(line.lane):
             return False
         node = line.lane.node

@@ -1,5 +1,5 @@
-"""The heads of Backfill queues: which there are now, in which plan they stand together, and who waits for something of
-theirs. A head has room booked (``backfill``) only while it waits for quota and nothing else.
+"""The heads of Backfill queues: which there are now, in which plan they stand together, and which of them wait
+for quota. A head has room booked (``backfill``) only while it waits for quota and nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,16 +68,6 @@ class Heads:
         for scope in fenced:
             del self._known[scope]
         return bool(fenced)
-
-
-def beside(uid: str) -> str:
-    """Return the name under which those wait that have no room beside what is booked for a head."""
-    return f"beside {uid}"
-
-
-def rights_in(lane: Lane) -> str:
-    """Return the name under which those wait, in the tree of a queue, that have no right before any head booked."""
-    return f"rights before heads of tree {'' if lane.node is None else lane.node.root.index}"
 
 
 def waits_for_quota(lane: Lane, fences: Fences) -> Line | None:

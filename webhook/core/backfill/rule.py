@@ -29,13 +29,14 @@ from math import inf
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.backfill.bookings import Head, book, head_at, owns
-from webhook.core.backfill.heads import Heads, rights_in, waits_for_quota
+from webhook.core.backfill.heads import Heads, waits_for_quota
 from webhook.core.backfill.timetable import Booking, Start, Timetable
 from webhook.core.ledger.record import Booked
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.wake_keys import BeforeHeads, QueueHead, WakeKey
 from webhook.core.pending.pending_queues import WaitingRoom
-from webhook.core.pending.queueing import Lane, Line, head_of
+from webhook.core.pending.queueing import Lane, Line
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node
@@ -98,8 +99,8 @@ class Backfill:
     def __post_init__(self) -> None:
         self.heads = Heads(self.room, self.across_queues)
 
-    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[str]:
-        """Book for those that are heads now, and let those that were move up; return at which points those wait that
+    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[WakeKey]:
+        """Book for those that are heads now, and let those that were move up; return under which keys those wait that
         are to be decided about again: a head has another booking than before. Those ``beside`` whom there may be more
         room are ``freed``.
 
@@ -117,20 +118,20 @@ class Backfill:
         if self._recall(fences):
             self._seen = {}
         changed = {root for root in self.room.backfilling if self._has_changed(root, now)}
-        points = self._settle_trees(changed, fences, now) if changed or not self.room.backfilling else []
+        keys = self._settle_trees(changed, fences, now) if changed or not self.room.backfilling else []
         self._settled_at = self._moment(now)
         self.put_off = {}
-        return points
+        return keys
 
-    def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[str]:
+    def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[WakeKey]:
         """Settle what has ``changed``; what has not stays as it is."""
-        points: list[str] = []
+        keys: list[WakeKey] = []
         self.freed = []
         settled = {}
         for root, lanes in self.room.backfilling.items():
             for some in self.heads.together(lanes):
                 scope = self.heads.scope(some)
-                settled[scope] = self._settle(some, fences, now, points) if root in changed else self._settled[scope]
+                settled[scope] = self._settle(some, fences, now, keys) if root in changed else self._settled[scope]
         plans = [plan for _, plan, _ in settled.values()]
         bookings = {uid: booking for plan in plans for uid, booking in plan.bookings.items()}
         self.freed += [uid for uid in self.booked if uid not in bookings]
@@ -141,7 +142,7 @@ class Backfill:
             if all(map(self.heads.knows, scopes)):
                 starts = (each.at_seconds for scope in scopes for each in settled[scope][1].bookings.values())
                 self._seen[root] = (*self._state_of(root), min(starts, default=inf))
-        return points
+        return keys
 
     def _has_changed(self, root: Node, now: float) -> bool:
         """Return whether a tree may have changed since it was settled, or a head in it is late."""
@@ -152,9 +153,9 @@ class Backfill:
         return self.holdings.version_of(root), self.room.heads_version(root)
 
     def _settle(
-        self, lanes: Sequence[Lane], fences: Fences, now: float, points: list[str]
+        self, lanes: Sequence[Lane], fences: Fences, now: float, keys: list[WakeKey]
     ) -> tuple[_Basis, _Plan, int]:
-        """Return the plan of these queues, and add the ``points`` at which it wakes somebody.
+        """Return the plan of these queues, and add the ``keys`` under which it wakes somebody.
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
         """
@@ -167,10 +168,10 @@ class Backfill:
         for line in plan.lines:
             uid = line.head.uid
             if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
-                points.append(head_of(line.lane))
+                keys.append(QueueHead(line.lane.name))
         self.freed += self.booked if known is None else _with_more_room(known[1], plan)
         if known is not None and not plan.rights <= known[1].rights:
-            points.append(rights_in(plan.lines[0].lane))
+            keys.append(before_heads(plan.lines[0].lane))
         return basis, plan, self._given_back_in(lanes)
 
     def keeps_room_for(self, head: Line, fences: Fences, now: float) -> bool:
@@ -357,10 +358,10 @@ class Backfill:
 
     def _kept_by(self, lane: Lane) -> AmountsByFlavor:
         """Return what the head of a queue keeps of the queue's own quota, whether or not that is put aside just now."""
-        lifted, name = self.holdings.lifted, head_of(lane)
-        if lifted is not None and lifted[0] == name:
+        lifted, head = self.holdings.lifted, QueueHead(lane.name)
+        if lifted is not None and lifted[0] == head:
             return lifted[2]
-        kept = self.holdings.promises.get(name)
+        kept = self.holdings.promises.get(head)
         return {} if kept is None else kept[1]
 
     # -- who may start -----------------------------------------------------------------------------------------------
@@ -448,7 +449,12 @@ class Backfill:
     def _is_lifted(self, line: Line) -> bool:
         """Return whether what its queue keeps for its head is put aside for the head of ``line``."""
         lifted = self.holdings.lifted
-        return lifted is not None and lifted[0] == head_of(line.lane)
+        return lifted is not None and lifted[0] == QueueHead(line.lane.name)
+
+
+def before_heads(lane: Lane) -> BeforeHeads:
+    """Return the key of those that have no right before any booked head of the queue's tree."""
+    return BeforeHeads(None if lane.node is None else lane.node.root.index)
 
 
 def _with_more_room(before: _Plan, after: _Plan) -> list[str]:

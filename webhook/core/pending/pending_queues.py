@@ -14,9 +14,10 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy, PreemptionPolicy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
 from webhook.core.pending.eligibility import why_aside, why_closed
-from webhook.core.pending.queueing import Lane, Line, head_of, line_key
-from webhook.core.pending.wake_index import Gate, GateOrder, Need, Parking, Point, Spot
+from webhook.core.pending.queueing import Lane, Line, line_key
+from webhook.core.pending.wake_index import Gate, GateOrder, Need, Parking
 from webhook.core.quota.tree import Node, QuotaTree
 
 
@@ -117,7 +118,7 @@ class WaitingRoom:
             self._parking.forget(line)
             self.pass_on(line)
         self._parking.close(lane)
-        self.wake(head_of(lane))
+        self.wake(QueueHead(lane.name))
 
     def _move(self, uid: str, ticket: Ticket) -> None:
         """Let a gang wait where the present policy puts it; a rest goes on."""
@@ -206,20 +207,20 @@ class WaitingRoom:
     def park(
         self,
         line: Line,
-        points: Iterable[Point],
+        wake_on: Iterable[WakeKey],
         gate: tuple[Need, GateOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
         """Set a blocked line aside until what blocks it changes."""
         line.parked = True
         line.level = 0 if gate is None else gate[1][0]
-        self._parking.park(line, points, gate, marks)
+        self._parking.park(line, wake_on, gate, marks)
         self.pass_on(line)
         self._move_on(line.lane)
 
-    def wake(self, point: Point, unless: Callable[[Line], bool] | None = None) -> None:
-        """Wake the lines that any change at ``point`` could help, but for those of which ``unless`` says so."""
-        for line in self._parking.helped_by(point):
+    def wake(self, key: WakeKey, unless: Callable[[Line], bool] | None = None) -> None:
+        """Wake the lines that the change ``key`` could help, but for those of which ``unless`` says so."""
+        for line in self._parking.helped_by(key):
             if unless is None or not unless(line):
                 self.wake_line(line)
 
@@ -229,7 +230,7 @@ class WaitingRoom:
         """
         self.changes += 1
         self._count(lane)
-        self.wake(head_of(lane))
+        self.wake(QueueHead(lane.name))
         head = lane.head() if lane.backfills else None
         if head is not None and head.parked:
             self.wake_line(head)
@@ -237,7 +238,7 @@ class WaitingRoom:
 
     def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
         """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
-        spot = (node.index, key)
+        spot = Freed(node.index, key)
         self.wake(spot)
         for line in self._parking.passed(spot, own_room):
             self.wake_line(line)
@@ -326,7 +327,7 @@ class WaitingRoom:
         for line in lane.lines.values():
             if line.parked and rules.may_stop_own(line.sample.priority, priority):
                 for key in line.request.keys:
-                    self._parking.add_point(line, (root, key))
+                    self._parking.also_on(line, Freed(root, key))
 
     def copy(self) -> "WaitingRoom":
         """Return an independent room in the same state: what is parked stays parked."""
@@ -345,9 +346,9 @@ class WaitingRoom:
         twin._resting = list(self._resting)
         return twin
 
-    def _open_spots(self) -> list[Spot]:
+    def _open_spots(self) -> list[Freed]:
         gates = (*self._touched, *self._woken_by.values(), *self._parking.standing_back())
-        return [(gate.node.index, gate.key) for gate in gates]
+        return [Freed(gate.node.index, gate.key) for gate in gates]
 
     def in_order(self, lane: Lane) -> Iterator[Gang]:
         """Yield the gangs of a lane in queue order."""

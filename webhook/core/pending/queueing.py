@@ -310,8 +310,3 @@ class Lane:
 
     def _place_of(self, gang: Gang) -> OrderKey:
         return self._rank_of(gang), -gang.priority, gang.created_seconds, gang.uid
-
-
-def head_of(lane: Lane) -> str:
-    """Return the name under which the head of a queue holds quota back, and at which those wait that it holds up."""
-    return f"head of {lane.name}"

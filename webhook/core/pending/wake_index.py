@@ -2,9 +2,7 @@
 
 Three ways to be registered:
 
-- at *points*: woken by any change there. A point is a key at a node of the tree (its usage fell), a namespace (its
-  fences gave), something about the heads of Backfill queues by name (``head_of``, ``beside``, ``rights_in``) or
-  something owed to a hungry gang (it is not any more).
+- under *wake keys* (``model.wake_keys``): woken by each such change.
 - at one *gate*: a key at the node that refused the line. Of all lines at a gate that ask no more than it has room for,
   only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
   offered to as many lines as can use it, not to all that wait. Those of a queue which has another line to be decided
@@ -19,18 +17,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from webhook.core.assignment.decision import Owed
 from webhook.core.model.policy import FlavorResource
+from webhook.core.model.wake_keys import Freed, WakeKey
 from webhook.core.pending.queueing import Lane, Line
 from webhook.core.quota.tree import Node
 
-Spot = tuple[int, FlavorResource]
-"""(index of a node, key)."""
-
-
-Point = Spot | str | Owed
-"""A key at a node whose usage would have to fall, a namespace whose fences would have to give, a head that would have
-to move, or a hunger that would have to end."""
 GateOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's agenda orders."""
 
@@ -72,7 +63,7 @@ class _Row:
 @dataclass(slots=True)
 class _Stay:
     ticket: int
-    points: tuple[Point, ...]
+    wake_on: tuple[WakeKey, ...]
     gate: tuple[Need, GateOrder] | None
     marks: tuple[Need, ...]
 
@@ -81,20 +72,20 @@ class Parking:
     """Index of parked lines by what could help them."""
 
     def __init__(self) -> None:
-        self._at: dict[Point, dict[Line, None]] = {}
+        self._at: dict[WakeKey, dict[Line, None]] = {}
         self._stays: dict[Line, _Stay] = {}
         self._tickets = 0
-        self.gates: dict[Spot, Gate] = {}
+        self.gates: dict[Freed, Gate] = {}
         self._rows: dict[Lane, dict[tuple[object, ...], _Row]] = {}
         """By queue, then gate, need and whatever usage decay goes by."""
         self._back: dict[Lane, dict[_Row, None]] = {}
         """Rows that stand back behind another line of their queue."""
-        self._marks: dict[Spot, list[tuple[int, int, Line]]] = {}
+        self._marks: dict[Freed, list[tuple[int, int, Line]]] = {}
 
     def park(
         self,
         line: Line,
-        points: Iterable[Point],
+        wake_on: Iterable[WakeKey],
         gate: tuple[Need, GateOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
@@ -102,16 +93,16 @@ class Parking:
         self.forget(line)
         self._tickets += 1
         ticket = self._tickets
-        stay = self._stays[line] = _Stay(ticket, tuple(dict.fromkeys(points)), gate, tuple(marks))
-        for point in stay.points:
-            self._at.setdefault(point, {})[line] = None
+        stay = self._stays[line] = _Stay(ticket, tuple(dict.fromkeys(wake_on)), gate, tuple(marks))
+        for key in stay.wake_on:
+            self._at.setdefault(key, {})[line] = None
         for mark in stay.marks:
-            heappush(self._marks.setdefault((mark.node.index, mark.key), []), (mark.amount, ticket, line))
+            heappush(self._marks.setdefault(Freed(mark.node.index, mark.key), []), (mark.amount, ticket, line))
         if gate is not None:
             self._stand_at(line, *gate)
 
     def _stand_at(self, line: Line, need: Need, order: GateOrder) -> None:
-        spot = (need.node.index, need.key)
+        spot = Freed(need.node.index, need.key)
         gate = self.gates.get(spot)
         if gate is None or gate.node is not need.node:
             gate = self.gates[spot] = Gate(need.node, need.key)
@@ -146,29 +137,29 @@ class Parking:
             insort(gate.needs, row.amount)
         heappush(gate.heaps[row.amount], (stay.gate[1], stay.ticket, row))
 
-    def add_point(self, line: Line, point: Point) -> None:
-        """Register a parked line at one more point."""
+    def also_on(self, line: Line, key: WakeKey) -> None:
+        """Register a parked line under one more key."""
         stay = self._stays[line]
-        if point not in stay.points:
-            stay.points += (point,)
-            self._at.setdefault(point, {})[line] = None
+        if key not in stay.wake_on:
+            stay.wake_on += (key,)
+            self._at.setdefault(key, {})[line] = None
 
     def forget(self, line: Line) -> None:
         """Take a line out of the index."""
         stay = self._stays.pop(line, None)
         if stay is None:
             return
-        for point in stay.points:
-            lines = self._at[point]
+        for key in stay.wake_on:
+            lines = self._at[key]
             lines.pop(line, None)
             if not lines:
-                del self._at[point]
+                del self._at[key]
 
-    def helped_by(self, point: Point) -> list[Line]:
-        """Return the lines registered at ``point``."""
-        return list(self._at.get(point, ()))
+    def helped_by(self, key: WakeKey) -> list[Line]:
+        """Return the lines registered under ``key``."""
+        return list(self._at.get(key, ()))
 
-    def passed(self, spot: Spot, room: int) -> list[Line]:
+    def passed(self, spot: Freed, room: int) -> list[Line]:
         """Return the lines with a mark at ``spot`` of at most ``room``."""
         heap, found = self._marks.get(spot), []
         while heap and (heap[0][0] <= room or self._stale(heap[0])):
@@ -240,7 +231,7 @@ class Parking:
         """Return an independent index of the copied ``lines``, in which no gate has woken anybody."""
         twin = Parking()
         for line, stay in self._stays.items():
-            twin.park(lines[line], stay.points, stay.gate, stay.marks)
+            twin.park(lines[line], stay.wake_on, stay.gate, stay.marks)
         return twin
 
     def _stale(self, entry: tuple[object, int, Line]) -> bool:

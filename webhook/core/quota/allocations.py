@@ -14,6 +14,7 @@ from heapq import nsmallest
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, heir
+from webhook.core.model.wake_keys import Promisee
 from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree, Usage
 
 
@@ -64,8 +65,8 @@ class Holdings:
         self.by_uid: dict[str, Holding] = {}
         self.stopping: dict[str, None] = {}
         """Gangs that are being stopped: still charged, soon gone."""
-        self.promises: dict[str, tuple[Node, AmountsByFlavor]] = {}
-        """By whom (a gang's uid, or a queue's name for what its head holds back): what the outlook keeps for them."""
+        self.promises: dict[Promisee, tuple[Node, AmountsByFlavor]] = {}
+        """What the outlook keeps, by for whom."""
         self.elastic: dict[str, Holding] = {}
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Holding]] = {}
@@ -76,7 +77,7 @@ class Holdings:
         self._outlook: Usage | None = None
         self._ends: dict[Node, list[tuple[float, str]]] = {}
         """By root of each tree that was asked about: (end, uid) of its holdings with a run-time limit, sorted."""
-        self.lifted: tuple[str, Node, AmountsByFlavor] | None = None
+        self.lifted: tuple[Promisee, Node, AmountsByFlavor] | None = None
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
@@ -210,7 +211,7 @@ class Holdings:
         if uid in self.stopping:
             self.put(self.by_uid[uid])
 
-    def promise(self, to: str, node: Node, amounts: AmountsByFlavor) -> None:
+    def promise(self, to: Promisee, node: Node, amounts: AmountsByFlavor) -> None:
         """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
         self.withdraw_promise(to)
         if amounts:
@@ -218,7 +219,7 @@ class Holdings:
             self._separate().add(node, amounts)
             self.promises[to] = (node, amounts)
 
-    def withdraw_promise(self, to: str) -> bool:
+    def withdraw_promise(self, to: Promisee) -> bool:
         """Keep nothing for ``to`` any more; return whether something was kept."""
         promised = self.promises.pop(to, None)
         if promised is None:
@@ -228,7 +229,7 @@ class Holdings:
         self._refresh()
         return True
 
-    def lift(self, to: str) -> None:
+    def lift(self, to: Promisee) -> None:
         """Put the promise to ``to`` aside, if there is one, until ``put_back``. The version stays as it is."""
         promised = self.promises.pop(to, None)
         if promised is not None:

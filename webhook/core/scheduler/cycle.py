@@ -16,7 +16,8 @@ from webhook.core.ledger.record import Claim, Reservation, reserve
 from webhook.core.model.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, StopPolicy
-from webhook.core.pending.queueing import Lane, Line, head_of
+from webhook.core.model.wake_keys import QueueHead
+from webhook.core.pending.queueing import Lane, Line
 from webhook.core.quota.allocations import Holding
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler import claims
@@ -133,8 +134,9 @@ class Cycle:
         """End what is held back for a head whose turn has come, and return it."""
         if not line.lane.heads(line):
             return None
-        held = self._state.holdings.promises.get(head_of(line.lane))
-        self._state.holdings.withdraw_promise(head_of(line.lane))
+        head = QueueHead(line.lane.name)
+        held = self._state.holdings.promises.get(head)
+        self._state.holdings.withdraw_promise(head)
         return held
 
     # -- admission --------------------------------------------------------------------------------------------------
@@ -152,13 +154,13 @@ class Cycle:
 
     def _clip_promise(self, lane: Lane) -> None:
         """Let a head that was passed keep no more of its queue's own quota than is unused now."""
-        holdings, name = self._state.holdings, head_of(lane)
-        promised = holdings.promises.get(name) if lane.backfills else None
+        holdings, head = self._state.holdings, QueueHead(lane.name)
+        promised = holdings.promises.get(head) if lane.backfills else None
         if promised is not None:
             node, held = promised
-            holdings.withdraw_promise(name)
+            holdings.withdraw_promise(head)
             unused = {key: min(amount, holdings.outlook.own_unused(node, key)) for key, amount in held.items()}
-            holdings.promise(name, node, {key: amount for key, amount in unused.items() if amount > 0})
+            holdings.promise(head, node, {key: amount for key, amount in unused.items() if amount > 0})
 
     def _count(self, reservation: Reservation) -> None:
         self._admitted.append(reservation)
@@ -257,9 +259,9 @@ class Cycle:
         state, lane = self._state, line.lane
         if lane.node is None or not lane.keeps_quota(line):
             return
-        node, name = lane.node, head_of(lane)
-        before = state.holdings.promises.get(name)
-        state.holdings.lift(name)
+        node, head = lane.node, QueueHead(lane.name)
+        before = state.holdings.promises.get(head)
+        state.holdings.lift(head)
         held: dict[FlavorResource, int] = {}
         # Who has room booked is protected by that, and leaves the gap before it to others.
         booked = lane.backfills and state.backfill.keeps_room_for(line, state.fences, self._now)
@@ -270,10 +272,10 @@ class Cycle:
                     held[key] = unused
         state.holdings.put_back()
         if before is not None and before[1] != held:
-            state.holdings.promise(name, node, held)
+            state.holdings.promise(head, node, held)
             state.wake(*before)
         elif before is None and held:
-            state.holdings.promise(name, node, held)
+            state.holdings.promise(head, node, held)
 
 
 # -- what both kinds of cycle do ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
+from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
@@ -116,8 +117,7 @@ def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -
     missing = block.asked - usage.available(node, block.key)
     if missing <= 0:
         return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
-    amount = Reason(Code.WAITING_FOR_QUOTA, resource=block.key.resource, asked=missing)
-    text = str(amount).removeprefix("asks ")
+    text = f"{quantity.render(missing, block.key.resource)} {block.key.resource}"
     if holders:
         return f"it starts when {text} more is free, by gangs ending or by a higher quota"
     return f"it starts when the quota is raised by {text}"

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
-from webhook.core.backfill.heads import beside, rights_in
+from webhook.core.backfill.rule import before_heads
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code
-from webhook.core.pending.queueing import Line, head_of
-from webhook.core.pending.wake_index import GateOrder, Need, Point
+from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, QueueHead, Releasing, WakeKey
+from webhook.core.pending.queueing import Line
+from webhook.core.pending.wake_index import GateOrder, Need
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
-from webhook.core.scheduler.state import State, room_to_come
+from webhook.core.scheduler.state import State
 
 
 def park(state: State, line: Line, decision: Decision) -> None:
@@ -25,27 +26,27 @@ def park(state: State, line: Line, decision: Decision) -> None:
     line.hopeless = not short and decision.fence is None
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
-    points: list[Point] = [line.sample.namespace] if fenced else []
+    wake_on: list[WakeKey] = [NamespaceFences(line.sample.namespace)] if fenced else []
     head = None if line.shifting else decision.beside
     if decision.owed is not None:
-        points.append(decision.owed)
+        wake_on.append(decision.owed)
         state.hunger.watch(decision.owed)
     elif behind_head and node is not None and head is not None and _can_stop_nobody(state, line, node, decision):
         sides, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
-        state.room.park(line, [beside(head), rights_in(line.lane), *sides], marks=marks)
+        state.room.park(line, [BesideHead(head), before_heads(line.lane), *sides], marks=marks)
         return
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
         lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
-        points += [head_of(lane) for lane in lanes]
+        wake_on += [QueueHead(lane.name) for lane in lanes]
     elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
         # It waits for a fence: nobody else has to wait for it.
-        state.room.wake(head_of(line.lane))
+        state.room.wake(QueueHead(line.lane.name))
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if node is not None and keys:
-        _park_in_tree(state, line, decision, keys, points)
+        _park_in_tree(state, line, decision, keys, wake_on)
         return
-    state.room.park(line, points)
+    state.room.park(line, wake_on)
     if line.hopeless:
         state.room.head_changed(line.lane)
 
@@ -69,9 +70,9 @@ def _short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResour
 
 
 def _park_in_tree(
-    state: State, line: Line, decision: Decision, keys: list[FlavorResource], points: list[Point]
+    state: State, line: Line, decision: Decision, keys: list[FlavorResource], wake_on: list[WakeKey]
 ) -> None:
-    """Set a line aside at ``points``, and at the gate of the node that refuses it; where others may help it too, until
+    """Set a line aside under ``wake_on`` and at the gate of the node that refuses it; where others may help it, until
     any of ``keys`` is freed in its tree.
     """
     node, need = line.lane.node, None
@@ -80,33 +81,33 @@ def _park_in_tree(
         amounts = line.request.amounts(decision.counts)
         need = _refused(state.holdings.usage, node, keys[0], amounts)
     if need is None:
-        state.room.park(line, [*points, *((node.root.index, key) for key in keys)])
+        state.room.park(line, [*wake_on, *(Freed(node.root.index, key) for key in keys)])
         return
     if line.lane.heads(line):
-        points += [room_to_come(node.root, key) for key in keys]
+        wake_on += [Releasing(node.root.index, key) for key in keys]
     below = [each for each in node.path() if each.height <= need.node.height]
-    points += [(each.index, need.key) for each in below if need.key in each.local]
+    wake_on += [Freed(each.index, need.key) for each in below if need.key in each.local]
     view = state.holdings.outlook
     marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
     gang = line.head
     order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
-    state.room.park(line, points, (need, order), marks)
+    state.room.park(line, wake_on, (need, order), marks)
 
 
-def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[Point], list[Need]]:
+def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[WakeKey], list[Need]]:
     """Return where less has to be used for the queue's side of the tree to own all of ``amounts``, at any height: then
     it has a right before the heads that are not on that side.
     """
-    points: list[Point] = []
+    wake_on: list[WakeKey] = []
     marks: list[Need] = []
     sides = [each for each in queue.path() if each.parent is not None]
     for key, amount in amounts.items():
         if any(key in each.local for each in sides):
             # How much arrives at the sides above depends on what is used below.
-            points += [(each.index, key) for each in sides]
+            wake_on += [Freed(each.index, key) for each in sides]
         else:
             marks += [Need(each, key, amount) for each in sides if amount and view.borrowing_with(each, key, amount)]
-    return points, marks
+    return wake_on, marks
 
 
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:

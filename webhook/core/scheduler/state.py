@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.borrowing_guard import Hunger
-from webhook.core.backfill.heads import beside
 from webhook.core.backfill.rule import Backfill
 from webhook.core.ledger.record import Claim
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
+from webhook.core.model.wake_keys import BesideHead, NamespaceFences, QueueHead, Releasing
 from webhook.core.pending.pending_queues import WaitingRoom
-from webhook.core.pending.queueing import Lane, Line, Scan, head_of
+from webhook.core.pending.queueing import Lane, Line, Scan
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
@@ -95,7 +95,7 @@ class State:
         self.policy = policy
         for name, lane in lanes.items():
             if self.room.lanes.get(name) is not lane:
-                self.holdings.withdraw_promise(head_of(lane))
+                self.holdings.withdraw_promise(QueueHead(lane.name))
         for uid in list(self.claims):
             home = self.room.tickets[uid].lane
             if home is None or uid not in home.claiming:
@@ -177,7 +177,7 @@ class State:
         """Decide about the head of a line, as if the line's own queue held nothing back for it."""
         lane, holdings = line.lane, self.holdings
         if lane.strict or lane.backfills:
-            holdings.lift(head_of(lane))
+            holdings.lift(QueueHead(lane.name))
         decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
         if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
@@ -210,13 +210,13 @@ class State:
 
         ``anew`` tells that more may have changed than holdings and who waits.
         """
-        points = self.backfill.settle(self.fences, self.now, anew=anew)
-        for point in points:
-            self.room.wake(point)
+        moved = self.backfill.settle(self.fences, self.now, anew=anew)
+        for key in moved:
+            self.room.wake(key)
         freed = self.backfill.freed
         for uid in freed:
-            self.room.wake(beside(uid), unless=self.backfill.refusals(uid, self.now))
-        return bool(points or freed)
+            self.room.wake(BesideHead(uid), unless=self.backfill.refusals(uid, self.now))
+        return bool(moved or freed)
 
     def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
@@ -237,9 +237,9 @@ class State:
 
     def let_head_go(self, lane: Lane) -> None:
         """End what the head of a StrictFIFO or Backfill queue holds back."""
-        promised = self.holdings.promises.get(head_of(lane))
+        promised = self.holdings.promises.get(QueueHead(lane.name))
         if promised is not None:
-            self.holdings.withdraw_promise(head_of(lane))
+            self.holdings.withdraw_promise(QueueHead(lane.name))
             self.wake(*promised)
 
     def replace(self, known: Holding | None, holding: Holding) -> None:
@@ -252,7 +252,7 @@ class State:
         if known is not None:
             moved = known.reservation.queue != holding.reservation.queue
             less = [key for key, amount in known.amounts.items() if moved or amount > holding.amounts.get(key, 0)]
-            self.room.wake(known.reservation.namespace)
+            self.room.wake(NamespaceFences(known.reservation.namespace))
             if node is not None and less:
                 self.wake(node, less)
         self.growing[holding.uid] = None
@@ -287,7 +287,7 @@ class State:
         node = self.holdings.node_of(holding)
         self.holdings.drop(holding.uid)
         self.forget_stops(holding.uid)
-        self.room.wake(holding.reservation.namespace)
+        self.room.wake(NamespaceFences(holding.reservation.namespace))
         if node is not None:
             self.wake(node, holding.amounts)
             if self.settings.one_head_per_queue:
@@ -321,7 +321,7 @@ class State:
             for key in keys:
                 self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
         for key in keys if self.holdings.stopping else ():
-            self.room.wake(room_to_come(node.root, key))
+            self.room.wake(Releasing(node.root.index, key))
         for uid in self.partial():
             self.growing[uid] = None
 
@@ -336,7 +336,7 @@ class State:
 
     def wake_namespace(self, namespace: str) -> None:
         """Have those decided about again whom the fences of ``namespace`` stopped."""
-        self.room.wake(namespace)
+        self.room.wake(NamespaceFences(namespace))
         for uid, holding in self.partial().items():
             if holding.reservation.namespace == namespace:
                 self.growing[uid] = None
@@ -364,10 +364,3 @@ class State:
             if holding.gang is not None and uid not in self.holdings.stopping
             if holding.reservation.counts != holding.gang.counts
         }
-
-
-def room_to_come(root: Node, key: FlavorResource) -> str:
-    """Return the name under which heads wait, in one tree, that could count on room which others leave who are being
-    stopped.
-    """
-    return f"{key.flavor} {key.resource} to come in tree {root.index}"

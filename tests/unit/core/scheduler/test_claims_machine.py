@@ -19,7 +19,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Cohort, Preemption, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
-from webhook.core.pending.queueing import head_of
+from webhook.core.model.wake_keys import QueueHead
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.tree import Usage
 from webhook.core.scheduler.plan import Plan
@@ -202,7 +202,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     def _nothing_is_kept_but_for_claims_and_heads(self, claims: dict[str, Claim]) -> None:
         state = self.world.engine._state
-        heads = {head_of(lane) for lane in state.room.lanes.values()}
+        heads = {QueueHead(lane.name) for lane in state.room.lanes.values()}
         kept = {to: amounts for to, (_, amounts) in state.holdings.promises.items() if to not in heads}
         assert kept == {uid: claim.planned.usage() for uid, claim in claims.items()}
 

@@ -22,7 +22,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
-from webhook.core.pending.queueing import head_of
+from webhook.core.model.wake_keys import QueueHead
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree, Usage
@@ -382,7 +382,7 @@ class EngineMachine(RuleBasedStateMachine):
             for uid, claim in engine.claims().items():
                 assert any(each in state.holdings.stopping for each in claim.awaits), f"{uid} awaits nobody"
                 assert (uid in state.claims) == (uid in self.waiting)
-            heads = {head_of(lane) for lane in state.room.lanes.values()}
+            heads = {QueueHead(lane.name) for lane in state.room.lanes.values()}
             assert state.holdings.promises.keys() - heads <= engine.claims().keys()
             assert engine.claims().keys() <= state.holdings.promises.keys()
 
