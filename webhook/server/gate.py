@@ -27,7 +27,7 @@ from webhook.server.jobs import validate as validate_jobs
 from webhook.server.pods import validate as validate_pods
 from webhook.server.pods.review import PodReview, PodRules, read_review
 from webhook.server.pods.tally import Tally
-from webhook.server.review import class_checks, metrics
+from webhook.server.review import bounds, class_checks, metrics
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.creators import Creators
 from webhook.server.review.decision_log import TEXT_CHARS_MAX, DecisionLog
@@ -111,7 +111,7 @@ class Gate:
         except RequestError as error:
             return self._bad_request(path, error)
         try:
-            decided: Decided | None = decide(request)
+            decided: Decided | None = _unreasonable(path, request, body) or decide(request)
             if decided is None:
                 decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
         except (FieldError, Misshapen) as error:
@@ -257,6 +257,13 @@ class Gate:
 
 
 _BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try again", 429)
+
+
+def _unreasonable(path: str, request: ReviewRequest, body: bytes) -> Answer | None:
+    """Return the refusal of a review that nobody has to look into: the API server does not send such."""
+    values_max = bounds.POLICY_VALUES_MAX if path == "/validate/policy" else bounds.VALUES_MAX
+    why = bounds.overlong(request) or bounds.crowded(body, values_max)
+    return None if why is None else deny(Refusal.MALFORMED, why, 422)
 
 
 def _encode(uid: str, answer: Answer) -> bytes:

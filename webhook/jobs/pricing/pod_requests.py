@@ -41,6 +41,9 @@ CONTAINER_FIELDS: Final = frozenset(
 )
 # fmt: on
 _RESOURCE_FIELDS: Final = frozenset({"limits", "requests"})
+CONTAINERS_MAX: Final = 512
+RESOURCES_MAX: Final = 128
+"""Of one pod: far more than a node runs, and few enough that nobody's pod is dear to price."""
 _COMPUTE: Final = frozenset({"cpu", "memory"})
 _TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -87,6 +90,9 @@ def price(
     else:
         best_effort = not any(map(_has_compute, containers)) and not any(_has_compute(demand) for demand, _ in inits)
     extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
+    if len(requests.keys() | limits.keys()) > RESOURCES_MAX:
+        message, fix = f"asks for more than {RESOURCES_MAX} different resources", "ask for fewer"
+        raise PriceError("spec", len(requests.keys() | limits.keys()), message, fix)
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
@@ -189,6 +195,8 @@ def _containers(pod_spec: Mapping[str, Any], field: str) -> Iterable[tuple[Mappi
         return
     if not isinstance(containers, list):
         raise PriceError(f"spec.{field}", containers, "is not a list", "write a list of containers")
+    if len(containers) > CONTAINERS_MAX:
+        raise PriceError(f"spec.{field}", len(containers), f"is more than {CONTAINERS_MAX} containers", "use more pods")
     for index, container in enumerate(containers):
         if not isinstance(container, dict):
             raise PriceError(f"spec.{field}[{index}]", container, "is not a container", "write a container object")
@@ -241,11 +249,13 @@ def _aggregate(containers: list[Mapping[str, int]], inits: list[tuple[Mapping[st
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for demand, always in inits:
-        step = amounts.add(sidecars, demand)
-        peak = _largest(peak, step)
-        if always:
-            sidecars = step
-            running = amounts.add(running, demand)
+        # What it asks nothing of stands as high as the sidecars before it, which were looked at when they came.
+        for name, amount in demand.items():
+            step = sidecars.get(name, 0) + amount
+            peak[name] = max(step, peak.get(name, step))
+            if always:
+                sidecars[name] = step
+                running[name] = running.get(name, 0) + amount
     return _largest(running, peak)
 
 

@@ -14,6 +14,7 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
     reason = rules.view.fences.pod_shortfall(request.namespace, cost, also)
     if reason is not None:
         return deny(Refusal.FENCED, f"this pod would take what the namespace has no room for or has reserved: {reason}")
-    if not request.dry_run:
+    if not request.dry_run and request.namespace in rules.view.namespaces:
+        # Of a namespace that nobody has seen nothing is kept: it may be invented, and has nothing reserved yet.
         tally.add(request.namespace, review.tally_key, cost, now)
     return ALLOW

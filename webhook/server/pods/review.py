@@ -7,6 +7,7 @@ from webhook.core.model import names
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.server.pods.tally import Tally
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.bounds import UID_CHARS_MAX
 from webhook.server.review.creators import Creators
 from webhook.server.review.pod_facts import PodFacts, read
 from webhook.server.review.settings import GateSettings
@@ -51,6 +52,8 @@ def read_review(request: ReviewRequest) -> PodReview | Answer:
     pod = read(request.object)
     if not (pod.name or request.name):
         return deny(Refusal.MALFORMED, "the pod has neither a name nor a generateName", 422)
+    if len(pod.uid) > UID_CHARS_MAX:
+        return deny(Refusal.MALFORMED, f"metadata.uid has {len(pod.uid)} characters", 422)
     if pod.namespace not in ("", request.namespace):
         return deny(Refusal.MALFORMED, f"metadata.namespace {pod.namespace!r} is not {request.namespace!r}", 422)
     old = read(request.old_object) if request.operation == "UPDATE" and request.old_object is not None else None

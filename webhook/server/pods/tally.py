@@ -19,8 +19,10 @@ EXPIRY_SECONDS: Final = 5.0
 """Longer than any healthy watch delay, shorter than the patience of a controller whose pod was refused for it."""
 SHOWN_SECONDS: Final = 2.0
 """What the watch tells so much later than a pod was let pass, it tells after that pod."""
-ENTRIES_MAX: Final = 20_000
+ENTRIES_MAX: Final = 5_000
 """Per namespace; a flood beyond it is answered "busy"."""
+ENTRIES_IN_ALL_MAX: Final = 40_000
+"""Of all namespaces together, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Tally:
         self._heard_seconds = heard_seconds
         self._expiry_seconds = expiry_seconds
         self._passed: dict[str, dict[str, Passed]] = {}
+        self._swept_seconds = -inf
 
     def add(
         self,
@@ -62,6 +65,11 @@ class Tally:
         pod_set: str = "",
     ) -> None:
         """Remember a pod that was let pass; a second review of the same pod counts once."""
+        if now_seconds - self._swept_seconds >= self._expiry_seconds:
+            # Of a namespace that nobody asks about any more nothing would end otherwise.
+            self._swept_seconds = now_seconds
+            for each in list(self._passed):
+                self.pending(each, now_seconds)
         passed = Passed(price, gang, pod_set, now_seconds)
         self._passed.setdefault(namespace, {})[uid] = passed
 
@@ -72,8 +80,9 @@ class Tally:
             del self._passed[namespace]
 
     def full(self, namespace: str) -> bool:
-        """Return whether the namespace holds as many entries as are kept."""
-        return len(self._passed.get(namespace, ())) >= ENTRIES_MAX
+        """Return whether the namespace holds as many entries as are kept, or all together do."""
+        in_all = sum(map(len, self._passed.values()))
+        return in_all >= ENTRIES_IN_ALL_MAX or len(self._passed.get(namespace, ())) >= ENTRIES_MAX
 
     def pending(self, namespace: str, now_seconds: float, but: str = "") -> list[Passed]:
         """Return what was let pass in ``namespace`` and neither seen nor expired, except the pod ``but`` itself."""

@@ -29,6 +29,8 @@ def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
 
 def wants_owner(review: PodReview, rules: PodRules) -> bool:
     """Return whether the decision hangs on a tally, so that the namespace's owner has to make it."""
+    if review.request.namespace not in rules.view.namespaces:
+        return False  # nothing is remembered of it
     if review.request.operation == "CREATE":
         gang = review.pod.gang not in (None, names.GANG_PENDING)
         return gang or is_fenced(rules.view, review.request.namespace)

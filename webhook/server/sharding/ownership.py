@@ -16,7 +16,7 @@ SETTLE_SECONDS: Final = 0.5
 """A generous watch delay."""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _weight(peer: str, namespace: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{peer}\0{namespace}".encode(), digest_size=8).digest(), "big")
 

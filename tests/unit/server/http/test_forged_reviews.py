@@ -1,0 +1,159 @@
+"""Reviews that the API server never sends: they leave nothing behind, and cost no more than honest ones."""
+
+import sys
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.server.reviews import ask, job, pod, price, review, view, with_quota
+from webhook.jobs.pricing import pod_requests
+from webhook.jobs.pricing.pod_requests import PriceError
+from webhook.server.gate import Gate
+from webhook.server.pods.tally import ENTRIES_IN_ALL_MAX, ENTRIES_MAX, Tally
+from webhook.server.review.bounds import VALUES_MAX, values_in
+from webhook.server.sharding import ownership
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text('ab\\"{[,', max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('ab\\"{,', max_size=5), inner, max_size=4),
+    max_leaves=30,
+)
+
+
+def held(tally: Tally) -> int:
+    return sum(map(len, tally._passed.values()))
+
+
+def calls(work: Any) -> int:
+    """Return how many Python functions ``work`` called: what it costs, whatever the machine does besides."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+# -- what a review holds
+
+
+@given(JSON)
+def test_values_are_counted_from_above_and_not_by_far(document: object) -> None:
+    def values(node: object) -> int:
+        below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        return 1 + sum(map(values, below))
+
+    counted = values_in(orjson.dumps(document), 1000)
+    assert values(document) - 1 <= counted <= 2 * values(document)
+
+
+def wide(path: str) -> list[bytes]:
+    many: list[Any] = [
+        [{}] * 300_000,
+        [{"name": "a"}] * 200_000,
+        {f"a{number}": "1" for number in range(200_000)},
+        [[]] * 300_000,
+    ]
+    made = []
+    for value in many:
+        obj = pod() if path.endswith("pods") else job()
+        obj["spec"]["containers"] = value
+        made.append(review(obj))
+    return made
+
+
+@pytest.mark.parametrize("path", ["/validate/pods", "/validate/jobs", "/mutate/jobs", "/mutate/pods"])
+async def test_a_review_of_hundreds_of_thousands_of_values_is_refused_unread(path: str) -> None:
+    for body in wide(path):
+        answer = await ask(Gate(view()), path, body)
+        assert answer.code == 422
+        assert str(VALUES_MAX) in answer.message
+
+
+async def test_large_texts_are_few_values() -> None:
+    large = job()
+    large["metadata"]["annotations"] = {"note": '{"a": [1, 2, 3]}, ' * 100_000}
+    assert (await ask(Gate(view()), "/mutate/jobs", review(large))).allowed
+
+
+def test_pricing_a_pod_costs_what_it_holds_and_not_its_square() -> None:
+    def sidecars(count: int) -> dict[str, Any]:
+        init = [
+            {"restartPolicy": "Always", "resources": {"limits": {f"a.b/{number % 100}": "1"}}}
+            for number in range(count)
+        ]
+        return {"containers": [{}], "initContainers": init}
+
+    small, large = (calls(lambda count=count: pod_requests.price(sidecars(count))) for count in (120, 480))
+    assert large < 5 * small
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        ({"containers": [{}] * 513}, "containers"),
+        ({"containers": [{}], "initContainers": [{}] * 513}, "initContainers"),
+        ({"containers": [{"resources": {"limits": {f"a.b/{n}": "1" for n in range(129)}}}]}, "resources"),
+    ],
+)
+def test_no_pod_has_hundreds_of_containers_or_resources(spec: dict[str, Any], word: str) -> None:
+    with pytest.raises(PriceError, match=word):
+        pod_requests.price(spec)
+
+
+# -- what stays of it
+
+
+@pytest.mark.parametrize("field", ["uid", "name", "namespace"])
+async def test_a_text_longer_than_any_is_refused_and_not_kept(field: str) -> None:
+    gate = Gate(with_quota(view(), gpu=8))
+    answer = await ask(gate, "/validate/pods", review(pod(), **{field: "x" * 5000}))
+    assert answer.code == 422
+    assert field in answer.message
+    assert held(gate.tally) == 0
+
+
+async def test_a_pod_with_an_endless_uid_is_not_kept() -> None:
+    gate = Gate(with_quota(view(), gpu=8))
+    assert (await ask(gate, "/validate/pods", review(pod(uid="x" * 5000)))).code == 422
+    assert held(gate.tally) == 0
+
+
+async def test_invented_namespaces_leave_nothing_behind() -> None:
+    gate = Gate(view())
+    ownership._weight.cache_clear()
+    for number in range(50):
+        namespace = f"invented-{number}"
+        made = pod(uid=f"pod-{number}")
+        made["metadata"]["namespace"] = namespace
+        assert (await ask(gate, "/validate/pods", review(made, namespace=namespace))).allowed
+    assert held(gate.tally) == 0
+    assert ownership._weight.cache_info().currsize == 0
+
+
+def test_what_was_let_pass_ends_though_nobody_asks_about_its_namespace_again() -> None:
+    tally = Tally(lambda namespace, uid: False)
+    for number in range(100):
+        tally.add(f"team-{number}", "pod", price(), 0.0)
+    tally.add("team-a", "pod", price(), 6.0)
+    assert held(tally) == 1
+
+
+def test_the_tally_is_full_for_one_namespace_and_for_all() -> None:
+    tally = Tally(lambda namespace, uid: False)
+    for number in range(ENTRIES_MAX):
+        tally.add("flooded", f"pod-{number}", price(), 0.0)
+    assert tally.full("flooded")
+    assert not tally.full("team-a")
+    for number in range(ENTRIES_IN_ALL_MAX - ENTRIES_MAX):
+        tally.add(f"team-{number % 50}", f"pod-{number}", price(), 0.0)
+    assert tally.full("team-a")
