@@ -110,7 +110,7 @@ def reconciler(
     announcer = Announcer(recorder, view, every_kind, clock.now)
     loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop.marks
-    census = Census(view, kinds)
+    census = Census(view)
     status = StatusWriter(
         api,
         view,

@@ -99,7 +99,7 @@ def read_api(
 ) -> ReadApi:
     """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
     board, chronicle = Board(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
-    workloads = WorkloadWriter(board, view, engine, census, kinds, chronicle, reason)
+    workloads = WorkloadWriter(board, view, engine, kinds, chronicle, reason)
     queues = QueueWriter(board, view, census, policy_objects, system_namespace)
     return ReadApi(board, Reporter(workloads, queues, chronicle), view, clock)
 

@@ -253,8 +253,8 @@ class Invariants:
 
     def _running_is_reserved(self, job: dict[str, Any], suspended: Callable[[dict[str, Any]], Any]) -> None:
         metadata = job["metadata"]
-        if any(owner.get("controller") for owner in metadata.get("ownerReferences") or ()):
-            return
+        if any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ()):
+            return  # It runs with its owner.
         if "deletionTimestamp" in metadata:
             return  # A finalizer keeps it: it gets no more pods.
         ended = {"Complete", "Failed", "Completed", "Succeeded"}

@@ -44,6 +44,7 @@ class Load:
         *,
         orphans: bool = True,
         kept: float = 0.0,
+        scheduled: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -51,6 +52,7 @@ class Load:
         self._long = long
         self._orphans = orphans
         self._kept = kept
+        self._scheduled = scheduled
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
         self._too_short: dict[tuple[str, str], str] = {}
@@ -59,6 +61,8 @@ class Load:
         self._jobs: dict[tuple[str, str], str] = {}
         self._held: set[tuple[str, str]] = set()
         self._number = 0
+        self._controllers: dict[str, dict[str, Any]] = {}
+        """By namespace: the CronJob that controls some of the jobs."""
 
     async def prepare(self) -> None:
         """Create nodes, namespaces, queues and quotas."""
@@ -75,6 +79,8 @@ class Load:
                     "spec": {"hard": {"pods": str(pods)}},
                 }
             )
+        for namespace in NAMESPACES if self._scheduled else ():
+            self._controllers[namespace] = await self._schedule(namespace)
         version = "kueue.x-k8s.io/v1beta2"
         await self._cluster.create({"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}})
         for queue in QUEUES:
@@ -101,6 +107,14 @@ class Load:
                         "spec": {"clusterQueue": queue},
                     }
                 )
+
+    async def _schedule(self, namespace: str) -> dict[str, Any]:
+        """Create a CronJob; return the reference by which it controls what it makes."""
+        item = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": namespace}}
+        body = orjson.dumps({**item, "spec": {"schedule": "0 3 * * *"}})
+        path = f"/apis/batch/v1/namespaces/{namespace}/cronjobs"
+        uid = orjson.loads(await self._cluster.api().request("POST", path, body=body))["metadata"]["uid"]
+        return {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": uid, "controller": True}
 
     async def run(self, jobs: int, seconds: float) -> None:
         """Do ``jobs`` creations and as many other things over ``seconds``."""
@@ -165,6 +179,8 @@ class Load:
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        if self._scheduled and self._rng.random() < self._scheduled:
+            document["metadata"]["ownerReferences"] = [self._controllers[namespace]]
         if self._limited and self._rng.random() < self._limited:
             limit = self._rng.choice((5, 15, 60))
             document["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = str(limit)

@@ -50,6 +50,8 @@ WEATHERS = {
     "rough with a backup restored": (Weather(restored=True), 3),
     "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 2),
     "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 3),
+    "calm with jobs of CronJobs": (replace(CALM_WEATHER, scheduled=0.5), 1),
+    "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 2),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 2),
     "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 3),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),

@@ -75,6 +75,8 @@ class Weather:
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    scheduled: float = 0.0
+    """Chance that a CronJob controls a job."""
     refused: int = 0
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     churn: int = 0
@@ -135,6 +137,7 @@ class World:
             self.weather.long,
             orphans=not self.weather.ledger_lost,
             kept=self.weather.kept,
+            scheduled=self.weather.scheduled,
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""

@@ -13,7 +13,6 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, StopPolicy, heir
 from webhook.core.quota.tree import Node
-from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import JobRecord
 
 Usage = dict[FlavorResource, int]
@@ -77,17 +76,12 @@ class Counts:
 class Census:
     """Takes counts of one cluster."""
 
-    def __init__(self, view: View, kinds: Mapping[str, JobKind]) -> None:
+    def __init__(self, view: View) -> None:
         self._view = view
-        self._kinds = kinds
         self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
         self._last = Counts()
         self._taken_at = float("-inf")
         self._took_seconds = 0.0
-
-    def concerns(self, job: JobRecord) -> bool:
-        """Return whether the job is a gang of its own: not part of another's gang, nor another controller's."""
-        return not job.managed_by_other and (job.owner is None or job.owner.kind not in self._kinds)
 
     def take(self, max_age_seconds: float = 0.5) -> Counts:
         """Return the numbers as they were at most ``max_age_seconds`` ago, or a little more on a big cluster."""
@@ -105,7 +99,7 @@ class Census:
         inherited: dict[str, Tally] = {}
         entries = self._view.ledger.entries
         for job in self._view.jobs.values():
-            if job.uid not in entries and job.finished is None and not job.deleting and self.concerns(job):
+            if job.uid not in entries and job.finished is None and not job.deleting and job.is_ours:
                 self._pending(job, queues, local)
         for uid in self._usages.keys() - entries.keys():
             del self._usages[uid]

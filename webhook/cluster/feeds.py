@@ -199,7 +199,8 @@ class Feeds:
     def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | None]:
         def decode(raw: bytes) -> JobRecord | None:
             document = orjson.loads(raw)
-            return reading.read(kind, document, self.context) if self._concerns_us(kind, document) else None
+            concerns_us = self._concerns_us(kind, document)
+            return reading.read(kind, document, self.context, self.kinds) if concerns_us else None
 
         return decode
 

@@ -8,13 +8,12 @@ import pytest
 from tests.unit.visibility.world import World
 from webhook.cluster.census import Census, activity
 from webhook.core.model.policy import LocalQueue, Queue, StopPolicy
-from webhook.jobs.kinds.registry import KINDS
 
 pytestmark = pytest.mark.virtual_time
 
 
 def census(world: World) -> Census:
-    return Census(world.view, KINDS)
+    return Census(world.view)
 
 
 async def test_who_has_ended_is_held_back_or_belongs_to_another_is_counted_rightly() -> None:

@@ -1,6 +1,7 @@
 """Objects of each kind, as an API server would hand them out, and the applying of patches to them."""
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def kind_of(obj: dict[str, Any]) -> JobKind:
     return KINDS[f"{obj['kind']}.{group}"]
 
 
-def record_of(obj: dict[str, Any], context: ReadContext = CONTEXT) -> JobRecord:
-    return read(kind_of(obj), obj, context)
+def record_of(obj: dict[str, Any], context: ReadContext = CONTEXT, kinds: Mapping[str, JobKind] = KINDS) -> JobRecord:
+    return read(kind_of(obj), obj, context, kinds)
 
 
 def apply(obj: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:

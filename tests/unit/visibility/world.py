@@ -50,10 +50,10 @@ class World:
         self.withheld: dict[str, Reason] = {}
         self.objects: list[Mapping[str, Any]] = []
         self.board = Board(lambda: self.now, replica)
-        self.census = Census(self.view, KINDS)
+        self.census = Census(self.view)
         chronicle = Chronicle(self.view, lambda: self.now)
         self.reporter = Reporter(
-            WorkloadWriter(self.board, self.view, self.engine, self.census, KINDS, chronicle, self.reason),
+            WorkloadWriter(self.board, self.view, self.engine, KINDS, chronicle, self.reason),
             QueueWriter(self.board, self.view, self.census, lambda: self.objects, "tutti-system"),
             chronicle,
         )

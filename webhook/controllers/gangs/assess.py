@@ -77,7 +77,7 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
 
 
 def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
-    if job is None or job.finished is not None or job.deleting or job.managed_by_other or job.owner is not None:
+    if job is None or job.finished is not None or job.deleting or not job.is_ours:
         return Step.WITHDRAW
     if not job.suspended:
         # An unmarked template never passed our mutation: the job ran before Tutti gated it.

@@ -92,7 +92,7 @@ def outdated_labels(view: View) -> list[str]:
 
 
 def _gated_by_namespace(job: JobRecord) -> bool:
-    if job.finished is not None or job.owner is not None:
+    if job.finished is not None or not job.is_ours:
         return False
     gang = job.gang
     return gang is None or (gang.pod_group is None and not any(gang.labels.get(key) for key in names.QUEUE_LABELS))

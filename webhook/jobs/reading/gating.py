@@ -65,22 +65,33 @@ def owner_of(obj: Mapping[str, Any]) -> Owner | None:
     return None
 
 
+def gang_owner(
+    kind: JobKind,
+    obj: Mapping[str, Any],
+    kinds: Mapping[str, JobKind] = KINDS,
+    username: str | None = None,
+) -> Owner | None:
+    """Return the controller of ``obj`` to whose gang it belongs: one of a job kind that makes such children.
+
+    Whatever else controls it (a CronJob, a ScheduledSparkApplication) leaves it a gang of its own. With ``username``
+    (at creation) only what that owner kind's controller writes counts: an ownerReference that somebody else wrote
+    proves nothing.
+    """
+    owner = owner_of(obj)
+    owner_kind = None if owner is None else kinds.get(owner.kind)
+    if owner_kind is None or kind.key not in owner_kind.child_kinds:
+        return None
+    return owner if username is None or username in owner_kind.controller_users else None
+
+
 def is_child(
     kind: JobKind,
     obj: Mapping[str, Any],
     kinds: Mapping[str, JobKind] = KINDS,
     username: str | None = None,
 ) -> bool:
-    """Return whether ``obj`` belongs to the gang of a controller owner of a known kind.
-
-    With ``username`` (at creation) only what that owner kind's controller writes counts: an ownerReference that
-    somebody else wrote proves nothing.
-    """
-    owner = owner_of(obj)
-    owner_kind = None if owner is None else kinds.get(owner.kind)
-    if owner_kind is None or kind.key not in owner_kind.child_kinds:
-        return False
-    return username is None or username in owner_kind.controller_users
+    """Return whether ``obj`` belongs to the gang of its controller, as ``gang_owner`` says."""
+    return gang_owner(kind, obj, kinds, username) is not None
 
 
 def gated_by(

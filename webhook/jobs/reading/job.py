@@ -9,12 +9,13 @@ from typing import Any, Final
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing import limit_ranges
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
-from webhook.jobs.reading.gating import managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
 from webhook.jobs.reading.record import JobRecord, Template
 from webhook.untyped import paths
 from webhook.untyped.values import integer, seconds, text
@@ -22,7 +23,9 @@ from webhook.untyped.values import integer, seconds, text
 _EMPTY: Final[dict[str, Any]] = {}
 
 
-def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobRecord:
+def read(
+    kind: JobKind, obj: Mapping[str, Any], context: ReadContext, kinds: Mapping[str, JobKind] = KINDS
+) -> JobRecord:
     """Return what ``obj`` asks and where it stands. Never raises: what cannot be read becomes ``problem``."""
     obj = obj if isinstance(obj, dict) else _EMPTY
     metadata = paths.find_mapping(obj, ("metadata",))
@@ -45,7 +48,7 @@ def read(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> JobReco
         gang=gang,
         problem=asking.problem,
         queue_label=queue_label(obj, kind),
-        owner=owner_of(obj),
+        owner=gang_owner(kind, obj, kinds),
         suspended=suspended,
         finished=finished,
         active=active,

@@ -118,6 +118,7 @@ class JobRecord:
     problem: str | None
     queue_label: str | None
     owner: Owner | None
+    """The controller to whose gang it belongs; None for a gang of its own, which a CronJob may control all the same."""
     suspended: bool
     finished: str | None
     """``Succeeded`` or ``Failed`` once it has ended."""
@@ -164,6 +165,11 @@ class JobRecord:
     """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
     run_limit_seconds: int | None = None
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
+
+    @property
+    def is_ours(self) -> bool:
+        """It is a gang of its own, and Tutti's to start and stop."""
+        return self.owner is None and not self.managed_by_other
 
     @property
     def attempts(self) -> int:

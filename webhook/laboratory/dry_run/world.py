@@ -218,11 +218,11 @@ def _record(
     view = world.view
     namespace = obj["metadata"]["namespace"]
     gate = gating.gated_by(kind, obj, view.namespaces.get(namespace, {}), view.policy.namespace_queues, kinds=kinds)
-    record = reading.read(kind, obj, context)
+    record = reading.read(kind, obj, context, kinds)
     if gate is not None and not record.marked:
         # It is new to the webhook, which would write the label.
         queued = gating.with_default_queue(kind, obj, view.namespaces.get(namespace, {}), view.policy)
-        record = reading.read(kind, queued, context)
+        record = reading.read(kind, queued, context, kinds)
     why = None
     if gate is None and record.admission is None:
         why = "names no queue and no PodGroup and its namespace asks for no gate: it starts without Tutti"

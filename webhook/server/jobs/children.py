@@ -111,7 +111,7 @@ def judge_scale(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answe
     parent = rules.view.job(kind.key, request.namespace, request.name)
     if parent is None:
         return deny(Refusal.NOT_READY, f"{kind.kind} {request.name} is not known to this replica yet; try again", 503)
-    if parent.owner is not None and parent.owner.kind in rules.kinds:
+    if parent.owner is not None:
         owner = rules.view.jobs.get(parent.owner.uid)
         parent = parent if owner is None else owner
     reserved = rules.view.ledger.entries.get(parent.uid)

@@ -136,7 +136,7 @@ def root_of(rules: JobRules, obj: Mapping[str, Any]) -> Root | None:
         return None
     for _ in range(OWNER_DEPTH_MAX):
         record = rules.view.jobs.get(owner.uid)
-        if record is None or record.owner is None or record.owner.kind not in rules.kinds:
+        if record is None or record.owner is None:
             return Root(owner.uid, record)
         owner = record.owner
     return Root(owner.uid, None)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.cluster.census import Census
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
@@ -67,7 +66,6 @@ class WorkloadWriter:
     board: Board
     view: View
     engine: Engine
-    census: Census
     kinds: Mapping[str, JobKind]
     chronicle: Chronicle
     reason: Callable[[str], Reason | None]
@@ -142,7 +140,7 @@ class WorkloadWriter:
             return
         pods = self.view.fences.present(source.namespace, uid)
         kind = self.kinds.get(source.kind)
-        if kind is None or (job is not None and reservation is None and not self.census.concerns(job)):
+        if kind is None or (job is not None and reservation is None and not job.is_ours):
             if uid in self._seen:
                 self._drop(uid)
             self._seen[uid] = _Seen(None, job, reservation, pods)

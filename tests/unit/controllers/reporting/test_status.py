@@ -15,7 +15,6 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.dialects.merge import compile_policy
 from webhook.errors import Unavailable
-from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 
 pytestmark = pytest.mark.virtual_time
@@ -74,7 +73,7 @@ class Running:
         self.writer = StatusWriter(
             self.stored,  # type: ignore[arg-type]
             self.world.view,
-            Census(self.world.view, KINDS),
+            Census(self.world.view),
             leading=lambda: self.leading,
             policy_objects=lambda: self.objects,
             pod_group_object=lambda record: {

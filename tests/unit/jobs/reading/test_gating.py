@@ -82,6 +82,18 @@ def test_a_child_belongs_to_its_owners_gang_only_if_the_owners_controller_writes
     assert gate(obj) is not None
 
 
+FOREIGN = (("batch/v1", "CronJob"), ("kubeflow.org/v1beta1", "Trial"), ("batch/v1", "Job"), ("keda.sh/v1", "ScaledJob"))
+
+
+@pytest.mark.parametrize(("api_version", "kind"), FOREIGN, ids=[kind for _, kind in FOREIGN])
+def test_what_a_foreign_controller_makes_is_a_gang_of_its_own(api_version, kind):
+    obj = load("job")
+    controller = {"apiVersion": api_version, "kind": kind, "name": "nightly", "uid": "u", "controller": True}
+    obj["metadata"]["ownerReferences"] = [controller]
+    assert record_of(obj).owner is None
+    assert record_of(obj).is_ours
+
+
 def test_a_job_of_a_foreign_manager_is_left_alone():
     obj = load("job")
     obj["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"

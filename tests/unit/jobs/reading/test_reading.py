@@ -406,6 +406,7 @@ def test_owner_and_manager_are_read():
     assert record_of(obj).owner is None
     reference["controller"] = True
     assert record_of(obj).owner == Owner("JobSet.jobset.x-k8s.io", "s", "u")
+    assert record_of(obj, kinds={"Job.batch": KINDS["Job.batch"]}).owner is None, "nobody knows that kind here"
     assert not record_of(obj).managed_by_other
     obj["spec"]["managedBy"] = "kubernetes.io/job-controller"
     assert not record_of(obj).managed_by_other
