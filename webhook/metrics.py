@@ -25,6 +25,9 @@ WAIT_SECONDS = Histogram(
     buckets=(0.1, 0.5, 1, 5, 30, 60, 300, 900, 3600, 14_400, 86_400),
 )
 BROKEN_JOBS = Counter("tutti_broken_jobs_total", "Failures of ours on one job; the log has each.")
+UNREADABLE_OBJECTS = Counter(
+    "tutti_unreadable_objects_total", "Objects whose stored state could not be read, by what is watched.", ["kind"]
+)
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 

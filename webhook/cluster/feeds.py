@@ -1,6 +1,21 @@
 """Keeps a View current: one informer per kind of object, each of them writing into one place.
 
 Both processes run the same feeds. A listener learns what changed, by a few callbacks, and never sees raw objects.
+
+Each object is read alone, and one that cannot be read stops nobody: it is logged and counted, what was read of it
+before stands, and where nothing was:
+
+    a job of ours           waits, or is stopped if it runs without a reservation; what is reserved for it stays so
+    a pod                   is there and asks nothing: its gang is not taken for gone
+    a PodGroup              is not there: gangs that name it wait
+    a namespace             has no labels: nothing is gated by them, and what asks for a queue waits
+    a ResourceQuota         bounds nothing here; the API server holds to it, pod by pod
+    a policy object         is not there: its queues are not, and who asks for them waits
+    a priority class,       is not there: jobs that name it wait
+    training runtime
+    a LimitRange,           adds nothing to what jobs ask
+    RuntimeClass
+    the ledger              is corrupt: it is rebuilt from jobs and pods
 """
 
 import asyncio
@@ -95,7 +110,7 @@ class Feeds:
     def __post_init__(self) -> None:
         config = self.config
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
-        self._add("pods", "/api/v1/pods", pod_record.decode, self._pod)
+        self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
         self._add(
             "ledger",
@@ -120,7 +135,8 @@ class Feeds:
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
             for served in kind.every_version:
-                self._add(_job_feed(served), collection_path(served), self._job_decoder(served), self._job)
+                path, decode = collection_path(served), self._job_decoder(served)
+                self._add(_job_feed(served), path, decode, self._job, stand_in=self._job_stand_in(served))
         self.view.unsynced.update(self.informers)
 
     def _add(
@@ -129,7 +145,9 @@ class Feeds:
         path: str,
         decode: Callable[[bytes], Any],
         on_change: Callable[[str, Any, Any], None],
+        *,
         field_selector: str = "",
+        stand_in: Callable[[bytes, Exception], Any] | None = None,
     ) -> None:
         self.informers[name] = Informer(
             self.api,
@@ -141,6 +159,7 @@ class Feeds:
             rng=self.rng,
             missing_retry_seconds=self.config.missing_kind_retry_seconds,
             audit_seconds=self.config.audit_seconds,
+            stand_in=stand_in,
         )
 
     async def run(self) -> None:
@@ -203,6 +222,15 @@ class Feeds:
             return reading.read(kind, document, self.context, self.kinds) if concerns_us else None
 
         return decode
+
+    def _job_stand_in(self, kind: JobKind) -> Callable[[bytes, Exception], JobRecord | None]:
+        def unread(raw: bytes, error: Exception) -> JobRecord | None:
+            record = reading.unread(kind, orjson.loads(raw), error)
+            labels = self.view.namespaces.get(record.namespace, {})
+            ours = record.uid in self.view.ledger.entries or labels.get(names.GATED_NAMESPACE) == "true"
+            return record if ours and record.namespace not in self.config.exempt_namespaces else None
+
+        return unread
 
     def _concerns_us(self, kind: JobKind, document: Mapping[str, Any]) -> bool:
         namespace = document["metadata"].get("namespace", "")
@@ -367,6 +395,10 @@ class Feeds:
 
     def _job_feeds(self) -> Iterator[str]:
         return (_job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
+
+
+def _pod_unread(raw: bytes, _error: Exception) -> PodRecord:
+    return pod_record.unread(raw)
 
 
 def _job_feed(kind: JobKind) -> str:

@@ -166,7 +166,7 @@ def _lend_limit_list(place: Place) -> dict[str, int]:
         return _amounts(place)
     try:
         value = json.loads(place.value)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         place.error("is not a JSON resource list", """write for example '{"cpu": "4"}'""")

@@ -47,7 +47,7 @@ def parse(text: str) -> LeaderRecord | None:
             renewed=str(fields.get("renewTime") or ""),
             transitions=int(fields.get("leaderTransitions") or 0),
         )
-    except (ValueError, TypeError, AttributeError, OverflowError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

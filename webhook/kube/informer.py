@@ -1,8 +1,8 @@
 """Keeps records of one resource current: drives ``list_watch`` against an ``Api`` and tells who listens what changed.
 
 Objects are projected to small records as they arrive and nothing else is kept: that, and yielding to the loop between
-batches, is what keeps a list of thousands of pods from stopping admission. One object that cannot be read, or one
-listener that fails, is logged and counted; the informer goes on.
+batches, is what keeps a list of thousands of pods from stopping admission. Each object is read alone, no deeper than
+``wire.nesting`` says. One that cannot be read, or one listener that fails, is logged and counted; the informer goes on.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, Generic
 
 import structlog
 
-from webhook import errors
+from webhook import errors, metrics
 from webhook.kube.api import Api
 from webhook.kube.list_watch import (
     IDLE_SECONDS,
@@ -26,12 +26,16 @@ from webhook.kube.list_watch import (
 )
 from webhook.kube.statuses import refusal
 from webhook.kube.store import Change, Key, R, Store
+from webhook.wire.nesting import shallow
 from webhook.wire.watch import Malformed, Status, read_event, read_metadata, read_page, read_status, version_number
 
 log = structlog.get_logger(__name__)
 
 BATCH: Final = 100
 """Objects taken in before other tasks get their turn."""
+NAMED_MAX: Final = 100
+"""Unreadable objects that are remembered by name; all are counted."""
+REASON_CHARS_MAX: Final = 300
 LIST_TIMEOUT_SECONDS: Final = 60.0
 """One page of a big list on a busy server."""
 
@@ -68,8 +72,11 @@ class Informer(Generic[R]):
         idle_seconds: float = IDLE_SECONDS,
         missing_retry_seconds: float = MISSING_RETRY_SECONDS,
         audit_seconds: float | None = None,
+        stand_in: Callable[[bytes, Exception], R | None] | None = None,
     ) -> None:
         """``decode`` projects the JSON of one object, or returns None for an object to be treated as absent.
+
+        Where it fails, what was known of the object stands; where nothing was, what ``stand_in`` makes of it.
 
         ``on_change`` is called as ``subscribe`` says. ``audit_seconds`` lists everything again at that interval.
         """
@@ -86,10 +93,13 @@ class Informer(Generic[R]):
         self._api = api
         self._path = path
         self._decode = decode
+        self._stand_in = stand_in
         self._listeners: list[Callable[[R | None, R | None], None]] = [] if on_change is None else [on_change]
         self._audit_seconds = audit_seconds
         self._audit: asyncio.TimerHandle | None = None
         self._store: Store[R] = Store()
+        self.unreadable: dict[Key, str] = {}
+        """Objects whose present state could not be read, and why; what was known of them before stands."""
         self._relist_asked = asyncio.Event()
         self._rereads_asked = self._reread_running = self._rereads_done = 0
         self._reread_done = asyncio.Event()
@@ -194,6 +204,7 @@ class Informer(Generic[R]):
         wait_seconds = self._machine.failed(error)
         if self._machine.served is False:
             self._store.begin_list()
+            self.unreadable.clear()
             self._tell(self._store.end_list())
             self._note_read()
             if not self.synced.is_set():
@@ -217,6 +228,7 @@ class Informer(Generic[R]):
             return self._machine.stale()
         if request.first:
             self._store.begin_list()
+            self.unreadable.clear()
         await self._take_in(page.objects())
         if progress is Progress.COMPLETE:
             self._tell(self._store.end_list())
@@ -232,13 +244,22 @@ class Informer(Generic[R]):
 
     def _listed_changes(self, raw: bytes) -> Iterable[Change[R]]:
         try:
-            record = self._decode(raw)
-        except Exception:
+            record = self._decode(shallow(raw))
+            return () if record is None else self._store.put_listed(record)
+        except Exception as error:
+            return self._kept_listed(raw, error)
+
+    def _kept_listed(self, raw: bytes, error: Exception) -> Iterable[Change[R]]:
+        try:
             metadata = read_metadata(raw)
-            key = (metadata.namespace, metadata.name)
-            self._unreadable(key)
-            return self._store.keep_listed(key, metadata.uid)
-        return () if record is None else self._store.put_listed(record)
+        except Malformed:
+            self._unreadable(("", ""), error)
+            return ()
+        key = (metadata.namespace, metadata.name)
+        self._unreadable(key, error)
+        changes = self._store.keep_listed(key, metadata.uid)
+        record = self._stood_in(key, raw, error)
+        return changes if record is None else (*changes, *self._store.put_listed(record))
 
     def _listed(self) -> None:
         self._machine.listed()
@@ -298,16 +319,28 @@ class Informer(Generic[R]):
     def _object_changes(
         self, event_type: str, raw: bytes, key: Key, uid: str, resource_version: int
     ) -> Iterable[Change[R]]:
+        self.unreadable.pop(key, None)
         if event_type == "DELETED":
             return self._store.drop(key, uid, resource_version)
         try:
-            record = self._decode(raw)
-        except Exception:
-            self._unreadable(key)
-            return self._store.keep(key, uid)
-        if record is not None:
-            return self._store.put(record)
+            record = self._decode(shallow(raw))
+            if record is not None:
+                return self._store.put(record)
+        except Exception as error:
+            self._unreadable(key, error)
+            changes = self._store.keep(key, uid)
+            stood_in = self._stood_in(key, raw, error)
+            return changes if stood_in is None else (*changes, *self._store.put(stood_in))
         return self._store.drop(key, uid, resource_version) if key in self._store.records else ()
+
+    def _stood_in(self, key: Key, raw: bytes, error: Exception) -> R | None:
+        if self._stand_in is None or key in self._store.records:
+            return None
+        try:
+            return self._stand_in(shallow(raw), error)
+        except Exception:
+            log.exception("informer.nothing_stands_in", informer=self.name, object="/".join(key))
+            return None
 
     # -- telling ----------------------------------------------------------------------------------------------------
 
@@ -320,6 +353,9 @@ class Informer(Generic[R]):
                     self.counts.listener_failures += 1
                     log.exception("informer.listener_failed", informer=self.name)
 
-    def _unreadable(self, key: Key) -> None:
+    def _unreadable(self, key: Key, error: Exception) -> None:
         self.counts.unreadable += 1
+        if len(self.unreadable) < NAMED_MAX:
+            self.unreadable[key] = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
+        metrics.UNREADABLE_OBJECTS.labels(self.name).inc()
         log.exception("informer.unreadable", informer=self.name, object="/".join(key))

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from webhook.wire.watch import version_number
+
 
 @dataclass(frozen=True, slots=True)
 class Plain:
@@ -27,6 +29,6 @@ def plain(raw: bytes) -> Plain:
         metadata["uid"],
         metadata.get("namespace", ""),
         metadata["name"],
-        int(metadata["resourceVersion"]),
+        version_number(metadata["resourceVersion"]),
         document,
     )

@@ -1,8 +1,9 @@
 """AdmissionReview in and out, ``admission.k8s.io/v1`` (and v1beta1 refused), as kube-apiserver's dispatcher sends it.
 
 Decoding is strict about what is read and leaves the two objects raw until somebody asks: most reviews are answered from
-kind, operation and user alone. Three outcomes: a request; ``FieldError`` when a uid can be read but a field is of the
-wrong type (answered inside the review); ``RequestError`` when there is no review to answer (an HTTP error).
+kind, operation and user alone. Objects are read as deep as those that watches bring (``nesting``). Three outcomes: a
+request; ``FieldError`` when a uid can be read but a field is of the wrong type (answered inside the review);
+``RequestError`` when there is no review to answer (an HTTP error).
 
 Encoding follows ``VerifyAdmissionResponse``: uid echoed, ``patch`` only together with ``patchType``, a code of at least
 400 with every denial, warnings without control characters and short enough to survive the Warning header.
@@ -16,6 +17,7 @@ import msgspec
 import orjson
 
 from webhook.errors import RequestError
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow
 
 API_VERSION: Final = "admission.k8s.io/v1"
 MESSAGE_CHARS_MAX: Final = 1024
@@ -142,7 +144,7 @@ class ReviewRequest:
 
     def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
         try:
-            value = orjson.loads(memoryview(raw))
+            value = orjson.loads(shallow(bytes(raw)))
         except orjson.JSONDecodeError as error:
             raise RequestError(400, f"request.{field} is not JSON: {error}") from None
         if value is not None and not isinstance(value, dict):
@@ -156,13 +158,15 @@ def decode(body: bytes) -> ReviewRequest:
     Raises RequestError (HTTP 400) when it is no v1 review with a uid, FieldError when only a field is wrong.
     """
     try:
-        review = _review_decoder.decode(body)
+        try:
+            review = _review_decoder.decode(body)
+        except RecursionError:
+            body = shallow(body, LEVELS_MAX + WRAPPING_LEVELS)
+            review = _review_decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(body, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestError(400, f"the body is not JSON: {error}") from None
-    except RecursionError:
-        raise RequestError(400, "the body is nested too deeply") from None
     _check_type(review.apiVersion, review.kind)
     if not review.request.uid:
         raise RequestError(400, "request.uid is empty")
@@ -172,7 +176,7 @@ def decode(body: bytes) -> ReviewRequest:
 def _field_error(body: bytes, message: str) -> Exception:
     try:
         envelope = _envelope_decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return RequestError(400, f"not an AdmissionReview: {message}")
     _check_type(envelope.apiVersion, envelope.kind)
     if not envelope.request.uid:

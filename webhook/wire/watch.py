@@ -1,10 +1,19 @@
 """Envelopes of lists, watches and errors: who an object is, while the object itself stays raw bytes.
 
 Only the reader of one kind knows its fields; the informer needs names and versions alone. Leaving the object raw makes
-a page of 500 cost one scan, and lets a single unreadable object fail by itself.
+a page of 500 cost one scan, and lets a single unreadable object fail by itself. What is nested too deeply to be scanned
+is cut first (``nesting``).
 """
 
+from typing import TypeVar
+
 import msgspec
+
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow
+
+_T = TypeVar("_T")
+_DIGITS_MAX = 32
+"""Python reads no number of more than 4,300 digits."""
 
 
 class Malformed(ValueError):
@@ -63,38 +72,40 @@ _OBJECT = msgspec.json.Decoder(_Object)
 _STATUS = msgspec.json.Decoder(Status)
 
 
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, what: str) -> _T:
+    try:
+        try:
+            return decoder.decode(raw)
+        except RecursionError:
+            # Cut so far only, a decoder has never come to its own limit.
+            return decoder.decode(shallow(bytes(raw), LEVELS_MAX + WRAPPING_LEVELS))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"{what}: {error}") from error
+
+
 def read_page(body: bytes) -> Page:
     """Return one page of a list. Raises Malformed."""
-    try:
-        return _PAGE.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"list: {error}") from error
+    return _decoded(_PAGE, body, "list")
 
 
 def read_event(line: bytes) -> Event:
     """Return one watch event. Raises Malformed."""
-    try:
-        return _EVENT.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"watch event: {error}") from error
+    return _decoded(_EVENT, line, "watch event")
 
 
 def read_metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
     """Return who an object is. Raises Malformed."""
-    try:
-        return _OBJECT.decode(raw).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"object: {error}") from error
+    return _decoded(_OBJECT, raw, "object").metadata
 
 
 def read_status(body: bytes | msgspec.Raw) -> Status | None:
     """Return the Status in the body of a refusal, or None when a proxy or an old endpoint wrote something else."""
     try:
-        return _STATUS.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _decoded(_STATUS, body, "status")
+    except Malformed:
         return None
 
 
 def version_number(resource_version: str) -> int:
     """Return a resourceVersion as the integer it is (Kubernetes 1.35 guarantees that order); 0 for none."""
-    return int(resource_version) if resource_version.isdecimal() else 0
+    return int(resource_version[:_DIGITS_MAX]) if resource_version.isdecimal() else 0

@@ -64,6 +64,8 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.version = 1
+        self.deep: bytes = b"null"
+        """Stands in lists where an object says "DEEP"."""
         self.faults: list[errors.ApiError] = []
         """Raised by the next requests, one each, whatever they ask."""
         self.lists: list[Mapping[str, str]] = []
@@ -91,7 +93,8 @@ class FakeApi:
         start, limit = int(query.get("continue") or 0), int(query.get("limit") or 1_000_000)
         token = str(start + limit) if start + limit < len(self.objects) else ""
         metadata = {"resourceVersion": str(self.version), "continue": token}
-        return json.dumps({"metadata": metadata, "items": self.objects[start : start + limit]}).encode()
+        page = json.dumps({"metadata": metadata, "items": self.objects[start : start + limit]}).encode()
+        return page.replace(b'"DEEP"', self.deep)
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncGenerator[bytes, None]:
         watch = Watch(query)

@@ -3,6 +3,7 @@
 import asyncio
 from itertools import pairwise
 
+import orjson
 import pytest
 
 from tests.unit.kube.conftest import Started, settle
@@ -33,6 +34,43 @@ async def test_an_object_that_becomes_unreadable_keeps_its_last_record(api: Fake
     await informer.reread()
     assert informer.get("team", "a") is record
     assert informer.counts.unreadable == 2
+
+
+@pytest.mark.parametrize("levels", [200, 900, 1_100, 10_000])
+async def test_an_object_nested_deeper_than_python_recurses_hides_no_other(
+    api: FakeApi, start: Started, levels: int
+) -> None:
+    deep = {**thing("deep", 3), "spec": "DEEP"}
+    api.deep = b'{"x":' * levels + b"1" + b"}" * levels
+    api.objects, api.version = [thing("a", 2), deep, thing("c", 4)], 5
+    informer = start()
+    await settle()
+    assert {name for _, name in informer.records} == {"a", "deep", "c"}
+    api.now.lines.put_nowait(
+        orjson.dumps({"type": "ADDED", "object": {**thing("e", 6), "spec": "DEEP"}}).replace(b'"DEEP"', api.deep)
+    )
+    api.now.say("ADDED", thing("f", 7))
+    await settle()
+    assert {name for _, name in informer.records} == {"a", "deep", "c", "e", "f"}
+    assert (len(api.lists), informer.counts.unreadable) == (1, 0)
+
+
+async def test_something_stands_in_for_an_object_that_was_never_readable(api: FakeApi, start: Started) -> None:
+    def stand_in(raw: bytes, error: Exception) -> Thing:
+        return Thing("team", orjson.loads(raw)["metadata"]["name"], "uid-bad", 3, str(error))
+
+    api.objects, api.version = [thing("bad", 3, value="unreadable"), thing("c", 4)], 5
+    informer = start(stand_in=stand_in)
+    await settle()
+    stood_in = informer.get("team", "bad")
+    assert stood_in is not None
+    assert stood_in.value == "cannot be read"
+    assert list(informer.unreadable) == [("team", "bad")]
+    api.now.say("MODIFIED", thing("bad", 6))
+    await settle()
+    readable = informer.get("team", "bad")
+    assert readable is not None
+    assert (readable.value, informer.unreadable) == ("", {})
 
 
 async def test_a_failing_listener_does_not_keep_others_from_hearing(api: FakeApi, start: Started) -> None:

@@ -188,7 +188,7 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
     try:
         meta = json.loads(data[META])
         schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     if schema != SCHEMA:
         raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {SCHEMA}")
@@ -204,7 +204,7 @@ def _decode_key(key: str, text: str) -> Any:
         if key == BOOKINGS:
             return {uid: _decode_booked(each) for uid, each in record.items()}
         return _decode_reservation(key, record)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise LedgerCorrupt(f"{key}: {error!r}") from error
 
 

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
+import orjson
 import structlog
 
 from webhook.core.model import names
@@ -16,8 +17,9 @@ from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.pricing.pod_requests import PriceError, price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.jobs.reading.pod_set import pod_set_of
-from webhook.untyped.values import seconds
+from webhook.untyped.values import seconds, text
 from webhook.wire import pods as wire
+from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +60,7 @@ def decode(raw: bytes) -> PodRecord:
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        resource_version=int(metadata.resource_version or 0),
+        resource_version=version_number(metadata.resource_version),
         price=cost,
         gang=gang,
         pod_set=pod_set,
@@ -74,6 +76,24 @@ def decode(raw: bytes) -> PodRecord:
         created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
         admission=own.get(names.ADMISSION, "") if group else "",
         waiting=waiting,
+    )
+
+
+def unread(raw: bytes) -> PodRecord:
+    """Return the record of a pod that ``decode`` failed on: it counts as one that runs and asks nothing, so that the
+    gang whose label it carries is not taken for gone.
+
+    Raises what it meets where not even that can be read.
+    """
+    metadata = orjson.loads(raw)["metadata"]
+    return PodRecord(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        resource_version=version_number(metadata["resourceVersion"]),
+        price=PodPrice(),
+        gang=text((metadata.get("labels") or {}).get(names.GANG_LABEL)) or None,
+        terminating=metadata.get("deletionTimestamp") is not None,
     )
 
 

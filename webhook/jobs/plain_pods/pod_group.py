@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.untyped import paths
+from webhook.untyped.values import integer
 
 _VOLCANO: Final = "scheduling.volcano.sh"
 GENERATIONS: Final = {
@@ -36,8 +37,8 @@ class PodGroupRecord:
 
 
 def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
-    """Return the record of a stored PodGroup."""
-    metadata, spec = document["metadata"], document.get("spec") or {}
+    """Return the record of a stored PodGroup. Total: what is of another type counts as absent."""
+    metadata, spec = document["metadata"], paths.find_mapping(document, ("spec",))
     return PodGroupRecord(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
@@ -57,8 +58,8 @@ def queue_of(generation: str, document: Mapping[str, Any]) -> str | None:
 
 
 def _least_members(spec: Mapping[str, Any]) -> int:
-    gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
-    return int(spec.get("minMember") or gang.get("minCount") or 0)
+    native = paths.find(spec, ("schedulingPolicy", "gang", "minCount"))
+    return integer(spec.get("minMember")) or integer(native)
 
 
 def _schedule_timeout_seconds(spec: Mapping[str, Any]) -> int | None:

@@ -13,6 +13,7 @@ import orjson
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import decode_membership, encode_membership
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
+from webhook.wire.nesting import shallow
 
 
 def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, int]) -> Admission:
@@ -161,7 +162,7 @@ def _parsed(text: object, uid: str) -> dict[str, Any] | None:
     if not isinstance(text, str) or not uid:
         return None
     try:
-        record = orjson.loads(text)
+        record = orjson.loads(shallow(text.encode()))
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get("uid") == uid else None

@@ -77,6 +77,37 @@ def read(
     )
 
 
+def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord:
+    """Return the record of an object that ``read`` failed on, which nobody asked for: it waits, or what it holds stays
+    charged to it until its pods are gone.
+
+    Nothing of it is believed but who it is and whether it is suspended. It is not taken for one that ran before Tutti.
+    """
+    metadata = paths.find_mapping(obj, ("metadata",))
+    return JobRecord(
+        kind=kind.key,
+        version=kind.version,
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        uid=text(metadata.get("uid")),
+        resource_version=integer(metadata.get("resourceVersion")),
+        created_seconds=seconds(metadata.get("creationTimestamp")),
+        gang=None,
+        problem=f"Tutti failed to read the object ({type(error).__name__}); its log has the reason",
+        queue_label=None,
+        owner=None,
+        suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
+        finished=None,
+        active=False,
+        ready=False,
+        deleting=metadata.get("deletionTimestamp") is not None,
+        marked=True,
+        restorable=False,
+        managed_by_other=False,
+        has_annotations=isinstance(metadata.get("annotations"), dict),
+    )
+
+
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
     """Return what keeps pods of ``gang`` from being created, a LimitRange or their own limits, and in which pod set."""
     ranges = context.limit_ranges.get(gang.namespace, ())

@@ -13,6 +13,7 @@ import orjson
 
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
+from webhook.wire.watch import version_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def decode(raw: bytes) -> SliceRecord:
         if port is not None and endpoint.get("targetRef") and endpoint.get("addresses") and _serves(endpoint)
     }
     return SliceRecord(
-        metadata["uid"], metadata["namespace"], metadata["name"], int(metadata["resourceVersion"]), replicas
+        metadata["uid"], metadata["namespace"], metadata["name"], version_number(metadata["resourceVersion"]), replicas
     )
 
 

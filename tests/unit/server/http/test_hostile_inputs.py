@@ -215,10 +215,10 @@ async def test_08_what_is_not_json_is_no_review(gate: Gate, body: bytes) -> None
     assert (await gate.review("/validate/jobs", body, 1.0))[0] == 400
 
 
-@pytest.mark.parametrize("depth", [3000, 100_000])
-async def test_09_deep_nesting(gate: Gate, depth: int) -> None:
+@pytest.mark.parametrize("depth", [3000, 9000])
+async def test_09_deep_nesting_is_judged_like_any_other(gate: Gate, depth: int) -> None:
     body = embedded(b"[" * depth + b"]" * depth)
-    assert (await gate.review("/validate/jobs", body, 1.0))[0] == 400
+    assert "spec.suspend: true" in (await judged(gate, body)).message
 
 
 async def test_10_of_duplicate_keys_the_last_wins_and_case_matters(gate: Gate) -> None:

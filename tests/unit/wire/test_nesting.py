@@ -1,0 +1,72 @@
+"""What is too deep is cut from the bytes, and nothing else; no decoder comes to its own limit on what is left."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.wire.nesting import LEVELS_MAX, fits, shallow
+from webhook.wire.watch import read_event, read_metadata, read_page, read_status
+
+TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('[]{}"\\'), max_size=8)
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=30,
+)
+
+
+def cut(value: Any, levels: int) -> Any:
+    """What ``shallow`` means, said by recursion."""
+    if not isinstance(value, dict | list):
+        return value
+    if levels == 0:
+        return None
+    if isinstance(value, list):
+        return [cut(item, levels - 1) for item in value]
+    return {key: cut(item, levels - 1) for key, item in value.items()}
+
+
+def nested(levels: int, opening: str = '{"x":', closing: str = "}", core: str = "1") -> bytes:
+    return (opening * levels + core + closing * levels).encode()
+
+
+@given(DOCUMENTS, st.integers(0, 6), st.booleans())
+def test_what_lies_too_deep_becomes_null_and_all_else_stays(document: Any, levels: int, escaped: bool) -> None:
+    raw = json.dumps(document, ensure_ascii=escaped).encode()
+    assert json.loads(shallow(raw, levels)) == cut(document, levels)
+    assert fits(raw, levels) == (cut(document, levels) == document)
+
+
+@given(DOCUMENTS, st.integers(0, 40))
+def test_it_is_the_same_for_documents_too_long_to_be_folded(document: Any, levels: int) -> None:
+    raw = json.dumps([document, [[]] * 3000]).encode()
+    assert json.loads(shallow(raw, levels)) == cut(json.loads(raw), levels)
+
+
+@given(st.binary(max_size=60) | st.text('[]{}",:\\a1 ', max_size=60).map(str.encode), st.integers(0, 3))
+def test_what_is_no_json_raises_nothing(raw: bytes, levels: int) -> None:
+    fits(raw, levels)
+    assert isinstance(shallow(raw, levels), bytes)
+
+
+@pytest.mark.parametrize("levels", [900, 1_100, 10_000])
+@pytest.mark.parametrize("wrapped", [("[", "]"), ('{"x":', "}"), ('[{"x":1,"y":', "}]")])
+def test_an_envelope_is_read_however_deep_its_object_is(levels: int, wrapped: tuple[str, str]) -> None:
+    deep = nested(levels, *wrapped)
+    thing = b'{"metadata":{"name":"a","uid":"u","managedFields":%s},"spec":%s}' % (deep, deep)
+    page = read_page(b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"name":"b"}}]}' % thing)
+    assert [read_metadata(raw).name for raw in page.objects()] == ["a", "b"]
+    assert read_metadata(read_event(b'{"type":"ADDED","object":%s}' % thing).object).uid == "u"
+    assert read_metadata(thing).name == "a"
+    status = read_status(b'{"code":500,"details":%s}' % deep)
+    assert status is not None
+    assert status.code == 500
+
+
+def test_an_object_as_deep_as_any_that_is_read_stays_as_it_is() -> None:
+    raw = nested(LEVELS_MAX)
+    assert shallow(raw) is raw
+    assert json.loads(shallow(nested(LEVELS_MAX + 1))) == json.loads(nested(LEVELS_MAX, core="null"))
