@@ -52,6 +52,9 @@ class View:
         """Add or replace one job object."""
         self.jobs[record.uid] = record
         self.job_names[(record.kind, record.namespace, record.name)] = record.uid
+        reservation = self.fences.reservation(record.namespace, record.uid)
+        if reservation is not None:
+            self.fences.give_back(record.namespace, record.uid, record.given_back(reservation))
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""
@@ -66,7 +69,8 @@ class View:
             self.ledger_trusted = False
             return
         self.ledger, self.ledger_trusted = ledger, True
-        self.fences.set_reservations(ledger.entries.values())
+        for reservation in self.fences.set_reservations(ledger.entries.values()):
+            self.fences.give_back(reservation.namespace, reservation.uid, self.given_back(reservation))
         moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
         moved.set()
 

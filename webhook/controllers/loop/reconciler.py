@@ -103,6 +103,10 @@ class Reconciler:
             self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
         return self._gangs.reason(uid)
 
+    def _now(self) -> float:
+        """Return Unix time in whole milliseconds, as the ledger keeps it: what is read again is what was written."""
+        return round(self._clock.now(), 3)
+
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -181,7 +185,7 @@ class Reconciler:
         self.marks.wake.clear()
 
     async def _cycle(self) -> None:
-        now, batch = self._clock.now(), Batch()
+        now, batch = self._now(), Batch()
         self.marks.gangs.update(self._room.begin())
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
@@ -337,7 +341,7 @@ class Reconciler:
     def _adopt(self, job: JobRecord, gang: Gang, reservation: Reservation | None, batch: Batch) -> None:
         assert self._keeper.ledger is not None
         if reservation is None:
-            epoch, now = self._keeper.ledger.epoch, self._clock.now()
+            epoch, now = self._keeper.ledger.epoch, self._now()
             adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, epoch, now))
             if not self._room.takes(adopted):
                 self._lagging.add(job.uid)

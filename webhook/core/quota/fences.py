@@ -93,12 +93,23 @@ class Fences:
             self._tidy(namespace, space)
 
     def put_reservation(self, reservation: Reservation, reclaimed: Mapping[str, int] | None = None) -> None:
-        """Add or replace one reservation; ``reclaimed`` pods of each set have ended and will not be replaced."""
-        self.drop_reservation(reservation.namespace, reservation.uid)
-        space = self._namespaces.setdefault(reservation.namespace, _Namespace())
-        space.reservations[reservation.uid] = reservation
-        space.reclaimed[reservation.uid] = reclaimed or {}
-        self._claims(space, reservation.uid, 1)
+        """Add or replace one reservation; ``reclaimed`` pods of each set have ended and will not be replaced.
+
+        None leaves them as they are known.
+        """
+        uid, space = reservation.uid, self._namespaces.setdefault(reservation.namespace, _Namespace())
+        self._claims(space, uid, -1)
+        space.reservations[uid] = reservation
+        space.reclaimed[uid] = space.reclaimed.get(uid, {}) if reclaimed is None else reclaimed
+        self._claims(space, uid, 1)
+
+    def give_back(self, namespace: str, uid: str, reclaimed: Mapping[str, int]) -> None:
+        """Take note how many pods of each set of a reservation have ended and will not be replaced."""
+        space = self._namespaces.get(namespace)
+        if space is not None and uid in space.reservations and space.reclaimed[uid] != reclaimed:
+            self._claims(space, uid, -1)
+            space.reclaimed[uid] = reclaimed
+            self._claims(space, uid, 1)
 
     def drop_reservation(self, namespace: str, uid: str) -> None:
         """Forget one reservation."""
@@ -109,18 +120,20 @@ class Fences:
             space.reclaimed.pop(uid, None)
             self._tidy(namespace, space)
 
-    def set_reservations(self, reservations: Iterable[Reservation]) -> None:
-        """Make ``reservations`` the whole truth (a ledger read anew)."""
+    def set_reservations(self, reservations: Iterable[Reservation]) -> list[Reservation]:
+        """Make ``reservations`` the whole truth (a ledger read anew); return those that were not known like that."""
         wanted = {reservation.uid: reservation for reservation in reservations}
+        new = []
         for space in list(self._namespaces.values()):
             for uid, known in list(space.reservations.items()):
-                now = wanted.get(uid)
-                if now is not known and now != known:
+                if uid not in wanted:
                     self.drop_reservation(known.namespace, uid)
         for uid, reservation in wanted.items():
-            space_or_none = self._namespaces.get(reservation.namespace)
-            if space_or_none is None or uid not in space_or_none.reservations:
+            known_or_none = self.reservation(reservation.namespace, uid)
+            if known_or_none is not reservation and known_or_none != reservation:
                 self.put_reservation(reservation)
+                new.append(reservation)
+        return new
 
     def _tidy(self, namespace: str, space: _Namespace) -> None:
         """Forget a namespace of which nothing is left."""
@@ -133,6 +146,11 @@ class Fences:
         """Return the ResourceQuotas of ``namespace``, by name."""
         space = self._namespaces.get(namespace)
         return () if space is None else tuple(space.fences[name] for name in sorted(space.fences))
+
+    def reservation(self, namespace: str, uid: str) -> Reservation | None:
+        """Return what a gang has reserved here."""
+        space = self._namespaces.get(namespace)
+        return None if space is None else space.reservations.get(uid)
 
     def bind(self, namespace: str) -> bool:
         """Return whether ``namespace`` has any ResourceQuota."""

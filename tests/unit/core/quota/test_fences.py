@@ -206,3 +206,16 @@ def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, boo
         assert kept.shortfall(gang(count), {"main": count}) == fresh.shortfall(gang(count), {"main": count})
     assert kept.present("ns", "uid") == fresh.present("ns", "uid")
     assert kept.live_pods("ns", "uid", "main") == fresh.live_pods("ns", "uid", "main")
+
+
+def test_pods_that_have_ended_stay_given_back_when_the_reservation_changes(fences: Fences) -> None:
+    fences.put_reservation(reservation(3))
+    fences.give_back("ns", "uid", {"main": 2})
+    assert fences.pod_shortfall("ns", ONE_GPU, also=[ONE_GPU, ONE_GPU]) is None
+    grown = replace(reservation(3), priority=5)
+    assert fences.set_reservations([grown]) == [grown]
+    assert fences.pod_shortfall("ns", ONE_GPU, also=[ONE_GPU, ONE_GPU]) is None
+    assert fences.set_reservations([replace(grown)]) == []
+    fences.drop_reservation("ns", "uid")
+    fences.put_reservation(reservation(3))
+    assert fences.pod_shortfall("ns", ONE_GPU, also=[ONE_GPU]) is not None, "another start has all of its pods to come"

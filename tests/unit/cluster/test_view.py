@@ -1,0 +1,32 @@
+"""What a process concludes from the cluster as it sees it, in whichever order news arrive."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.jobs.records import waiting_job
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Ledger, reserve
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.quota.fence import Fence
+
+ONE = PodPrice({"cpu": 1000})
+GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 3, ONE),))
+RESERVED = reserve(GANG, "q", {"main": 3}, {}, epoch=1, now_seconds=1.0)
+TWO_ENDED = waiting_job(GANG, suspended=False, reclaimed={"main": 2})
+
+
+@pytest.mark.parametrize("job_first", [True, False], ids=["the job is read first", "the ledger is read first"])
+def test_room_of_pods_that_have_ended_is_free_before_their_gang_ends(job_first: bool) -> None:
+    """Every process knows it, also those that run no engine: the webhook lets loose pods have it."""
+    view = View()
+    view.fences.put_fence(Fence("ns", "hard", {"pods": 3000}))
+    if job_first:
+        view.put_job(TWO_ENDED)
+    view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
+    if not job_first:
+        view.put_job(TWO_ENDED)
+    assert view.fences.pod_shortfall("ns", ONE, also=[ONE]) is None
+    assert view.fences.pod_shortfall("ns", ONE, also=[ONE, ONE]) is not None
+    view.set_ledger(Ledger(1, 2, {"uid": replace(RESERVED)}))
+    assert view.fences.pod_shortfall("ns", ONE, also=[ONE]) is None
