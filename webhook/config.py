@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from webhook.core.model import names
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
 from webhook.kueue_settings import (
@@ -185,12 +185,12 @@ def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> Engi
 def load(path: Path | None) -> Config:
     """Return the configuration of ``path`` (all defaults for None).
 
-    Raises PolicyError with one diagnostic per wrong key: its path, value and what is expected.
+    Raises PolicyError with one problem per wrong key: its path, value and what is expected.
     """
     try:
         text = "" if path is None else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError((Diagnostic(str(path), "", in_words(error), "give a readable YAML file"),)) from error
+        raise PolicyError((Problem(str(path), "", in_words(error), "give a readable YAML file"),)) from error
     return parse(text, str(path))
 
 
@@ -199,25 +199,25 @@ def parse(text: str, where: str) -> Config:
     try:
         document: Any = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise PolicyError((Diagnostic(where, "", in_words(error), "give readable YAML"),)) from error
+        raise PolicyError((Problem(where, "", in_words(error), "give readable YAML"),)) from error
     if not isinstance(document, dict):
-        raise PolicyError((Diagnostic(where, repr(document)[:64], "is not a mapping", "write key: value"),))
+        raise PolicyError((Problem(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        raise PolicyError(tuple(_diagnostic(where, problem) for problem in error.errors())) from error
+        raise PolicyError(tuple(_problem(where, item) for item in error.errors())) from error
 
 
-def _diagnostic(where: str, problem: Any) -> Diagnostic:
+def _problem(where: str, item: Any) -> Problem:
     """Return one complaint of pydantic in our words."""
-    path = ".".join(str(part) for part in problem["loc"])
-    value, message, fix = repr(problem["input"])[:64], problem["msg"], "see docs/configuration.md"
+    path = ".".join(str(part) for part in item["loc"])
+    value, why, fix = repr(item["input"])[:64], item["msg"], "see docs/configuration.md"
     if path in _KUEUE_ALONE:
-        message, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
-    elif problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(problem["loc"][-1]), _key_names(Config), n=1)
-        message, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix
-    return Diagnostic(f"{where}#{path}", value, message, fix)
+        why, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
+    elif item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(item["loc"][-1]), _key_names(Config), n=1)
+        why, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix
+    return Problem(f"{where}#{path}", value, why, fix)
 
 
 def _key_names(section: type[BaseModel]) -> set[str]:

@@ -4,7 +4,7 @@ A denial is a value (``core.reasons.Reason``), not an exception; a broken invari
 
 TuttiError
 ├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status
-├── PolicyError         a policy or configuration that does not compile; carries diagnostics
+├── PolicyError         a policy or configuration that does not compile; carries problems
 └── ApiError            the API server said no, or nothing
     ├── NotFound        404
     ├── Conflict        409: the object moved on, or exists already
@@ -16,7 +16,7 @@ TuttiError
 
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 
 WRONG: Final = 2
 """Exit status when arguments (typer says it so too), a file, a configuration or a kubeconfig are wrong. Warnings alone
@@ -51,9 +51,9 @@ class RequestError(TuttiError):
 class PolicyError(TuttiError):
     """Policy objects or configuration that do not compile."""
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("\n".join(str(diagnostic) for diagnostic in diagnostics))
-        self.diagnostics = diagnostics
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
 
 
 class ApiError(TuttiError):

@@ -3,14 +3,14 @@
 import pytest
 
 from webhook.config import Config, Start, engine_settings, parse
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError
 
 
-def refused(text: str) -> Diagnostic:
+def refused(text: str) -> Problem:
     with pytest.raises(PolicyError) as caught:
         parse(text, "config.yaml")
-    (found,) = caught.value.diagnostics
+    (found,) = caught.value.problems
     return found
 
 
@@ -39,13 +39,13 @@ def test_a_lease_that_ends_before_it_is_renewed_is_refused() -> None:
     for written in ("{lease_seconds: 3}", "{renew_seconds: 7}", "{renew_seconds: 1, retry_seconds: 1}"):
         found = refused(f"lease: {written}")
         assert found.path == "config.yaml#lease"
-        assert "longer than renew_seconds" in found.message
+        assert "longer than renew_seconds" in found.why
     assert parse("lease: {lease_seconds: 3, renew_seconds: 2}", "").lease.renew_seconds == 2
 
 
 def test_the_start_is_written_once() -> None:
     found = refused("{start: {timeout_seconds: 5}, waitForPodsReady: {}}")
-    assert "write one of them" in found.message
+    assert "write one of them" in found.why
 
 
 @pytest.mark.parametrize("strategies", ["[LessThanInitialShare, LessThanOrEqualToFinalShare]", "[Sometimes]", "[]", ""])
@@ -103,7 +103,7 @@ def test_a_factor_may_be_a_number_with_a_fraction() -> None:
 def test_prefixes_are_excluded_only_where_undeclared_resources_block(strategy: str) -> None:
     text = f"resources: {{excludeResourcePrefixes: [example.com/], quotaCheckStrategy: {strategy}}}"
     if strategy == "IgnoreUndeclared":
-        assert "does not go with" in refused(text).message
+        assert "does not go with" in refused(text).why
     else:
         assert engine_settings(parse(text, "")).excluded_prefixes == ("example.com/",)
 
@@ -120,5 +120,5 @@ def test_prefixes_are_excluded_only_where_undeclared_resources_block(strategy: s
 def test_a_setting_that_only_kueue_has_is_refused_with_what_to_do(text: str, path: str, fix: str) -> None:
     found = refused(text)
     assert found.path.endswith(path)
-    assert found.message == "is a setting of Kueue's that Tutti does not have"
+    assert found.why == "is a setting of Kueue's that Tutti does not have"
     assert fix in found.fix

@@ -15,7 +15,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     """Return what ``job`` asks with its PodGroup's quorum, or the reason why the engine must not consider it yet."""
     gang = job.asks
     if gang is None:
-        return Reason(Code.UNREADABLE, job.problem or "the object cannot be read as a gang")
+        return Reason(Code.UNREADABLE, str(job.problem))
     if job.admission_gates:
         return behind_gates(job.admission_gates)
     if job.missing_class:

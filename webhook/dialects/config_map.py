@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from webhook.core.model import names
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
 
 NAME: Final = "tutti-policy"
@@ -20,12 +20,12 @@ NAMESPACE: Final = names.SYSTEM_NAMESPACE
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, object], ...], tuple[Diagnostic, ...]]:
+def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, object], ...], tuple[Problem, ...]]:
     """Return the policy objects in a ConfigMap, by entry name and order, and what could not be read.
 
-    An entry that is not YAML, or a document that is not an object, is left out with a diagnostic; the others count.
+    An entry that is not YAML, or a document that is not an object, is left out with a problem; the others count.
     """
-    problems: list[Diagnostic] = []
+    problems: list[Problem] = []
     objects: list[Mapping[str, object]] = []
     for _, entry in sorted(Place(config_map, "", problems)["data"].mapping().items()):
         for index, document in enumerate(each for whole in _documents(entry) for each in _flat(whole)):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from webhook.core.model.policy import Cohort, Diagnostic, Flavor, LocalQueue, Queue
+from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Queue
+from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
 
 
@@ -32,7 +33,7 @@ class Fragment:
     namespace_queues: dict[str, str] = field(default_factory=dict)
     queue_aliases: dict[str, str] = field(default_factory=dict)
     priority_classes: dict[str, int] = field(default_factory=dict)
-    problems: list[Diagnostic] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     @property
     def broken(self) -> str | None:

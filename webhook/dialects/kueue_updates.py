@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
 
 
-def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Diagnostic, ...]:
+def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Problem, ...]:
     """Return what an update changes that may not change: a LocalQueue's target, and a flavor that has a topology.
 
     Both are rules of the schemas; that of the target compares two targets, so one may be added or taken away.
     """
-    problems: list[Diagnostic] = []
+    problems: list[Problem] = []
     before, after = Place(old, "", [])["spec"], Place(new, "", problems)["spec"]
     match new.get("kind"):
         case "LocalQueue":

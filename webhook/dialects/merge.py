@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic, Policy, Queue
+from webhook.core.model.policy import Policy, Queue
+from webhook.core.model.problem import Problem
 from webhook.dialects import elastic_quota_tree, kueue, kueue_updates, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.place import Place
@@ -24,9 +25,9 @@ class PolicyCompiler:
         self._kept: dict[Source, tuple[PolicyObject, Fragment]] = {}
 
     def compile(self, objects: Iterable[PolicyObject]) -> Policy:
-        """Return the Policy that ``objects`` make together. Never raises: what is wrong is in its diagnostics.
+        """Return the Policy that ``objects`` make together. Never raises: what is wrong is in its problems.
 
-        A diagnostic's path is the object and a JSON pointer into it: ``ClusterQueue research#/spec/cohortName``.
+        A problem's path is the object and a JSON pointer into it: ``ClusterQueue research#/spec/cohortName``.
         """
         kept: dict[Source, tuple[PolicyObject, Fragment]] = {}
         clashes: list[Fragment] = []
@@ -53,7 +54,7 @@ def compile_policy(objects: Iterable[PolicyObject]) -> Policy:
     return PolicyCompiler().compile(objects)
 
 
-def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnostic, ...]:
+def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Problem, ...]:
     """Return what would be wrong if ``obj`` were stored beside ``others``; errors refuse it, warnings do not.
 
     ``others`` may hold the stored version of the same object, which it replaces. Reported is what ``obj`` adds, in
@@ -62,7 +63,7 @@ def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnos
     source = source_of(obj)
     if (source.group, source.kind) == _RESOURCE_QUOTA:
         return resource_quota.compile_object(obj)[1]
-    changes: list[Diagnostic] = []
+    changes: list[Problem] = []
     tolerated: set[str] = set()
     rest = []
     for other in others:
@@ -72,8 +73,8 @@ def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Diagnos
         else:
             rest.append(other)
     compiler = PolicyCompiler()
-    before = set(compiler.compile(rest).diagnostics)
-    added = [found for found in compiler.compile([*rest, obj]).diagnostics if found not in before]
+    before = set(compiler.compile(rest).problems)
+    added = [found for found in compiler.compile([*rest, obj]).problems if found not in before]
     own = [replace(found, path=found.path.removeprefix(f"{source}#")) for found in added]
     return (*changes, *(replace(found, warning=found.warning or found.path in tolerated) for found in own))
 

@@ -1,11 +1,10 @@
 """Reading of objects that nobody has checked: a place in a document, and what is wrong there.
 
 Policy objects come from free-form custom resources and from YAML in a ConfigMap, so any value may have any type. A
-``Place`` is one value with its JSON pointer; each reader returns a usable value and notes a diagnostic, with the path,
+``Place`` is one value with its JSON pointer; each reader returns a usable value and notes a problem, with the path,
 the value and how to mend it, when the document holds something else. Reading never raises.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,13 +12,12 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from webhook.core.model import quantity
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem, shown
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 LABEL_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)", re.ASCII)
-_SHOWN_CHARACTERS: Final = 80
 
 
 class Place:
@@ -27,7 +25,7 @@ class Place:
 
     __slots__ = ("path", "problems", "value")
 
-    def __init__(self, value: object, path: str, problems: list[Diagnostic]) -> None:
+    def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
         self.value = value
         self.path = path
         self.problems = problems
@@ -36,11 +34,11 @@ class Place:
 
     def error(self, message: str, fix: str) -> None:
         """Note that the object does not compile because of this value."""
-        self.problems.append(Diagnostic(self.path, _shown(self.value), message, fix))
+        self.problems.append(Problem(self.path, shown(self.value), message, fix))
 
     def warn(self, message: str, fix: str) -> None:
         """Note something that the owner should know, though the object compiles."""
-        self.problems.append(Diagnostic(self.path, _shown(self.value), message, fix, warning=True))
+        self.problems.append(Problem(self.path, shown(self.value), message, fix, warning=True))
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -177,10 +175,3 @@ def is_label_key(key: str) -> bool:
 def is_label_value(value: str) -> bool:
     """Return whether ``value`` may be the value of a label."""
     return value == "" or (len(value) <= 63 and LABEL_NAME.fullmatch(value) is not None)
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "absent"
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.model.gang import Requirement
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.core.quota.fence import Fence
 from webhook.dialects.fragment import opened
 from webhook.dialects.place import Place
@@ -25,7 +25,7 @@ _POD_SCOPES: Final = (
 )
 
 
-def compile_object(obj: Mapping[str, object]) -> tuple[Fence | None, tuple[Diagnostic, ...]]:
+def compile_object(obj: Mapping[str, object]) -> tuple[Fence | None, tuple[Problem, ...]]:
     """Return the fence that a ResourceQuota is, None when it binds no pods, and what is wrong with it."""
     fragment, place = opened(obj)
     spec = place["spec"]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from webhook.core.model.policy import Cohort, Diagnostic, Flavor, LocalQueue, Policy, Queue, ResourceGroup
+from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup
+from webhook.core.model.problem import Problem
 from webhook.dialects import kueue
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment
@@ -33,7 +34,7 @@ class PolicyUnion:
         self._priority_classes: dict[str, tuple[int, Fragment]] = {}
         self._barred: dict[str, str] = {}
         """Cohort to why no queue at or below it may admit."""
-        self._notes: dict[Fragment, list[Diagnostic]] = {fragment: [] for fragment in self._fragments}
+        self._notes: dict[Fragment, list[Problem]] = {fragment: [] for fragment in self._fragments}
         """What is wrong beyond the object itself; fragments are not changed, so that they can be kept."""
 
     def policy(self) -> Policy:
@@ -56,7 +57,7 @@ class PolicyUnion:
             namespace_queues={k: v for f in self._fragments for k, v in f.namespace_queues.items()},
             queue_aliases={k: v for f in self._fragments for k, v in f.queue_aliases.items()},
             priority_classes={name: value for name, (value, _) in self._priority_classes.items()},
-            diagnostics=self._diagnostics(),
+            problems=self._problems(),
         )
 
     # -- collecting ----------------------------------------------------------------------------------------------------
@@ -208,9 +209,9 @@ class PolicyUnion:
         return None if at is None else self._barred[at]
 
     def _note(self, fragment: Fragment, path: str, value: str, message: str, fix: str, *, warning: bool = True) -> None:
-        self._notes[fragment].append(Diagnostic(path, value, message, fix, warning))
+        self._notes[fragment].append(Problem(path, value, message, fix, warning))
 
-    def _diagnostics(self) -> tuple[Diagnostic, ...]:
+    def _problems(self) -> tuple[Problem, ...]:
         return tuple(
             dict.fromkeys(
                 replace(problem, path=f"{fragment.source}#{problem.path}")

@@ -25,7 +25,7 @@ import structlog
 from yarl import URL
 
 from webhook import errors
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError, in_words
 from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal
@@ -300,12 +300,12 @@ def _new_configuration() -> Any:
     return _library("client.configuration").Configuration()
 
 
-def _unusable(source: str | None, error: Exception) -> Diagnostic:
-    return Diagnostic(
+def _unusable(source: str | None, error: Exception) -> Problem:
+    return Problem(
         path="kubeconfig",
         value=source or "(the pod's service account)",
         # What the library stumbles over in a document of another kind says nothing to anybody.
-        message="is not a kubeconfig" if isinstance(error, TypeError | AttributeError | KeyError) else in_words(error),
+        why="is not a kubeconfig" if isinstance(error, TypeError | AttributeError | KeyError) else in_words(error),
         fix="name a readable kubeconfig whose current context is there, or run in a pod with a service account",
     )
 

@@ -7,7 +7,7 @@ because the other object may be on its way. The ConfigMap that holds policy is j
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects import config_map, merge
 from webhook.dialects.fragment import source_of
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -48,19 +48,19 @@ def _unchanged(request: ReviewRequest, obj: Mapping[str, object]) -> bool:
 
 def _config_map(
     obj: Mapping[str, object], old: Mapping[str, object] | None, stored: list[Mapping[str, object]]
-) -> tuple[Diagnostic, ...]:
+) -> tuple[Problem, ...]:
     objects, problems = config_map.objects_of(obj)
     before, _ = config_map.objects_of(old) if old is not None else ((), ())
     replaced = {source_of(known) for known in before}
     rest = [known for known in stored if source_of(known) not in replaced]
-    known_problems = set(merge.compile_policy(rest).diagnostics)
-    added = [d for d in merge.compile_policy([*rest, *objects]).diagnostics if d not in known_problems]
+    known_problems = set(merge.compile_policy(rest).problems)
+    added = [d for d in merge.compile_policy([*rest, *objects]).problems if d not in known_problems]
     return (*problems, *added)
 
 
-def _answer(diagnostics: tuple[Diagnostic, ...]) -> Answer:
-    errors = [str(diagnostic) for diagnostic in diagnostics if not diagnostic.warning]
-    warnings = tuple(str(diagnostic) for diagnostic in diagnostics if diagnostic.warning)
+def _answer(problems: tuple[Problem, ...]) -> Answer:
+    errors = [str(problem) for problem in problems if not problem.warning]
+    warnings = tuple(str(problem) for problem in problems if problem.warning)
     if not errors:
         return allow(warnings)
     more = f" (and {len(errors) - _SHOWN_MAX} more)" if len(errors) > _SHOWN_MAX else ""

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from webhook.core.model.policy import Diagnostic, FlavorResource, ResourceGroup
+from webhook.core.model.policy import FlavorResource, ResourceGroup
+from webhook.core.model.problem import Problem
 
 CASES = Path(__file__).parent / "cases"
 
@@ -43,6 +44,6 @@ def quotas(groups: tuple[ResourceGroup, ...]) -> dict[str, list[float | None]]:
     }
 
 
-def summary(problem: Diagnostic) -> str:
+def summary(problem: Problem) -> str:
     """Return how grave a problem is and where."""
     return f"{'warning' if problem.warning else 'error'} {problem.path}"

@@ -29,7 +29,7 @@ spec: {clusterQueue: research}
 def test_documents_of_all_entries_are_policy_objects() -> None:
     objects, problems = objects_of({"data": {"b.yaml": LOCAL, "a.yaml": SOUND}})
     policy = compile_policy(objects)
-    assert problems == policy.diagnostics == ()
+    assert problems == policy.problems == ()
     assert [obj["kind"] for obj in objects] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]
     assert policy.queue_of("team", "gpus") == "research"
     assert policy.queues["research"].resource_groups[0].flavors[0].quotas["nvidia.com/gpu"].nominal == 4800
@@ -38,7 +38,7 @@ def test_documents_of_all_entries_are_policy_objects() -> None:
 def test_an_entry_that_is_not_yaml_is_left_out_with_its_line() -> None:
     objects, problems = objects_of({"data": {"bad": "a: [1,\nb: }", "good": SOUND}})
     assert len(objects) == 2
-    assert [(problem.path, problem.message) for problem in problems] == [("/data/bad", "is not YAML in line 2")]
+    assert [(problem.path, problem.why) for problem in problems] == [("/data/bad", "is not YAML in line 2")]
 
 
 def test_a_document_that_is_no_object_is_named() -> None:

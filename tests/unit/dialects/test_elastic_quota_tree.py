@@ -23,7 +23,7 @@ def test_a_sound_tree_has_no_problems() -> None:
 def test_rule(case: dict[str, Any]) -> None:
     fragment = elastic_quota_tree.compile_object(changed(TREE, case["set"]))
     found = [problem for problem in fragment.problems if problem.path == case["at"]]
-    assert [case["says"] in problem.message for problem in found] == [True]
+    assert [case["says"] in problem.why for problem in found] == [True]
     assert found[0].warning == case.get("warning", False)
     assert found[0].fix
     assert (fragment.broken is None) == case.get("warning", False)
@@ -117,8 +117,8 @@ def test_a_kueue_flavor_of_the_trees_flavor_name_is_warned_of() -> None:
     }
     policy = compile_policy([TREE, pinned])
     assert policy.flavors["default"].node_labels == {"pool": "a"}
-    assert [problem.warning for problem in policy.diagnostics] == [True]
-    assert "ties its gangs to nodes" in policy.diagnostics[0].message
+    assert [problem.warning for problem in policy.problems] == [True]
+    assert "ties its gangs to nodes" in policy.problems[0].why
 
 
 def test_a_tree_with_a_flavor_waits_for_it() -> None:

@@ -22,7 +22,7 @@ def test_a_sound_object_has_no_problems(kind: str) -> None:
 def test_rule(case: dict[str, Any]) -> None:
     fragment = compile_object(changed(RULES["base"][case["kind"]], case["set"]))
     found = [problem for problem in fragment.problems if problem.path == case["at"]]
-    assert [case["says"] in problem.message for problem in found] == [True]
+    assert [case["says"] in problem.why for problem in found] == [True]
     assert found[0].warning == case.get("warning", False)
     assert found[0].fix
     assert (fragment.broken is None) == case.get("warning", False)
@@ -103,7 +103,7 @@ def test_a_check_on_a_flavor_long_gone_is_refused_when_that_is_what_changes(
     after: dict[str, Any], refused: bool
 ) -> None:
     problems = validate(after, [checked(["a"], ["a", "gone"])])
-    found = {problem.path: problem.warning for problem in problems if "not a flavor" in problem.message}
+    found = {problem.path: problem.warning for problem in problems if "not a flavor" in problem.why}
     assert len(found) == 1
     assert list(found.values()) == [not refused]
 

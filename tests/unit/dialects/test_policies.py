@@ -17,7 +17,7 @@ CASES = cases("policies.yaml")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_policy(case: dict[str, Any]) -> None:
     policy = compile_policy(case["objects"])
-    assert sorted(summary(problem) for problem in policy.diagnostics) == sorted(case.get("problems", []))
+    assert sorted(summary(problem) for problem in policy.problems) == sorted(case.get("problems", []))
     for name, expected in case.get("queues", {}).items():
         _check_queue(policy, name, expected)
     for name, expected in case.get("cohorts", {}).items():
@@ -124,4 +124,4 @@ def test_a_tree_deeper_than_a_stack_is_read_and_says_where_it_ends(
 def test_a_tree_as_deep_as_it_may_be_is_whole(chain: Callable[[int], list[dict[str, Any]]]) -> None:
     policy = compile_policy(chain(MOST_LEVELS - 2))
     assert policy.queues["deepest"].inactive is None
-    assert policy.diagnostics == ()
+    assert policy.problems == ()

@@ -119,5 +119,5 @@ def test_decoding_an_encoded_policy_gives_the_same_policy(drawn: list[Any]) -> N
     objects, problems = config_map.objects_of({"data": encoded(written)})
     assert problems == ()
     read = compile_policy(objects)
-    assert read.diagnostics == ()
+    assert read.problems == ()
     assert read == written

@@ -60,7 +60,7 @@ def test_both_versions_of_a_kueue_crd_accept_the_same_fields() -> None:
 def test_example_policy_compiles_without_a_problem(folder: str) -> None:
     kinds = {resource.kind for resource in registry.RESOURCES}
     policy = compile_policy([document for document in documents(folder) if document["kind"] in kinds])
-    assert policy.diagnostics == ()
+    assert policy.problems == ()
     assert policy.queues
     assert all(queue.inactive is None for queue in policy.queues.values())
 

@@ -41,7 +41,7 @@ def test_the_cohort_that_closes_a_cycle_only_warns_and_says_whom_it_stops() -> N
         "warning ClusterQueue research#/spec/cohortName",
         "warning /spec/parentName",
     ]
-    assert "a -> b -> a" in found[0].message
+    assert "a -> b -> a" in found[0].why
 
 
 def test_what_was_wrong_before_is_not_held_against_a_newcomer() -> None:
@@ -75,7 +75,7 @@ def test_a_child_that_overdraws_its_volcano_parent_is_refused() -> None:
 def test_a_resource_quota_is_the_api_servers_business() -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     assert validate(quota, ALL) == ()
-    assert compile_policy([quota]).diagnostics == ()
+    assert compile_policy([quota]).problems == ()
 
 
 JSON = st.recursive(
@@ -100,7 +100,7 @@ def test_no_object_however_malformed_raises(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(paths(base))))
     mangled = changed(base, {path: data.draw(JSON.filter(lambda value: value is not None))})
     policy = compile_policy([mangled, *ALL])
-    assert all(problem.fix and problem.message for problem in policy.diagnostics)
+    assert all(problem.fix and problem.why for problem in policy.problems)
     validate(mangled, ALL)
 
 

@@ -174,9 +174,9 @@ async def test_an_unusable_kubeconfig_says_which_and_what_to_do(tmp_path: Path, 
         path.write_text(content)
     with pytest.raises(PolicyError) as caught:
         await connect(str(path))
-    (diagnostic,) = caught.value.diagnostics
-    assert str(path) in diagnostic.value
-    assert diagnostic.fix
+    (problem,) = caught.value.problems
+    assert str(path) in problem.value
+    assert problem.fix
 
 
 async def test_an_unknown_context_is_named(server: SecureServer, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def parse(quantities: Mapping[str, object]) -> dict[str, int]:
         try:
             amounts[name] = quantity.parse(value)
         except quantity.QuantityError as error:
-            raise quantity.QuantityError(f"{name}: {error}") from None
+            raise quantity.QuantityError.of(error.problem.within(name)) from None
     return amounts
 
 

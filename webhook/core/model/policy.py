@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from webhook.core.model.gang import Gang, Requirement, Toleration
 from webhook.core.model.names import GUARANTEED, PREEMPTIBLE_JOBS
+from webhook.core.model.problem import Problem
 
 
 class FlavorResource(NamedTuple):
@@ -224,22 +225,6 @@ class LocalQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """One thing wrong with a policy: where, what, and how to mend it."""
-
-    path: str
-    value: str
-    message: str
-    fix: str
-    warning: bool = False
-    """The object compiles all the same."""
-
-    def __str__(self) -> str:
-        place = f"{self.path}: {self.value}" if self.value else self.path
-        return f"{place}: {self.message}; {self.fix}"
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
     """Everything the engine decides by, from all dialects together. Immutable: a change is a new Policy."""
 
@@ -254,7 +239,7 @@ class Policy:
     """Names fit for a label (a leaf's bare name) to queues whose own name is a path."""
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     """WorkloadPriorityClass name to its value."""
-    diagnostics: tuple[Diagnostic, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     def may_be_preempted(self, gang: Gang, queue: str | None) -> bool:
         """Return whether the owner of ``gang`` lets it be stopped for others in ``queue``, or that does not ask."""

@@ -12,6 +12,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final
 
+from webhook.core.model.problem import Unreadable
+
 MILLI: Final = 1000
 """Thousandths in one unit."""
 
@@ -24,8 +26,11 @@ _BINARY: Final = {f"{letter}i": 1024 ** (i + 1) for i, letter in enumerate("KMGT
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-class QuantityError(ValueError):
-    """The text is not a Kubernetes quantity. The message quotes the value and shows valid ones."""
+_FIX: Final = "write text such as '4', '500m' or '16Gi'"
+
+
+class QuantityError(Unreadable):
+    """The text is not a Kubernetes quantity."""
 
 
 def parse(value: object) -> int:
@@ -40,14 +45,14 @@ def parse(value: object) -> int:
         return value * MILLI
     if isinstance(value, float) and isfinite(value):
         return _parse_text(repr(value))
-    raise QuantityError(f"{value!r} is not a quantity; write text such as '4', '500m' or '16Gi'")
+    raise QuantityError("", value, "is not a quantity", _FIX)
 
 
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> int:
     match = _SYNTAX.fullmatch(text)
     if match is None or len(text) > 64:
-        raise QuantityError(f"{text[:64]!r} is not a quantity; write text such as '4', '500m' or '16Gi'")
+        raise QuantityError("", text, "is not a quantity", _FIX)
     number = Fraction(match["number"]) * MILLI
     if match["suffix"] in _BINARY:
         number *= _BINARY[match["suffix"]]

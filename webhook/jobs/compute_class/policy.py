@@ -1,4 +1,4 @@
-"""The compute-class policy file: its form, and loading it with diagnostics that say where and how to mend.
+"""The compute-class policy file: its form, and loading it with problems that say where and how to mend.
 
 Vendors' shape tables change several times a year, so they are versioned data with a mode for each rule, never code.
 """
@@ -13,10 +13,13 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.errors import PolicyError
+from webhook.untyped.forms import problems_of
 
 SHIPPED: Final = "compute_classes.yaml"
+_SIZES_FIX: Final = "write GiB as '2-16', '32/64/128' or 1800"
+_SHAPES_FIX: Final = "for example {2: 2-16, 4: 4-32}"
 
 
 class Mode(StrEnum):
@@ -63,19 +66,19 @@ def _memory_sizes(text: object) -> tuple[Decimal, ...]:
         else:
             sizes = tuple(Decimal(size) for size in str(text).split("/"))
     except (ValueError, InvalidOperation):
-        raise ValueError("is no list of sizes; write GiB as '2-16', '32/64/128' or 1800") from None
+        raise Unreadable("", text, "is no list of sizes", _SIZES_FIX) from None
     if not sizes or list(sizes) != sorted(set(sizes)) or sizes[0] <= 0:
-        raise ValueError("sizes must be above 0 and ascend; write GiB as '2-16', '32/64/128' or 1800")
+        raise Unreadable("", text, "sizes must be above 0 and ascend", _SIZES_FIX)
     return sizes
 
 
 def _shapes(table: object) -> Shapes:
     if not isinstance(table, dict) or not table:
-        raise ValueError("is no table of shapes; write vCPU: memory, for example {2: 2-16, 4: 4-32}")
+        raise Unreadable("", table, "is no table of shapes", f"write vCPU: memory, {_SHAPES_FIX}")
     try:
         parsed = {Decimal(str(cpu)): _memory_sizes(memory) for cpu, memory in table.items()}
     except InvalidOperation:
-        raise ValueError("a key is no number of vCPUs; write for example {2: 2-16, 4: 4-32}") from None
+        raise Unreadable("", table, "a key is no number of vCPUs", f"write {_SHAPES_FIX}") from None
     return dict(sorted(parsed.items()))
 
 
@@ -130,13 +133,14 @@ class ComputeClassPolicy(_Strict):
     def _coherent(self) -> "ComputeClassPolicy":
         for rule, mode in self.rules.items():
             if mode is Mode.MUTATE and rule not in MUTABLE:
-                raise ValueError(f"rules.{rule}: cannot mutate; write deny, warn or off")
+                raise Unreadable(f"rules.{rule}", mode, "cannot mutate", "write deny, warn or off")
         if self.default not in self.classes:
-            raise ValueError(f"default: {self.default}: is no class; write one of {', '.join(self.classes)}")
+            raise Unreadable("default", self.default, "is no class", f"write one of {', '.join(self.classes)}")
         for name, compute_class in self.classes.items():
             for qos in compute_class.qos:
                 if qos not in self.qos:
-                    raise ValueError(f"classes.{name}.qos: {qos}: is not listed; write one of {', '.join(self.qos)}")
+                    fix = f"write one of {', '.join(self.qos)}"
+                    raise Unreadable(f"classes.{name}.qos", qos, "is not listed", fix)
         return self
 
 
@@ -156,7 +160,7 @@ def load(path: Path) -> ComputeClassPolicy:
 
 
 def parse(text: str, source: str) -> ComputeClassPolicy:
-    """Return the policy written as YAML ``text``; ``source`` names it in diagnostics. Raises PolicyError."""
+    """Return the policy written as YAML ``text``; ``source`` names it in problems. Raises PolicyError."""
     try:
         document: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -166,15 +170,8 @@ def parse(text: str, source: str) -> ComputeClassPolicy:
     try:
         return ComputeClassPolicy.model_validate(document)
     except ValidationError as error:
-        raise PolicyError(tuple(_diagnostic(source, item) for item in error.errors())) from error
+        raise PolicyError(problems_of(error, source, ": ")) from error
 
 
-def _diagnostic(source: str, item: Any) -> Diagnostic:
-    place = ".".join(str(key) for key in item["loc"] if key != "[key]")
-    message, _, fix = str(item["msg"]).removeprefix("Value error, ").partition("; ")
-    value = "" if isinstance(item["input"], dict) else str(item["input"])[:80]
-    return Diagnostic(f"{source}: {place}" if place else source, value, message, fix or "correct the value")
-
-
-def _refused(path: str, message: str, fix: str) -> PolicyError:
-    return PolicyError((Diagnostic(path, "", message, fix),))
+def _refused(path: str, why: str, fix: str) -> PolicyError:
+    return PolicyError((Problem(path, "", why, fix),))

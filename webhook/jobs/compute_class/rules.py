@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from webhook.core.model import quantity
 from webhook.core.model.amounts import maximum
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.core.model.quantity import MILLI
 from webhook.jobs.compute_class.policy import ComputeClass, ComputeClassPolicy, Mode, Rule, Shapes
-from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.jobs.pricing.pod_requests import price
 from webhook.untyped import paths
 
 _GIB: Final = 1024**3 * MILLI
@@ -26,16 +27,10 @@ class Finding:
 
     rule: Rule
     mode: Mode
-    path: str
-    """Dotted path from the object's root."""
-    value: str
-    message: str
-    fix: str
+    problem: Problem
+    """Its path is dotted, from the object's root."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """For mode mutate: JSON pointer within the pod template to the value to ``add`` there."""
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.value}: {self.message}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class _Breach:
     rule: Rule
     path: str
     value: str
-    message: str
+    why: str
     fix: str
     changes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -85,7 +80,8 @@ def check(
 
 def _finding(breach: _Breach, mode: Mode) -> Finding:
     changes = breach.changes if mode is Mode.MUTATE else {}
-    return Finding(breach.rule, mode, breach.path, breach.value, breach.message, breach.fix, changes)
+    problem = Problem(breach.path, breach.value, breach.why, breach.fix)
+    return Finding(breach.rule, mode, problem, changes)
 
 
 def _pod(path: str, template: Mapping[str, Any], policy: ComputeClassPolicy) -> _Pod:
@@ -149,7 +145,7 @@ def _check_annotations(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breac
 def _check_size(pod: _Pod, compute_class: ComputeClass, policy: ComputeClassPolicy) -> Iterator[_Breach]:
     try:
         cost = price(pod.spec)
-    except PriceError:
+    except Unreadable:
         return  # Refused as a gang, with its own message.
     size = maximum(cost.requests, cost.limits)
     cards = sum(size.get(name, 0) for name in policy.gpu_resources)

@@ -23,23 +23,24 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from webhook.core.model import quantity
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.errors import PolicyError
 from webhook.jobs.kinds.kind import AddedContainer, Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
 from webhook.untyped import paths
+from webhook.untyped.forms import problems_of
 from webhook.untyped.paths import Path
 
 
 def _path(text: object) -> Path:
     if not isinstance(text, str) or not text or not all(text.split(".")):
-        raise ValueError("is no path; write it dotted, for example spec.template")
+        raise Unreadable("", text, "is no path", "write it dotted, for example spec.template")
     return paths.parse(text)
 
 
 def _plain_path(text: object) -> Path:
     path = _path(text)
     if paths.EACH in path:
-        raise ValueError("leads to more than one place; write a path without *")
+        raise Unreadable("", text, "leads to more than one place", "write a path without *")
     return path
 
 
@@ -105,9 +106,9 @@ class _PodSetForm(_Strict):
     @model_validator(mode="after")
     def _coherent(self) -> "_PodSetForm":
         if self.list_ and self.map_:
-            raise ValueError("is a list and a map; write one of them")
+            raise Unreadable("", "", "is a list and a map", "write one of them")
         if (self.lowerable or self.at_most) and not self.count:
-            raise ValueError("has no count to bound or lower; write count")
+            raise Unreadable("", "", "has no count to bound or lower", "write count")
         return self
 
     def build(self) -> PodSetSource:
@@ -133,7 +134,7 @@ def _amounts(value: object) -> object:
         try:
             quantity.parse(amount)
         except quantity.QuantityError as error:
-            raise ValueError(f"{name}: {error}") from None
+            raise Unreadable.of(error.problem.within(str(name))) from None
     return {name: str(amount) for name, amount in value.items()}
 
 
@@ -202,22 +203,22 @@ class _KindForm(_Strict):
 def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: str = "kinds") -> JobKind:
     """Return the job kind that ``config`` describes; ``extends`` names one of ``kinds`` to start from.
 
-    Raises PolicyError whose diagnostics begin with ``where``.
+    Raises PolicyError whose problems begin with ``where``.
     """
     try:
         form = _KindForm.model_validate(config)
     except ValidationError as error:
-        raise PolicyError(tuple(_diagnostic(where, item) for item in error.errors())) from error
+        raise PolicyError(problems_of(error, where, ".")) from error
     stated = form.fields()
     if form.extends is not None:
         if form.extends not in kinds:
             fix = f"write one of {', '.join(kinds)}"
-            raise PolicyError((Diagnostic(f"{where}.extends", form.extends, "is no job kind", fix),))
+            raise PolicyError((Problem(f"{where}.extends", form.extends, "is no job kind", fix),))
         kind = replace(kinds[form.extends], **stated)
     else:
         missing = [name for name in ("group", "version", "kind", "plural") if not stated.get(name)]
         if missing:
-            raise PolicyError(tuple(Diagnostic(f"{where}.{name}", "", "is missing", "write it") for name in missing))
+            raise PolicyError(tuple(Problem(f"{where}.{name}", "", "is missing", "write it") for name in missing))
         kind = JobKind(**stated)
     problems = tuple(_incoherent(kind, where))
     if problems:
@@ -226,13 +227,13 @@ def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: 
 
 
 def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKind]) -> dict[str, JobKind]:
-    """Return ``kinds`` with those of ``configs`` added or replaced. Raises PolicyError with all diagnostics."""
-    merged, problems = dict(kinds), list[Diagnostic]()
+    """Return ``kinds`` with those of ``configs`` added or replaced. Raises PolicyError with all problems."""
+    merged, problems = dict(kinds), list[Problem]()
     for index, config in enumerate(configs):
         try:
             kind = load_custom(config, merged, f"kinds[{index}]")
         except PolicyError as error:
-            problems += error.diagnostics
+            problems += error.problems
             continue
         merged[kind.key] = kind
     if problems:
@@ -240,19 +241,12 @@ def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKin
     return merged
 
 
-def _incoherent(kind: JobKind, where: str) -> Iterable[Diagnostic]:
+def _incoherent(kind: JobKind, where: str) -> Iterable[Problem]:
     if (kind.suspend is None) is not kind.scheduling_gated:
         fix = "write suspend, or schedulingGated: true for a kind without such a field, not both"
-        yield Diagnostic(f"{where}.suspend", paths.render(kind.suspend or ()), "nothing or two things hold it", fix)
+        yield Problem(f"{where}.suspend", paths.render(kind.suspend or ()), "nothing or two things hold it", fix)
     if not kind.pod_sets and kind.reader is None:
-        yield Diagnostic(f"{where}.podSets", "", "names no pods", "write where the pod templates are")
+        yield Problem(f"{where}.podSets", "", "names no pods", "write where the pod templates are")
     if not kind.succeeded:
         fix = "write the condition or value that ends it; without one its quota is never returned"
-        yield Diagnostic(f"{where}.succeeded", "", "nothing says when it has ended", fix)
-
-
-def _diagnostic(where: str, item: Any) -> Diagnostic:
-    place = ".".join((where, *(str(key) for key in item["loc"] if not str(key).startswith("_"))))
-    message, _, fix = str(item["msg"]).removeprefix("Value error, ").partition("; ")
-    value = "" if isinstance(item["input"], dict) else str(item["input"])[:80]
-    return Diagnostic(place, value, message, fix or "correct or remove it")
+        yield Problem(f"{where}.succeeded", "", "nothing says when it has ended", fix)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.model import names
+from webhook.core.model.problem import Problem, shown
 from webhook.jobs.reading.gating import pod_group_of, queue_label
 from webhook.untyped import paths
 
@@ -62,28 +63,34 @@ def held_by_kueue(pod: Mapping[str, Any]) -> bool:
     return isinstance(gates, list) and {"name": names.KUEUE_GATE} in gates and pod_group_named(pod) is None
 
 
-def misgrouped(pod: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with how a pod names its group as in Kueue: ``place: value: why; what to do``, or None.
+def misgrouped(pod: Mapping[str, Any]) -> Problem | None:
+    """Return what is wrong with how a pod names its group as in Kueue, or None.
 
     Kueue refuses a name without a count and a count without a name. Under it a pod may be in a PodGroup of another
     name as well, for a gang scheduler; here that would be two gangs.
     """
     name, pod_group = kueue_group_named(pod), pod_group_named(pod)
-    count, group = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT), names.KUEUE_POD_GROUP
-    counted = f"annotation {names.KUEUE_POD_COUNT}"
+    count = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT)
+    named, counted = f"label {names.KUEUE_POD_GROUP}", f"annotation {names.KUEUE_POD_COUNT}"
     if name is None:
-        text = f"{counted}: {count!r:.60}: counts the pods of a group, and none is named; add label {group}"
-        return None if count is None else text
+        why = "counts the pods of a group, and none is named"
+        return None if count is None else Problem(counted, shown(count), why, f"add {named}")
     if _NAME.fullmatch(name) is None:
-        return f"label {group}: {name!r:.60}: is no name; write lower-case letters, digits, '-' and '.'"
+        return Problem(named, shown(name), "is no name", "write lower-case letters, digits, '-' and '.'")
     if pod_group is not None and pod_group != name:
-        text = f"label {group}: {name!r}: is another gang than PodGroup {pod_group!r}, which the pod joins too"
-        return f"{text}; leave one of them out, or give both the same name"
+        why = f"is another gang than PodGroup {pod_group!r}, which the pod joins too"
+        return Problem(named, name, why, "leave one of them out, or give both the same name")
     if count is None:
-        return f"{counted}: absent: nobody knows when group {name!r} is complete; write how many pods it has in all"
+        why = f"nobody knows when group {name!r} is complete"
+        return Problem(counted, shown(count), why, "write how many pods it has in all")
     if number_of_pods(count) is None:
-        return f"{counted}: {count!r:.60}: is no number of pods; write 1 or more"
+        return not_a_number(counted, count)
     return None
+
+
+def not_a_number(where: str, text: object) -> Problem:
+    """Return what is wrong with a label or annotation that should say how many pods there are."""
+    return Problem(where, shown(text), "is no number of pods", "write 1 or more")
 
 
 def _queued_group(pod: Mapping[str, Any]) -> str | None:

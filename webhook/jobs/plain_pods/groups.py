@@ -17,6 +17,7 @@ import orjson
 from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
+from webhook.core.model.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.group_names import number_of_pods
 from webhook.jobs.pricing.context import ReadContext
@@ -77,7 +78,8 @@ def read(
     created = min(pod.created_seconds for pod in counted)
     problem = _problem(deciding, context)
     if waiting and total and succeeded == total:
-        problem = f"all {total} pods of the group have succeeded; delete these to run it anew, or name another group"
+        why = f"all {total} pods of the group have succeeded"
+        problem = Problem("", "", why, "delete these to run it again, or name another group")
     gang = Gang(
         uid=uid,
         kind=POD_GROUP.key,
@@ -185,18 +187,21 @@ def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
     return tuple(sets[name] for name in sorted(sets))
 
 
-def _problem(pods: Sequence[PodRecord], context: ReadContext) -> str | None:
+def _problem(pods: Sequence[PodRecord], context: ReadContext) -> Problem | None:
     queues = sorted({str(_queue(pod)) for pod in pods})
     if len(queues) > 1:
-        return f"its pods ask for different queues ({', '.join(queues)}); give all of them the same label"
+        why = f"its pods ask for different queues ({', '.join(queues)})"
+        return Problem("", "", why, "give all of them the same label")
     sizes = sorted({pod.group_size for pod in pods})
     if len(sizes) > 1:
         said = ", ".join(str(size or "none") for size in sizes)
-        return f"its pods say different {names.KUEUE_POD_COUNT} ({said}); give all of them the same annotation"
+        why = f"its pods say different {names.KUEUE_POD_COUNT} ({said})"
+        return Problem("", "", why, "give all of them the same annotation")
     # Those of the pods themselves are the kubelets' and the scheduler's, the classes' are the queue's: all must agree.
     for priorities in (sorted({pod.priority for pod in pods}), sorted({_priority(pod, context) for pod in pods})):
         if len(priorities) > 1:
-            return f"its pods have different priorities ({', '.join(map(str, priorities))}); give all of them the same"
+            why = f"its pods have different priorities ({', '.join(map(str, priorities))})"
+            return Problem("", "", why, "give all of them the same")
     return None
 
 

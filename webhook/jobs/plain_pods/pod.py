@@ -9,12 +9,12 @@ import structlog
 from webhook.core.model import names
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord, WaitingPod
-from webhook.core.model.quantity import QuantityError
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.plain_pods.group_names import group_of, size_of_group
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT
-from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.untyped.values import seconds, text
@@ -105,7 +105,7 @@ def _gate(spec: dict[str, Any]) -> int | None:
 def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> WaitingPod:
     own = pod.metadata.annotations
     # What cannot be priced was refused at the door; one that got past it counts by what can be read, as any pod does.
-    with suppress(UnreadableJob):
+    with suppress(Unreadable):
         asks = pod_set_of(PodSetSite(asks.name, 1, None, spec, spec), "", NO_CONTEXT)
     return WaitingPod(
         asks=asks,
@@ -122,6 +122,6 @@ def _price(spec: dict[str, Any], status: wire.Status) -> PodPrice:
     """Return the price of a pod that exists; one that cannot be priced is counted by what can be read of it."""
     try:
         return price(as_held(spec, status))
-    except (PriceError, QuantityError) as error:
+    except Unreadable as error:
         log.warning("pod.unpriceable", error=str(error))
         return PodPrice()

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.entries import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
 from webhook.jobs.kinds.kind import Factor, PodSetSource
-from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, UnreadableJob, from_source, read_count
+from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
 
@@ -31,10 +32,10 @@ _KNOWN: Final = frozenset(kind.key for kind in ENTRIES)
 
 
 def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
-    """Return the pod sets in order. Raises UnreadableJob, also when no component has any."""
+    """Return the pod sets in order. Raises Unreadable, also when no component has any."""
     components = paths.find(obj, ("spec", "components"))
     if not isinstance(components, list) or not components:
-        raise UnreadableJob("spec.components: has no component; write at least one")
+        raise Unreadable("spec.components", "", "has no component", "write at least one")
     name = paths.find(obj, ("metadata", "name")) or "component"
     sites: list[PodSetSite] = []
     for index, component in enumerate(components):
@@ -42,7 +43,7 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
         found = list(_templates(component, at))
         sites += [_wrapped(component, at, found, position) for position in range(len(found))]
     if not sites:
-        raise UnreadableJob("spec.components: none has pods; write podSets with replicas and path of each")
+        raise Unreadable("spec.components", "", "none has pods", "write podSets with replicas and path of each")
     return [replace(site, name=f"{name}-{position}") for position, site in enumerate(sites)]
 
 
@@ -57,7 +58,7 @@ def _templates(component: Any, at: Place) -> Iterator[Pods]:
     sources = _INFERRED.get((version, kind))
     if sources is None and (f"{kind}.{version.rpartition('/')[0]}" in _KNOWN or _has_containers(template)):
         where = f"{paths.render(tuple(map(str, at)))}.podSets"
-        raise UnreadableJob(f"{where}: declares no pods of {kind:.60}; write replicas and path of each")
+        raise Unreadable(where, "", f"declares no pods of {kind:.60}", "write replicas and path of each")
     for source in sources or ():
         for site in from_source(source, template):
             yield {"metadata": site.metadata, "spec": site.spec}, site.count
@@ -74,7 +75,7 @@ def _declared(component: Any, pod_set: Any, at: Place) -> Pods:
     template = _follow(component, text) if isinstance(text, str) else None
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         where = paths.render(tuple(map(str, at)))
-        raise UnreadableJob(f"{where}.path: {text!r:.80}: leads to no pod template; write its path")
+        raise Unreadable(f"{where}.path", text, "leads to no pod template", "write its path")
     replicas = read_count(pod_set, ("replicas",), at)
     return template, 1 if replicas is None else replicas
 

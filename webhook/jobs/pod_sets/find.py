@@ -11,7 +11,7 @@ from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
-    """Return the pod sets of ``obj`` in their fixed order. Raises UnreadableJob."""
+    """Return the pod sets of ``obj`` in their fixed order. Raises Unreadable."""
     sites: list[PodSetSite] = []
     for source in kind.pod_sets:
         sites.extend(from_source(source, obj))

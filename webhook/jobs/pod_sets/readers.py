@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.model import names, quantity
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.pod_sets import app_wrapper, spark, train_job
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob, read_count
+from webhook.jobs.pod_sets.sites import PodSetSite, read_count
 from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 
@@ -34,7 +35,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _BOOLEANS: Final = _TRUE | {"0", "f", "F", "false", "False", "FALSE"}
 
 Reader = Callable[[Mapping[str, Any], ReadContext, list[PodSetSite]], list[PodSetSite]]
-"""Completes or checks the pod sets found by paths. Raises UnreadableJob."""
+"""Completes or checks the pod sets found by paths. Raises Unreadable."""
 
 
 def read_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:
@@ -42,15 +43,15 @@ def read_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSi
     text = paths.find(obj, ("metadata", "annotations", names.COMPLETIONS_FOLLOW))
     if text is None:
         return sites
-    where = f"annotation {names.COMPLETIONS_FOLLOW}: {text!r:.60}"
+    where = f"annotation {names.COMPLETIONS_FOLLOW}"
     if not isinstance(text, str) or text not in _BOOLEANS:
-        raise UnreadableJob(f"{where}: is neither true nor false; write one of them")
+        raise Unreadable(where, text, "is neither true nor false", "write one of them")
     if text not in _TRUE:
         return sites
     completions = read_count(obj, ("spec", "completions"))
     if paths.find(obj, ("spec", "completionMode")) != "Indexed" or completions != sites[0].count_written:
         message = "only the completions of an Indexed Job can follow its parallelism, and be as many"
-        raise UnreadableJob(f"{where}: {message}; write spec.completions as spec.parallelism, or remove the annotation")
+        raise Unreadable(where, text, message, "write spec.completions as spec.parallelism, or remove the annotation")
     return [replace(site, count_follower=("spec", "completions")) for site in sites]
 
 
@@ -68,10 +69,10 @@ def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodS
     """
     if paths.find(obj, ("spec", "clusterSelector")):
         message = "uses a cluster that runs already, so there is nothing to hold"
-        raise UnreadableJob(f"spec.clusterSelector: {message}; remove it, or the queue label")
+        raise Unreadable("spec.clusterSelector", "", message, "remove it, or the queue label")
     if paths.find(obj, ("spec", "shutdownAfterJobFinishes")) is not True:
         message = "its cluster would hold quota after the job has ended"
-        raise UnreadableJob(f"spec.shutdownAfterJobFinishes: {message}; write true")
+        raise Unreadable("spec.shutdownAfterJobFinishes", "", message, "write true")
     _refuse_autoscaling(obj, ("spec", "rayClusterSpec", "enableInTreeAutoscaling"))
     sites = _with_redis_cleanup(obj, ("spec", "rayClusterSpec"), sites)
     mode = paths.find(obj, ("spec", "submissionMode"))
@@ -126,7 +127,7 @@ def _at_least(stated: Mapping[str, Any], least: Mapping[str, str]) -> dict[str, 
 
 def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:
     if paths.find(obj, path) is True:
-        raise UnreadableJob(f"{paths.render(path)}: true: pods would come beyond the reservation; write false")
+        raise Unreadable(paths.render(path), "true", "pods would come beyond the reservation", "write false")
 
 
 def read_spark(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
@@ -145,7 +146,7 @@ def read_workflow(obj: Mapping[str, Any], _context: ReadContext, _sites: list[Po
     text = next((own[name] for name in MIN_RESOURCES if name in own), None)
     if not isinstance(text, str):
         fix = "write what the workflow needs at once, for example 'cpu: 4'"
-        raise UnreadableJob(f"annotation {MIN_RESOURCES[0]}: says not what the whole workflow asks; {fix}")
+        raise Unreadable(f"annotation {MIN_RESOURCES[0]}", "", "says not what the whole workflow asks", fix)
     spec = {"containers": [{"resources": {"requests": dict(_resource_lines(text))}}]}
     scheduling = paths.find_mapping(obj, ("spec",))
     return [PodSetSite("main", 1, None, spec, {key: scheduling.get(key) for key in ("nodeSelector", "tolerations")})]
@@ -158,7 +159,7 @@ def _resource_lines(text: str) -> Iterator[tuple[str, str]]:
         if colon:
             yield name.strip().strip("\"'"), amount.strip().strip("\"'")
         elif part.strip():
-            raise UnreadableJob(f"annotation {MIN_RESOURCES[0]}: {part!r:.60}: is no resource; write 'cpu: 4'")
+            raise Unreadable(f"annotation {MIN_RESOURCES[0]}", part, "is no resource", "write 'cpu: 4'")
 
 
 def read_train_job(obj: Mapping[str, Any], context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.untyped import paths
 from webhook.untyped.paths import Path
@@ -13,10 +14,6 @@ Place = tuple[str | int, ...]
 _EMPTY: Final[Mapping[str, Any]] = {}
 PODS_MAX: Final = 1_000_000
 """More pods than any cluster runs: a count beyond it is a typing error, and arithmetic on it helps nobody."""
-
-
-class UnreadableJob(ValueError):
-    """A job object that cannot be read as a gang. The message names the field, its value and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class PodSetSite:
 
 
 def from_source(source: PodSetSource, obj: Mapping[str, Any]) -> Iterator[PodSetSite]:
-    """Yield the pod sets that one source describes. Raises UnreadableJob."""
+    """Yield the pod sets that one source describes. Raises Unreadable."""
     if source.layout is Layout.ONE:
         if source.optional and paths.find(obj, source.template) is None:
             return
@@ -106,24 +103,24 @@ def from_source(source: PodSetSource, obj: Mapping[str, Any]) -> Iterator[PodSet
 
 def _from_list(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
     if not isinstance(items, list):
-        raise UnreadableJob(f"{paths.render(source.items)}: {items!r:.60}: is not a list; write a list")
+        raise Unreadable(paths.render(source.items), items, "is not a list", "write a list")
     for index, item in enumerate(items):
         name = item.get(source.name) if isinstance(item, dict) else None
         if not isinstance(name, str) or not name:
             where = f"{paths.render(source.items)}[{index}].{source.name}"
-            raise UnreadableJob(f"{where}: {name!r:.60}: names no pod set; write a name")
+            raise Unreadable(where, name, "names no pod set", "write a name")
         yield _site(source, obj, item, (*source.items, index), name.lower())
 
 
 def _from_map(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
     where = paths.render(source.items)
     if not isinstance(items, dict) or not items:
-        raise UnreadableJob(f"{where}: {items!r:.60}: has no replicas; write one of {', '.join(source.order)}")
+        raise Unreadable(where, items, "has no replicas", f"write one of {', '.join(source.order)}")
     # The operators accept any spelling of case and rewrite it, so an unnormalised object is read the same way.
     keys = {str(key).lower(): key for key in items}
     known = [name.lower() for name in source.order] or list(keys)
     for name in keys.keys() - set(known):
-        raise UnreadableJob(f"{where}.{keys[name]}: is no replica type; write one of {', '.join(source.order)}")
+        raise Unreadable(f"{where}.{keys[name]}", "", "is no replica type", f"write one of {', '.join(source.order)}")
     for name in known:
         if name in keys and items[keys[name]] is not None:
             yield _site(source, obj, items[keys[name]], (*source.items, keys[name]), name)
@@ -133,12 +130,12 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, na
     template = paths.find(item, source.template)
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         where = paths.render(tuple(map(str, (*at, *source.template))))
-        raise UnreadableJob(f"{where}: has no pod template; write one with a spec")
+        raise Unreadable(where, "", "has no pod template", "write one with a spec")
     count = 1
     for factor in source.factors:
         count *= _factor(item, factor, at)
     if count > PODS_MAX:
-        raise UnreadableJob(f"{name}: {count} pods: more than any cluster runs; write at most {PODS_MAX}")
+        raise Unreadable(name, f"{count} pods", "more than any cluster runs", f"write at most {PODS_MAX}")
     metadata, spec, site = template.get("metadata"), template["spec"], (*at, *source.template)
     return PodSetSite(
         name=name,
@@ -168,12 +165,12 @@ def _factor(item: Any, factor: Factor, at: Place) -> int:
 
 
 def read_count(item: Any, path: Path, at: Place = ()) -> int | None:
-    """Return the number of pods (or the like) at ``path``, None when absent. Raises UnreadableJob for a non-count."""
+    """Return the number of pods (or the like) at ``path``, None when absent. Raises Unreadable for a non-count."""
     number = paths.find(item, path)
     if number is None or (type(number) is int and number >= 0):
         return number
     where = paths.render(tuple(map(str, (*at, *path))))
-    raise UnreadableJob(f"{where}: {number!r:.60}: is not a number of pods; write 0 or more")
+    raise Unreadable(where, number, "is not a number of pods", "write 0 or more")
 
 
 def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place) -> int | None:
@@ -188,7 +185,7 @@ def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place)
         return int(text)
     except (TypeError, ValueError):
         where = _minimum_at(source, at)
-        raise UnreadableJob(f"{where}: {text!r:.60}: is not a number of pods; write 1 or more") from None
+        raise Unreadable(where, text, "is not a number of pods", "write 1 or more") from None
 
 
 def _minimum_at(source: PodSetSource, at: Place) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob, read_count
+from webhook.core.model.problem import Unreadable
+from webhook.jobs.pod_sets.sites import PodSetSite, read_count
 from webhook.untyped import paths
 
 _OVERHEAD_LEAST_MIB: Final = 384
@@ -28,33 +29,33 @@ _SIZING: Final = re.compile(
 
 
 def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
-    """Return driver and executors. Raises UnreadableJob for what cannot be sized in advance."""
+    """Return driver and executors. Raises Unreadable for what cannot be sized in advance."""
     spec = paths.find_mapping(obj, ("spec",))
     if spec.get("mode") not in (None, "cluster"):
-        raise UnreadableJob(f"spec.mode: {spec['mode']!r:.60}: its driver is no pod of the gang; write cluster")
+        raise Unreadable("spec.mode", spec["mode"], "its driver is no pod of the gang", "write cluster")
     if paths.find(spec, ("dynamicAllocation", "enabled")) is True:
-        raise UnreadableJob(
-            "spec.dynamicAllocation.enabled: true: executors would outgrow what is reserved; write false"
+        raise Unreadable(
+            "spec.dynamicAllocation.enabled", "true", "executors would outgrow what is reserved", "write false"
         )
     if spec.get("nodeSelector"):
         fix = "write it in spec.driver and spec.executor, which take a flavor's labels beside it"
-        raise UnreadableJob(f"spec.nodeSelector: the operator refuses it together with theirs; {fix}")
+        raise Unreadable("spec.nodeSelector", "", "the operator refuses it together with theirs", fix)
     for name in paths.find_mapping(spec, ("sparkConf",)):
         if _SIZING.fullmatch(name):
-            raise UnreadableJob(f"spec.sparkConf.{name}: sizes pods past what is counted; write the field instead")
+            raise Unreadable(f"spec.sparkConf.{name}", "", "sizes pods past what is counted", "write the field instead")
     instances = read_count(spec, ("executor", "instances"), ("spec",))
     if instances is None:
-        raise UnreadableJob("spec.executor.instances: is missing; write the number of executors")
+        raise Unreadable("spec.executor.instances", "", "is missing", "write the number of executors")
     return [_site(spec, "driver", 1), _site(spec, "executor", instances)]
 
 
 def _site(spec: Mapping[str, Any], role: str, count: int) -> PodSetSite:
     described = spec.get(role)
     if not isinstance(described, dict):
-        raise UnreadableJob(f"spec.{role}: is missing; write cores and memory")
+        raise Unreadable(f"spec.{role}", "", "is missing", "write cores and memory")
     template = paths.find_mapping(described, ("template", "spec"))
     if template.get("containers") or template.get("resources"):
-        raise UnreadableJob(f"spec.{role}.template.spec: may size the pod anew; write cores, memory, sidecars")
+        raise Unreadable(f"spec.{role}.template.spec", "", "may size the pod anew", "write cores, memory, sidecars")
     pod: dict[str, Any] = {
         "containers": [{"resources": _resources(spec, described, role)}, *_containers(described, "sidecars", role)],
         "initContainers": _containers(described, "initContainers", role),
@@ -78,7 +79,7 @@ def _site(spec: Mapping[str, Any], role: str, count: int) -> PodSetSite:
 def _containers(described: Mapping[str, Any], field: str, role: str) -> list[Any]:
     containers = described.get(field) or []
     if not isinstance(containers, list):
-        raise UnreadableJob(f"spec.{role}.{field}: is not a list; write a list of containers")
+        raise Unreadable(f"spec.{role}.{field}", "", "is not a list", "write a list of containers")
     return containers
 
 
@@ -110,7 +111,7 @@ def _factor(spec: Mapping[str, Any]) -> Fraction:
     except (ValueError, ZeroDivisionError):
         factor = Fraction(-1)
     if not 0 <= factor <= 100:
-        raise UnreadableJob(f"spec.memoryOverheadFactor: {stated!r:.60}: is no factor; write for example '0.1'")
+        raise Unreadable("spec.memoryOverheadFactor", stated, "is no factor", "write for example '0.1'")
     return factor
 
 
@@ -118,5 +119,5 @@ def _mib(text: object, where: str) -> int:
     """Return a JVM memory size in whole MiB: ``4g`` is 4096 of them, and so is a bare ``4096``."""
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
-        raise UnreadableJob(f"{where}: {text!r:.60}: is no memory size of Spark's; write for example '4g'")
+        raise Unreadable(where, text, "is no memory size of Spark's", "write for example '4g'")
     return int(match[1]) * _UNITS[(match[2] or "m")[0].lower()] // _MIB

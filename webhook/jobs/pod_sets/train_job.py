@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
-from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, UnreadableJob, from_source, read_count
+from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count
 from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
@@ -33,7 +34,7 @@ _RUNTIME: Final = PodSetSource(
 
 
 def pod_sets(obj: Mapping[str, Any], context: ReadContext) -> list[PodSetSite]:
-    """Return the pod sets. Raises UnreadableJob when the runtime is unknown or cannot be read."""
+    """Return the pod sets. Raises Unreadable when the runtime is unknown or cannot be read."""
     runtime = runtime_of(obj, context)
     found, jobs = list(from_source(_RUNTIME, runtime)), paths.find(runtime, _RUNTIME.items)
     nodes, entry = _nodes(obj, runtime), _our_entry(obj, [str(job.get("name")) for job in jobs])
@@ -85,13 +86,13 @@ def _with_scheduling(spec: Mapping[str, Any], obj: Mapping[str, Any], name: str)
 
 
 def runtime_of(obj: Mapping[str, Any], context: ReadContext) -> Mapping[str, Any]:
-    """Return the (Cluster)TrainingRuntime that a TrainJob names. Raises UnreadableJob where there is none."""
+    """Return the (Cluster)TrainingRuntime that a TrainJob names. Raises Unreadable where there is none."""
     reference = paths.find_mapping(obj, ("spec", "runtimeRef"))
     name, kind = reference.get("name"), reference.get("kind") or "ClusterTrainingRuntime"
     namespace = "" if kind == "ClusterTrainingRuntime" else paths.find(obj, ("metadata", "namespace"))
     runtime = context.training_runtimes.get((str(namespace), str(name)))
     if runtime is None:
-        raise UnreadableJob(f"spec.runtimeRef: {kind} {name!r:.80}: does not exist; create it or name another")
+        raise Unreadable("spec.runtimeRef", f"{kind} {name!r:.80}", "does not exist", "create it or name another")
     return runtime
 
 

@@ -33,7 +33,7 @@ _UNBOUNDED: Final = _Bounds({}, {}, {})
 def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> str | None:
     """Return which rule pods of ``pod_spec`` break, or None.
 
-    ``limit_ranges`` are the LimitRange objects of the namespace. Raises PriceError or QuantityError where the spec
+    ``limit_ranges`` are the LimitRange objects of the namespace. Raises Unreadable or QuantityError where the spec
     cannot be priced.
     """
     spec = with_limit_range_defaults(with_pod_level_defaults(pod_spec), limit_ranges)

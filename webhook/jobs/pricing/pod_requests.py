@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from webhook.core.model import amounts, quantity
 from webhook.core.model.gang import PodPrice
+from webhook.core.model.problem import Unreadable
 
 # fmt: off
 POD_FIELDS: Final = frozenset(
@@ -52,22 +53,11 @@ Demand = tuple[Mapping[str, int], Mapping[str, int]]
 """Requests and limits, in thousandths."""
 
 
-class PriceError(ValueError):
-    """A pod that cannot be priced: where, what was found, why, and what to do."""
-
-    def __init__(self, path: str, value: object, message: str, fix: str) -> None:
-        super().__init__(f"{path}: {_short(value)}: {message}; {fix}")
-        self.path = path
-        self.value = _short(value)
-        self.message = message
-        self.fix = fix
-
-
 def named(pod_spec: Mapping[str, Any], field: str) -> str:
-    """Return the name that a field of a pod spec states, or the empty string. Raises PriceError for what is no text."""
+    """Return the name that a field of a pod spec states, or the empty string. Raises Unreadable for what is no text."""
     name = pod_spec.get(field) or ""
     if not isinstance(name, str):
-        raise PriceError(f"spec.{field}", name, "is not a name", "write text")
+        raise Unreadable(f"spec.{field}", name, "is not a name", "write text")
     return name
 
 
@@ -77,7 +67,7 @@ def price(
     """Return what one pod of ``pod_spec`` costs.
 
     ``overhead`` is that of its RuntimeClass, used where the spec states none; ``default_priority_class`` is the
-    cluster's default PriorityClass, which admission writes into pods without one. Raises PriceError.
+    cluster's default PriorityClass, which admission writes into pods without one. Raises Unreadable.
     """
     _refuse_unknown(pod_spec, POD_FIELDS, "spec")
     containers = [_demand(c, p) for c, p in _containers(pod_spec, "containers")]
@@ -92,7 +82,7 @@ def price(
     extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
     if len(requests.keys() | limits.keys()) > RESOURCES_MAX:
         message, fix = f"asks for more than {RESOURCES_MAX} different resources", "ask for fewer"
-        raise PriceError("spec", len(requests.keys() | limits.keys()), message, fix)
+        raise Unreadable("spec", len(requests.keys() | limits.keys()), message, fix)
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
@@ -132,7 +122,7 @@ def with_limit_range_defaults(
 
     A container's own limits become its requests first, and pod-level resources are settled, because pod defaulting runs
     before admission; then the first LimitRange (by name) that has a default for a resource wins. LimitRanges of type
-    Pod have no defaults. Raises PriceError where the pod has pod-level resources and cannot be priced.
+    Pod have no defaults. Raises Unreadable where the pod has pod-level resources and cannot be priced.
     """
     defaults = [d for limit_range in sorted(limit_ranges, key=_name) for d in _container_defaults(limit_range)]
     if not defaults:
@@ -147,7 +137,7 @@ def with_limit_range_defaults(
 def with_pod_level_defaults(pod_spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ``pod_spec`` with what pod defaulting adds to pod-level resources: limits of huge pages, and requests.
 
-    What admission adds to its containers later does not change them. Raises PriceError.
+    What admission adds to its containers later does not change them. Raises Unreadable.
     """
     whole = pod_spec.get("resources")
     if not isinstance(whole, dict) or not (whole.get("limits") or whole.get("requests")):
@@ -194,12 +184,12 @@ def _containers(pod_spec: Mapping[str, Any], field: str) -> Iterable[tuple[Mappi
     if containers is None:
         return
     if not isinstance(containers, list):
-        raise PriceError(f"spec.{field}", containers, "is not a list", "write a list of containers")
+        raise Unreadable(f"spec.{field}", containers, "is not a list", "write a list of containers")
     if len(containers) > CONTAINERS_MAX:
-        raise PriceError(f"spec.{field}", len(containers), f"is more than {CONTAINERS_MAX} containers", "use more pods")
+        raise Unreadable(f"spec.{field}", len(containers), f"is more than {CONTAINERS_MAX} containers", "use more pods")
     for index, container in enumerate(containers):
         if not isinstance(container, dict):
-            raise PriceError(f"spec.{field}[{index}]", container, "is not a container", "write a container object")
+            raise Unreadable(f"spec.{field}[{index}]", container, "is not a container", "write a container object")
         yield container, f"spec.{field}[{index}]"
 
 
@@ -212,11 +202,11 @@ def _demand(container: Mapping[str, Any], path: str) -> Demand:
 def _requirements(resources: object, path: str) -> Demand:
     """Return stated requests (defaulting to limits) and limits."""
     if not isinstance(resources, dict):
-        raise PriceError(path, resources, "is not an object", "write resources.requests and resources.limits")
+        raise Unreadable(path, resources, "is not an object", "write resources.requests and resources.limits")
     for field in () if _RESOURCE_FIELDS.issuperset(resources) else resources.keys() - _RESOURCE_FIELDS:
         if resources[field]:
             fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
-            raise PriceError(f"{path}.{field}", resources[field], "resources asked this way cannot be counted", fix)
+            raise Unreadable(f"{path}.{field}", resources[field], "resources asked this way cannot be counted", fix)
     limits = _amounts(resources.get("limits"), f"{path}.limits")
     stated = resources.get("requests")
     if not stated or stated == resources.get("limits"):
@@ -228,16 +218,15 @@ def _amounts(quantities: object, path: str) -> Mapping[str, int]:
     if not quantities:
         return _NOTHING
     if not isinstance(quantities, dict):
-        raise PriceError(path, quantities, "is not a map of quantities", "write resource names with quantities")
+        raise Unreadable(path, quantities, "is not a map of quantities", "write resource names with quantities")
     parsed = {}
     for name, value in quantities.items():
         try:
             amount = quantity.parse(value)
         except quantity.QuantityError as error:
-            message, _, fix = str(error).partition("; ")
-            raise PriceError(f"{path}.{name}", value, message, fix) from None
+            raise Unreadable.of(error.problem.within(f"{path}.{name}")) from None
         if amount < 0:
-            raise PriceError(f"{path}.{name}", value, "is negative", "write 0 or more")
+            raise Unreadable(f"{path}.{name}", value, "is negative", "write 0 or more")
         parsed[name] = amount
     return parsed
 
@@ -267,7 +256,7 @@ def _largest(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int
 def _apply_pod_level(pod_level: object, requests: dict[str, int], limits: dict[str, int]) -> bool:
     """Write pod-level resources over the containers' sums, in place; return whether the pod is best effort."""
     if not isinstance(pod_level, dict):
-        raise PriceError("spec.resources", pod_level, "is not an object", "write spec.resources.requests and limits")
+        raise Unreadable("spec.resources", pod_level, "is not an object", "write spec.resources.requests and limits")
     _, pod_limits = _requirements({**pod_level, "requests": None}, "spec.resources")
     pod_requests = _amounts(pod_level.get("requests"), "spec.resources.requests")
     for name, amount in pod_limits.items():
@@ -322,7 +311,7 @@ def _refuse_unknown(node: Mapping[str, Any], known: frozenset[str], path: str) -
         if value and (_tells(field) or _bears_resources(value)):
             fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
             message = "this field may ask for resources that cannot be counted"
-            raise PriceError(f"{path}.{field}", value, message, fix)
+            raise Unreadable(f"{path}.{field}", value, message, fix)
 
 
 def _tells(field: object) -> bool:
@@ -334,8 +323,3 @@ def _bears_resources(value: object) -> bool:
     if isinstance(value, dict):
         return any(_tells(key) or _bears_resources(item) for key, item in value.items())
     return isinstance(value, list) and any(map(_bears_resources, value))
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodSet
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.find import find_pod_sets
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.pricing.pod_requests import PriceError
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.annotations import original_count
 from webhook.jobs.reading.gating import pod_group_of, queue_label
@@ -37,7 +37,7 @@ class GangReading(NamedTuple):
 
     gang: Gang | None
     """What it asks; None when it cannot be read as a gang, then ``problem`` says why."""
-    problem: str | None
+    problem: Problem | None
     sites: Sequence[PodSetSite]
     """The pod sets as they stand in the object; none when they could not be found."""
     missing_class: str
@@ -75,8 +75,8 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
         reclaimed = status.reclaimed(kind, written, asked)
         runs_again = bool(reclaimed) and status.runs_again(kind, obj, context)
         spared = _NONE if runs_again else _spared(gang, asked, reclaimed)
-    except (UnreadableJob, PriceError) as error:
-        problem = str(error)
+    except Unreadable as error:
+        problem = error.problem
     return GangReading(gang, problem, sites, missing, reclaimed, spared, runs_again, admission, requeue)
 
 
@@ -121,7 +121,7 @@ def _gang(
 ) -> Gang:
     namespace, admitted = text(metadata.get("namespace")), admission is not None
     if len({site.name for site in sites}) < len(sites):
-        raise UnreadableJob(f"{', '.join(site.name for site in sites)}: two pod sets have one name; rename one")
+        raise Unreadable(", ".join(site.name for site in sites), "", "two pod sets have one name", "rename one")
     undo = None if requeue is None else requeue.undo
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in sites)
     labels = paths.find_mapping(metadata, ("labels",))
@@ -201,11 +201,11 @@ def _quorum(
     pods = sum(pod_set.count for pod_set in pod_sets)
     if type(number) is not int or number < 1:
         most = "on" if shared else f"to {pods}"
-        raise UnreadableJob(f"{where}: {number!r:.60}: is no quorum; write a number of pods from 1 {most}")
+        raise Unreadable(where, number, "is no quorum", f"write a number of pods from 1 {most}")
     if number > pods and not shared:
         if admitted:
             return pods
-        raise UnreadableJob(f"{where}: {number}: the gang has only {pods} pods; write at most {pods}")
+        raise Unreadable(where, number, f"the gang has only {pods} pods", f"write at most {pods}")
     return number
 
 
@@ -223,7 +223,7 @@ def _written_quorum(kind: JobKind, obj: Mapping[str, Any], pod_sets: Sequence[Po
 def _pod_group(sites: Sequence[PodSetSite]) -> str | None:
     groups = {group for site in sites if (group := pod_group_of(site.pod_labels)) is not None}
     if len(groups) > 1:
-        raise UnreadableJob(f"{', '.join(sorted(groups))}: one gang names several PodGroups; name one")
+        raise Unreadable(", ".join(sorted(groups)), "", "one gang names several PodGroups", "name one")
     return next(iter(groups), None)
 
 
@@ -245,8 +245,8 @@ def _max_run_seconds(
     limits = []
     limit, text = run_limit_seconds(kind, labels), labels.get(names.MAX_EXECUTION_LABEL)
     if limit is None and text is not None and kind.evictable and not isinstance(noted, Admission):
-        raise UnreadableJob(
-            f"label {names.MAX_EXECUTION_LABEL}: {text!r:.60}: is no run time; write seconds, a whole number from 1"
+        raise Unreadable(
+            f"label {names.MAX_EXECUTION_LABEL}", text, "is no run time", "write seconds, a whole number from 1"
         )
     if limit is not None:
         ran = 0.0 if noted is None else noted.ran_seconds

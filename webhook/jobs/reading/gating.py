@@ -12,10 +12,11 @@ from typing import Any
 
 from webhook.core.model import names
 from webhook.core.model.policy import Policy
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.find import find_pod_sets, stated_labels
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 from webhook.jobs.reading.record import Owner
 from webhook.untyped import editing, paths
@@ -165,5 +166,5 @@ def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext =
     """Return the pod sets of ``obj``, or none when it cannot be read (validation will say why)."""
     try:
         return find_pod_sets(kind, obj, context)
-    except UnreadableJob:
+    except Unreadable:
         return []

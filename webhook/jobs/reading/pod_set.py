@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from webhook.core.model import names
 from webhook.core.model.gang import PodPrice, PodSet, Requirement, Toleration
-from webhook.jobs.pod_sets.sites import PodSetSite, UnreadableJob
+from webhook.core.model.problem import Unreadable
+from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.pricing.pod_requests import PriceError, named, price, with_limit_range_defaults
+from webhook.jobs.pricing.pod_requests import named, price, with_limit_range_defaults
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import paths
 from webhook.untyped.values import items, text
@@ -20,7 +21,7 @@ _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuring
 def pod_set_of(
     site: PodSetSite, namespace: str, context: ReadContext, undo: Admission | None = None, *, admitted: bool = False
 ) -> PodSet:
-    """Return a pod set as it is priced and placed in ``namespace``. Raises UnreadableJob.
+    """Return a pod set as it is priced and placed in ``namespace``. Raises Unreadable.
 
     ``undo`` is the start whose changes are still in the template; ``admitted`` pod sets may be at their fewest pods.
     """
@@ -28,8 +29,8 @@ def pod_set_of(
         cost = own = _price(site.spec, namespace, context)
         if site.added:
             cost = _price(site.whole_spec, namespace, context)
-    except PriceError as error:
-        raise UnreadableJob(f"pod set {site.name}: {error}") from None
+    except Unreadable as error:
+        raise Unreadable.of(error.problem.within(f"pod set {site.name}: ")) from None
     scheduling = _scheduling(site)
     pod_set = PodSet(
         name=site.name,
@@ -88,7 +89,7 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     if fewest <= least <= site.count:
         return least
     message = f"fewest pods worth starting must be from {fewest} to the number of pods"
-    raise UnreadableJob(f"{site.min_count_at}: {least}: {message}; write {fewest} to {site.count}")
+    raise Unreadable(site.min_count_at, least, message, f"write {fewest} to {site.count}")
 
 
 def _node_selector(selector: object) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
+from webhook.core.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class JobRecord:
     created_seconds: float
     gang: Gang | None
     """What it asks; None when the object cannot be read as a gang, then ``problem`` says why."""
-    problem: str | None
+    problem: Problem | None
     queue_label: str | None
     owner: Owner | None
     """The controller to whose gang it belongs; None for a gang of its own, which a CronJob may control all the same."""

@@ -118,7 +118,7 @@ def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
     """Return whether the kind's controller may run again what has ended: a JobSet that is restarted starts all anew.
 
-    Raises UnreadableJob when that stands in another object, and there is none.
+    Raises Unreadable when that stands in another object, and there is none.
     """
     if kind.reclaim == "train-job":
         obj = paths.find_mapping(train_job.runtime_of(obj, context), ("spec", "template"))

@@ -1,6 +1,6 @@
 """``tutti try``: what would be admitted, preempted and kept waiting, decided on paper from files.
 
-Ends with 2 when there are diagnostics, whatever could be decided all the same.
+Ends with 2 when there are problems, whatever could be decided all the same.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from rich.console import Console
 from webhook.clock import Clock, SystemClock
 from webhook.commands import terminal
 from webhook.config import Config, engine_settings, load
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.errors import WRONG, PolicyError
 from webhook.laboratory.dry_run import tables
 from webhook.laboratory.dry_run.cycles import Run
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.dry_run.files.objects import Object
-from webhook.laboratory.dry_run.report import diagnostics, report, write
+from webhook.laboratory.dry_run.report import problem_documents, report, write
 from webhook.laboratory.dry_run.world import build
 
 
@@ -54,7 +54,7 @@ def run(
         settings = load(config)
         document = decide(objects, settings, Options(one_cycle, one_head_per_queue, at), problems)
     except PolicyError as error:
-        document = {"cycles": [], "diagnostics": diagnostics([*problems, *error.diagnostics])}
+        document = {"cycles": [], "diagnostics": problem_documents([*problems, *error.problems])}
     if output == "table":
         tables.show(out, document)
     else:
@@ -63,14 +63,14 @@ def run(
 
 
 def decide(
-    objects: Sequence[Object], config: Config, options: Options, problems: Sequence[Diagnostic] = ()
+    objects: Sequence[Object], config: Config, options: Options, problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
     """Return the report about ``objects``; ``problems`` were found before.
 
     Raises PolicyError for custom kinds of ``config`` that are wrong.
     """
     world = build(objects, config, options.now)
-    world.diagnostics[:0] = problems
+    world.problems[:0] = problems
     settings = engine_settings(config, one_head_per_queue=options.one_head_per_queue)
     paper = Run(world, options.now, settings)
     return report(paper, paper.cycles(only_one=options.one_cycle))
@@ -84,6 +84,6 @@ def _time(text: str) -> float:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        wrong = Diagnostic("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
+        wrong = Problem("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
         raise PolicyError((wrong,)) from error
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -10,7 +10,8 @@ from typing import Final
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import encode_entry
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Diagnostic, Policy, StopPolicy
+from webhook.core.model.policy import Policy, StopPolicy
+from webhook.core.model.problem import Problem
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -159,7 +160,7 @@ class Run:
         fix = "report it with these files"
         if self.settings.one_head_per_queue:
             fix = "one head a queue promises nothing to a preemptor; without --one-head-per-queue its claim is kept"
-        self.world.diagnostics.append(Diagnostic("cycles", str(number), text, fix))
+        self.world.problems.append(Problem("cycles", str(number), text, fix))
 
     def gang(self, uid: str) -> str:
         """Return ``namespace/name`` of a gang."""

@@ -20,7 +20,7 @@ from webhook.core.quota.tree import Node, QuotaTree
 from webhook.dialects import merge
 from webhook.errors import WRONG
 from webhook.laboratory.dry_run.files.objects import read, sort_policy
-from webhook.laboratory.dry_run.report import diagnostics
+from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
 
 
@@ -30,9 +30,9 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
     objects, unread = read(files)
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)
-    problems = [*unread, *found.problems, *policy.diagnostics]
+    problems = [*unread, *found.problems, *policy.problems]
     _print_tree(out, policy)
-    for problem in diagnostics(problems):
+    for problem in problem_documents(problems):
         show_problem(out, problem)
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(

@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.laboratory.dry_run.cycles import Cycle, Run, Waiting
 from webhook.laboratory.dry_run.workloads.entrant import is_ours
 from webhook.visibility.documents.workload import reason_document
@@ -21,7 +21,7 @@ def report(run: Run, cycles: Iterable[Cycle]) -> Document:
     document: Document = {"cycles": [_cycle(run, cycle) for cycle in cycles]}
     if run.world.skipped:
         document["skipped"] = [{"object": item.object, "why": item.why} for item in run.world.skipped]
-    return {**document, "diagnostics": diagnostics(run.world.diagnostics)}
+    return {**document, "diagnostics": problem_documents(run.world.problems)}
 
 
 def write(out: Console, document: Document, output: str) -> None:
@@ -32,14 +32,14 @@ def write(out: Console, document: Document, output: str) -> None:
         out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
 
 
-def diagnostics(found: Iterable[Diagnostic]) -> list[Document]:
-    """Return diagnostics as documents, errors first, each once."""
+def problem_documents(found: Iterable[Problem]) -> list[Document]:
+    """Return problems as the documents that the report calls diagnostics, errors first, each once."""
     unique = dict.fromkeys(found)
-    return [_diagnostic(each) for each in sorted(unique, key=lambda each: (each.warning, each.path))]
+    return [_problem(each) for each in sorted(unique, key=lambda each: (each.warning, each.path))]
 
 
-def _diagnostic(found: Diagnostic) -> Document:
-    document: Document = {"path": found.path, "value": found.value, "message": found.message, "fix": found.fix}
+def _problem(found: Problem) -> Document:
+    document: Document = {"path": found.path, "value": found.value, "message": found.why, "fix": found.fix}
     return {**document, "warning": True} if found.warning else document
 
 

@@ -61,7 +61,7 @@ def _reason(reason: Mapping[str, Any]) -> str:
 
 
 def show_problem(out: Console, problem: Mapping[str, Any]) -> None:
-    """Print one diagnostic."""
+    """Print one problem."""
     word = "[yellow]warning[/yellow]" if problem.get("warning") else "[red]error[/red]"
     grid = Table.grid(padding=(0, 2))
     grid.add_row(word, f"[bold]{escape(problem['path'])}[/bold]")

@@ -16,12 +16,11 @@ from webhook.controllers.loop import namespaces
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.core.model.reasons import Reason
 from webhook.dialects import merge, resource_quota
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom
-from webhook.jobs.pod_sets.sites import UnreadableJob
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
@@ -29,11 +28,10 @@ from webhook.jobs.reading.record import JobRecord
 from webhook.laboratory.dry_run.files import classes, status_rules
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.dry_run.files.belonging import belonging, key_of, owned_by
-from webhook.laboratory.dry_run.files.diagnostics import diagnostic, label
-from webhook.laboratory.dry_run.files.objects import Object
+from webhook.laboratory.dry_run.files.objects import Object, label
 from webhook.laboratory.dry_run.files.pods import read_pod_groups, read_pods
 from webhook.laboratory.dry_run.workloads import reading as workloads
-from webhook.laboratory.dry_run.workloads.entrant import Entrant, Malformed, Skipped, Surroundings
+from webhook.laboratory.dry_run.workloads.entrant import Entrant, Skipped, Surroundings
 from webhook.untyped import paths
 
 _CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace"})
@@ -51,17 +49,17 @@ class World:
     """LocalQueue (namespace, name) to what its status says that it consumed, in whole units."""
     followers: dict[str, list[str]] = field(default_factory=dict)
     """Uids of pods by those of the objects above them, for jobs that run without our label on their pods."""
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 def build(objects: Iterable[Object], config: Config, now: float) -> World:
     """Return the world that ``objects`` state at Unix time ``now``. Raises PolicyError for wrong custom kinds."""
     kinds = with_custom(config.kinds)
     world = World()
-    policy_files = files.sort_policy(_named(objects, world.diagnostics))
-    world.diagnostics += policy_files.problems
+    policy_files = files.sort_policy(_named(objects, world.problems))
+    world.problems += policy_files.problems
     world.view.policy = merge.compile_policy(policy_files.objects)
-    world.diagnostics += world.view.policy.diagnostics
+    world.problems += world.view.policy.problems
     _read_usage(world, policy_files.objects)
     for quota in policy_files.quotas:
         fence = resource_quota.compile_object(quota)[0]
@@ -76,11 +74,11 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
         else:
             by_kind.setdefault(obj["kind"], []).append(_in_namespace(obj))
     pods = by_kind.pop("Pod", [])
-    world.diagnostics += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
+    world.problems += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
     ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
     context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
-    world.diagnostics += problems
+    world.problems += problems
     settings = engine_settings(config)
     around = Surroundings(
         context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None
@@ -91,7 +89,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
         for uid in whose.owners(pod):
             world.followers.setdefault(uid, []).append(pod["metadata"]["uid"])
     groups, problems = read_pods(world.view, pods, kinds, around.context, whose)
-    world.diagnostics += problems
+    world.problems += problems
     _read_gangs(world, gangs, kinds, around, groups)
     world.skipped += [
         Skipped(label(obj), "is not a kind that Tutti decides about") for found in by_kind.values() for obj in found
@@ -102,23 +100,21 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _named(objects: Iterable[Object], problems: list[Diagnostic]) -> list[Object]:
+def _named(objects: Iterable[Object], problems: list[Problem]) -> list[Object]:
     """Return the objects that have a name, each once; one that is there twice word for word is no problem."""
     found: dict[tuple[str, str, str, str], Object] = {}
     for obj in objects:
         metadata = obj.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            problems.append(
-                Diagnostic(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name")
-            )
+            problems.append(Problem(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name"))
             continue
         key = (files.group_of(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
         if found.get(key) == obj:
             continue
         if key in found:
             text = "is written twice, not the same; the first one counts"
-            problems.append(Diagnostic(f"{label(obj)}#/metadata/name", name, text, "remove one of them"))
+            problems.append(Problem(f"{label(obj)}#/metadata/name", name, text, "remove one of them"))
             continue
         found[key] = obj
     return list(found.values())
@@ -162,8 +158,7 @@ def _read_usage(world: World, objects: Iterable[Object]) -> None:
                 used = quantity.parse(amount) / quantity.MILLI
             except quantity.QuantityError as error:
                 where = f"{label(obj)}#/{'/'.join(path)}/{name}"
-                message, _, fix = str(error).rpartition("; ")
-                world.diagnostics.append(Diagnostic(where, str(amount)[:60], message, fix))
+                world.problems.append(error.problem.within(where))
                 continue
             key = (str(obj["metadata"].get("namespace")), obj["metadata"]["name"])
             world.consumed.setdefault(key, {})[str(name)] = used
@@ -181,12 +176,12 @@ def _read_gangs(
         uid = obj["metadata"]["uid"]
         if uid in world.entrants or uid in world.view.jobs:
             text = "another object has this uid"
-            world.diagnostics.append(Diagnostic(f"{label(obj)}#/metadata/uid", uid, text, "give each its own, or none"))
+            world.problems.append(Problem(f"{label(obj)}#/metadata/uid", uid, text, "give each its own, or none"))
             continue
         try:
             if obj["kind"] == workloads.KIND.kind:
                 wrong = status_rules.problems_of(obj)
-                world.diagnostics += wrong
+                world.problems += wrong
                 if not wrong:
                     _put(world, obj, workloads.read(obj, around))
             elif key_of(obj) in told:
@@ -196,10 +191,8 @@ def _read_gangs(
                 if record is not None:
                     world.view.put_job(record)
                     jobs.append(record)
-        except UnreadableJob as error:
-            world.diagnostics.append(diagnostic(obj, str(error)))
-        except Malformed as error:
-            world.diagnostics.append(error.diagnostic)
+        except Unreadable as error:
+            world.problems.append(error.problem.within(f"{label(obj)}#"))
     world.view.namespaces.update(_labelled(world.view, jobs))
     _read_jobs(world, jobs, around.now)
 
@@ -214,7 +207,7 @@ def _put(world: World, obj: Object, read: Entrant | str) -> None:
 def _record(
     world: World, kind: JobKind, obj: Object, kinds: Mapping[str, JobKind], context: ReadContext
 ) -> JobRecord | None:
-    """Return a job that waits or runs; None when there is nothing to decide about it. Raises Malformed."""
+    """Return a job that waits or runs; None when there is nothing to decide about it. Raises Unreadable."""
     view = world.view
     namespace = obj["metadata"]["namespace"]
     gate = gating.gated_by(kind, obj, view.namespaces.get(namespace, {}), view.policy.namespace_queues, kinds=kinds)
@@ -238,7 +231,8 @@ def _record(
         world.skipped.append(Skipped(label(obj), why))
         return None
     if record.gang is None:
-        raise Malformed(diagnostic(obj, record.problem or "the object cannot be read as a gang"))
+        assert record.problem is not None
+        raise Unreadable.of(record.problem)
     return record
 
 
@@ -253,8 +247,8 @@ def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
     reserved: dict[str, Reservation] = dict(rebuild.rebuilt_ledger(view, None).entries)
     for job in jobs:
         if job.gang is None:
-            fix = "correct its pods"
-            world.diagnostics.append(Diagnostic(f"PodGroup {job.key}", "", job.problem or "cannot be read", fix))
+            assert job.problem is not None
+            world.problems.append(job.problem.within(f"PodGroup {job.key}"))
             continue
         reservation = reserved.get(job.uid)
         if reservation is None and job.active and not job.suspended and job.admission is None:

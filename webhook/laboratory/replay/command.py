@@ -15,7 +15,8 @@ from rich.console import Console
 from webhook.commands import terminal
 from webhook.config import engine_settings
 from webhook.config import load as load_config
-from webhook.core.model.policy import Diagnostic, Policy
+from webhook.core.model.policy import Policy
+from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings
 from webhook.dialects import merge
 from webhook.errors import WRONG, PolicyError
@@ -57,7 +58,7 @@ def run(
     options = options or Options()
     settings = engine_settings(load_config(config))
     log = _log(file, options)
-    problems = list(log.diagnostics())
+    problems = list(log.all_problems())
     compiled = {name: _compiled(name, log, options, problems) for name in policies or built_in.NAMES}
     jobs = _known(log, compiled, problems)
     out = console or terminal.console()
@@ -79,7 +80,7 @@ def print_policy(file: Path, policies: Sequence[str], options: Options, console:
     named = [built_in.parse(name) for name in policies]
     if len(named) != 1 or named[0] is None:
         fix = f"give one --policy of {', '.join(built_in.NAMES)}"
-        raise PolicyError((Diagnostic("--policy", ", ".join(policies), "not one built-in policy", fix),))
+        raise PolicyError((Problem("--policy", ", ".join(policies), "not one built-in policy", fix),))
     objects = built_in.objects(_log(file, options), *named[0], options.load)
     (console or Console()).file.write(yaml.safe_dump_all(objects, sort_keys=False))
 
@@ -89,24 +90,24 @@ def _log(file: Path, options: Options) -> JobLog:
     if not options.by_user:
         return log
     if any(job.user is None for job in log.jobs):
-        wrong = Diagnostic("--by", "user", "this format does not say whose jobs they are", "leave --by out")
+        wrong = Problem("--by", "user", "this format does not say whose jobs they are", "leave --by out")
         raise PolicyError((wrong,))
     return replace(log, jobs=[replace(job, queue=str(job.user)) for job in log.jobs])
 
 
-def _compiled(name: str, log: JobLog, options: Options, problems: list[Diagnostic]) -> Policy:
+def _compiled(name: str, log: JobLog, options: Options, problems: list[Problem]) -> Policy:
     """Return the policy ``name``, with a way in for each queue of the log that it knows."""
     named = built_in.parse(name)
     objects = built_in.objects(log, *named, options.load) if named is not None else _policy_objects(name, problems)
     policy = merge.compile_policy(objects)
-    problems += (_under(name, problem) for problem in policy.diagnostics)
-    return queues.fitted(replace(policy, diagnostics=()), sorted({job.queue for job in log.jobs}))
+    problems += (_under(name, problem) for problem in policy.problems)
+    return queues.fitted(replace(policy, problems=()), sorted({job.queue for job in log.jobs}))
 
 
-def _policy_objects(name: str, problems: list[Diagnostic]) -> list[files.Object]:
+def _policy_objects(name: str, problems: list[Problem]) -> list[files.Object]:
     if not Path(name).exists():
         fix = f"give a file, or {', '.join(built_in.NAMES)}, perhaps with :StrictFIFO, :BestEffortFIFO or :Backfill"
-        raise PolicyError((Diagnostic("--policy", name, "neither a file nor a built-in policy", fix),))
+        raise PolicyError((Problem("--policy", name, "neither a file nor a built-in policy", fix),))
     objects, unread = files.read([Path(name)])
     if unread:
         raise PolicyError(tuple(unread))
@@ -115,11 +116,11 @@ def _policy_objects(name: str, problems: list[Diagnostic]) -> list[files.Object]
     return found.objects
 
 
-def _under(name: str, problem: Diagnostic) -> Diagnostic:
+def _under(name: str, problem: Problem) -> Problem:
     return replace(problem, path=f"{name}: {problem.path}")
 
 
-def _known(log: JobLog, policies: Mapping[str, Policy], problems: list[Diagnostic]) -> list[Job]:
+def _known(log: JobLog, policies: Mapping[str, Policy], problems: list[Problem]) -> list[Job]:
     """Return the jobs whose queue all policies know. Raises PolicyError when there are none."""
     unknown: dict[str, str] = {}
     for name, policy in policies.items():
@@ -134,10 +135,10 @@ def _known(log: JobLog, policies: Mapping[str, Policy], problems: list[Diagnosti
     return jobs
 
 
-def _not_known(queue: str, policy: str, jobs: Iterable[Job], *, warning: bool) -> Diagnostic:
+def _not_known(queue: str, policy: str, jobs: Iterable[Job], *, warning: bool) -> Problem:
     number = sum(job.queue == queue for job in jobs)
     what = f"{policy} has no queue for it: {number:,} jobs are left out of every column"
-    return Diagnostic(f"queue {queue}", queue, what, f"name a queue, local queue or namespace {queue}", warning)
+    return Problem(f"queue {queue}", queue, what, f"name a queue, local queue or namespace {queue}", warning)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 
 GPU: Final = "nvidia.com/gpu"
 CPU: Final = "cpu"
@@ -44,13 +44,13 @@ class Job:
 class RowError(ValueError):
     """A row says something impossible: which field, which value, and what it should be."""
 
-    def __init__(self, column: str, value: object, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.column, self.value, self.message, self.fix = column, str(value), message, fix
+    def __init__(self, column: str, value: object, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.column, self.value, self.why, self.fix = column, str(value), why, fix
 
-    def at(self, place: str) -> Diagnostic:
-        """Return it as a diagnostic about the row at ``place``."""
-        return Diagnostic(f"{place}#{self.column}", self.value, self.message, self.fix)
+    def at(self, place: str) -> Problem:
+        """Return it as a problem of the row at ``place``."""
+        return Problem(f"{place}#{self.column}", self.value, self.why, self.fix)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class JobLog:
     resource: str
     """What ``size`` counts: nvidia.com/gpu or cpu."""
     jobs: list[Job] = field(default_factory=list)
-    problems: list[Diagnostic] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     """One for each row that cannot be understood."""
     left_out: dict[str, LeftOut] = field(default_factory=dict)
     """By reason."""
@@ -80,10 +80,10 @@ class JobLog:
         """Count a row that cannot be replayed."""
         self.left_out.setdefault(reason, LeftOut(line)).rows += 1
 
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
+    def all_problems(self) -> tuple[Problem, ...]:
         """Return what is wrong with the log; rows left out are warnings."""
         warnings = (
-            Diagnostic(
+            Problem(
                 f"{self.name}:{found.first_line}",
                 f"{found.rows} jobs, the first on this line" if found.rows > 1 else "1 job",
                 f"left out: {reason}",

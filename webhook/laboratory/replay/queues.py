@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from webhook.core.model.policy import (
     Cohort,
-    Diagnostic,
     FlavorQuotas,
     LabelSelector,
     LocalQueue,
@@ -20,6 +19,7 @@ from webhook.core.model.policy import (
     Quota,
     ResourceGroup,
 )
+from webhook.core.model.problem import Problem
 from webhook.core.model.quantity import MILLI
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.elastic_quota_tree import queue_object_name
@@ -61,7 +61,7 @@ def fitted(policy: Policy, names: Iterable[str]) -> Policy:
 def alone(policy: Policy) -> Policy:
     """Return ``policy`` with each queue by itself: its own nominal quota, no cohort, nothing lent or borrowed."""
     queues = {name: _by_itself(queue) for name, queue in policy.queues.items()}
-    return replace(policy, queues=queues, cohorts={}, diagnostics=())
+    return replace(policy, queues=queues, cohorts={}, problems=())
 
 
 def _by_itself(queue: Queue) -> Queue:
@@ -89,7 +89,7 @@ def resource_in(policy: Policy, default: str) -> str:
         return covered.pop()
     what = f"no queue has {default}, which the jobs of this log ask"
     fix = f"give it quota of {default}, or of one resource only"
-    raise PolicyError((Diagnostic("policy", ", ".join(sorted(covered)), what, fix),))
+    raise PolicyError((Problem("policy", ", ".join(sorted(covered)), what, fix),))
 
 
 def capacity(policy: Policy, resource: str) -> float:

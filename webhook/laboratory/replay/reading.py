@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError, in_words
 from webhook.laboratory.replay import helios, philly, swf
 from webhook.laboratory.replay.job_log import JobLog
@@ -25,8 +25,8 @@ def read(file: Path) -> JobLog:
     """
     log = _parse(file.name, _text(file))
     if not log.jobs:
-        nothing = Diagnostic(str(file), "no job", "there is nothing to replay", "give a log with jobs that ran")
-        raise PolicyError((*log.diagnostics()[:10], nothing))
+        nothing = Problem(str(file), "no job", "there is nothing to replay", "give a log with jobs that ran")
+        raise PolicyError((*log.all_problems()[:10], nothing))
     log.jobs.sort(key=lambda job: job.submit_seconds)
     return log
 
@@ -36,7 +36,7 @@ def _text(file: Path) -> str:
         data = file.read_bytes()
         return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        found = Diagnostic(str(file), "", in_words(error), "give a readable text file, gzipped or not")
+        found = Problem(str(file), "", in_words(error), "give a readable text file, gzipped or not")
         raise PolicyError((found,)) from error
 
 
@@ -61,9 +61,9 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _unknown(place: str, first: str) -> Diagnostic:
+def _unknown(place: str, first: str) -> Problem:
     known = "; ".join(f"{each.title}: a header with {', '.join(each.columns)}" for each in CSV_FORMATS)
-    return Diagnostic(
+    return Problem(
         place,
         first.strip()[:80],
         "no known format of job logs" if first else "the file is empty",

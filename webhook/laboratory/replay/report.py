@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from webhook.core.model.policy import Diagnostic
-from webhook.laboratory.dry_run.report import diagnostics
+from webhook.core.model.problem import Problem
+from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
 from webhook.laboratory.replay.job_log import GPU, Job, JobLog, window_of
 from webhook.laboratory.replay.measures import Measures, Waits
@@ -25,9 +25,7 @@ PROBLEMS_SHOWN: Final = 20
 Row = tuple[str, Callable[[Measures], str]]
 
 
-def report(
-    log: JobLog, jobs: Sequence[Job], columns: Mapping[str, Measures], problems: Iterable[Diagnostic]
-) -> Document:
+def report(log: JobLog, jobs: Sequence[Job], columns: Mapping[str, Measures], problems: Iterable[Problem]) -> Document:
     """Return the document: the ``jobs`` of ``log`` that were replayed, measures by policy, and what is wrong."""
     first, last = window_of(jobs)
     return {
@@ -42,7 +40,7 @@ def report(
             "lastSubmission": _time(last),
         },
         "policies": [{"policy": name, **_plain(measures)} for name, measures in columns.items()],
-        "diagnostics": diagnostics(problems),
+        "diagnostics": problem_documents(problems),
     }
 
 

@@ -21,8 +21,8 @@ def ledger_version(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> tu
     """Return the newest ledger version that the pod templates of ``obj`` name."""
     found = [
         version
-        for name, value in own_fields(rules, kind, obj).items()
-        if name.startswith(f"annotation {names.LEDGER_VERSION} ") and (version := parse_version(value)) is not None
+        for field, value in own_fields(rules, kind, obj).items()
+        if field.pod_set and field.key == names.LEDGER_VERSION and (version := parse_version(value)) is not None
     ]
     return max(found, default=None)
 

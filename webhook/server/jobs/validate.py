@@ -22,6 +22,7 @@ from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
 from webhook.server.review.job_facts import (
     JobRules,
+    OwnField,
     gang_labels,
     is_suspended,
     left_to_kueue,
@@ -268,7 +269,7 @@ def _own_fields_refused(change: _Change) -> Answer | None:
     if before == now:
         return None
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    hold = f"annotation {names.HOLD}"
+    hold = OwnField("annotation", names.HOLD)
     if changed == [hold] and hold not in now and is_suspended(change.kind, change.obj):
         # The mutating phase took it away: the owner un-suspended a held job, which waits again.
         return None

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import names, quantity
+from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
-from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.core.model.problem import Unreadable
+from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.server.pods.group_checks import regrouped
 from webhook.server.pods.places import excess_over
@@ -51,7 +52,7 @@ def judge_resize(review: PodReview, rules: PodRules, now: float) -> Answer:
     try:
         cost = price(pod.spec)
         held, before = _held(pod, request.object), _held(old, request.old_object)
-    except (PriceError, quantity.QuantityError) as error:
+    except Unreadable as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422)
     reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
     if reservation is not None:

@@ -6,7 +6,7 @@ that contradict each other, a pod too many) is told at the door as far as it is 
 
 from webhook.cluster.view import View
 from webhook.core.model import names
-from webhook.jobs.plain_pods.group_names import number_of_pods
+from webhook.jobs.plain_pods.group_names import not_a_number, number_of_pods
 from webhook.jobs.plain_pods.groups import Terms, terms, terms_of, vacancies
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.pod_facts import PodFacts
@@ -14,11 +14,11 @@ from webhook.server.review.pod_facts import PodFacts
 
 def misgrouped(pod: PodFacts, namespace: str, view: View) -> Answer | None:
     """Return the refusal of a new plain pod that its group cannot take in; None for any other."""
-    text, message = pod.labels.get(names.MIN_AVAILABLE_LABEL), pod.misgrouped
+    text, wrong = pod.labels.get(names.MIN_AVAILABLE_LABEL), pod.misgrouped
     if text is not None and number_of_pods(text) is None:
-        message = f"label {names.MIN_AVAILABLE_LABEL}: {text!r} is no number of pods; write 1 or more"
-    if message is not None:
-        return deny(Refusal.MALFORMED_GANG, message, 422)
+        wrong = not_a_number(f"label {names.MIN_AVAILABLE_LABEL}", text)
+    if wrong is not None:
+        return deny(Refusal.MALFORMED_GANG, str(wrong), 422)
     return _stranger(pod, namespace, view) or _one_too_many(pod, namespace, view)
 
 
@@ -33,7 +33,7 @@ def regrouped(pod: PodFacts, old: PodFacts) -> Answer | None:
     if old.gated:
         # While it waits it can be corrected.
         wrong = None if old.misgrouped else pod.misgrouped
-        return None if wrong is None else deny(Refusal.MALFORMED_GANG, wrong, 422)
+        return None if wrong is None else deny(Refusal.MALFORMED_GANG, str(wrong), 422)
     if _queue_of(pod) != _queue_of(old):
         return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
     if pod.group_size != old.group_size:
@@ -45,7 +45,7 @@ def regrouped(pod: PodFacts, old: PodFacts) -> Answer | None:
 def nameless(pod: PodFacts) -> Answer | None:
     """Return the refusal of a pod that counts the pods of a group and names none; Kueue refuses it too."""
     wrong = pod.misgrouped if pod.kueue_group is None and pod.controller is None and _queue_of(pod) else None
-    return None if wrong is None else deny(Refusal.MALFORMED_GANG, wrong, 422)
+    return None if wrong is None else deny(Refusal.MALFORMED_GANG, str(wrong), 422)
 
 
 def opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:

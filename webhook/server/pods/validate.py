@@ -5,7 +5,8 @@ review on to the owning replica are the gate's business.
 """
 
 from webhook.core.model import names
-from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.core.model.problem import Unreadable
+from webhook.jobs.pricing.pod_requests import price
 from webhook.server.pods.changes import judge_change, judge_resize
 from webhook.server.pods.gang_pods import judge_member, judge_waiting
 from webhook.server.pods.group_checks import nameless, opt_in_warnings
@@ -62,7 +63,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         return denial
     try:
         cost = price(pod.spec)
-    except PriceError as error:
+    except Unreadable as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
     left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:

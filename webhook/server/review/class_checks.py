@@ -28,8 +28,8 @@ def shipped() -> ComputeClassPolicy:
 
 def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
     """Return the refusal that the findings amount to, if any, and the warnings."""
-    denied = [str(finding) for finding in findings if finding.mode is Mode.DENY]
-    warnings = tuple(str(finding) for finding in findings if finding.mode is not Mode.DENY)
+    denied = [str(finding.problem) for finding in findings if finding.mode is Mode.DENY]
+    warnings = tuple(str(finding.problem) for finding in findings if finding.mode is not Mode.DENY)
     return (deny(Refusal.COMPUTE_CLASS, "; ".join(denied), 422, warnings) if denied else None), warnings
 
 

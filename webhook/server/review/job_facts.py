@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
@@ -94,17 +94,33 @@ def gang_labels(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[
     return {site.name: site.labels.get(names.GANG_LABEL) for site in readable_sites(kind, obj, rules.context())}
 
 
-def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything in ``obj`` that Tutti alone writes, by a name that tells a person where it is."""
+class OwnField(NamedTuple):
+    """A place where Tutti alone writes."""
+
+    place: str
+    """``annotation`` or ``label``."""
+    key: str
+    pod_set: str = ""
+    """Whose template it is on; empty for the object itself."""
+
+    def __str__(self) -> str:
+        whose = f" of pod set {self.pod_set}" if self.pod_set else ""
+        return f"{self.place} {self.key}{whose}"
+
+
+def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[OwnField, object]:
+    """Return everything in ``obj`` that Tutti alone writes, by its place."""
     marks = paths.find_mapping(obj, ("metadata", "annotations"))
-    fields: dict[str, object] = {f"annotation {key}": marks[key] for key in names.OWN_ANNOTATIONS if key in marks}
+    fields: dict[OwnField, object] = {
+        OwnField("annotation", key): marks[key] for key in names.OWN_ANNOTATIONS if key in marks
+    }
     for site in readable_sites(kind, obj, rules.context()):
         for key in (names.GANG_LABEL, names.POD_SET_LABEL):
             if key in site.labels:
-                fields[f"label {key} of pod set {site.name}"] = site.labels[key]
+                fields[OwnField("label", key, site.name)] = site.labels[key]
         annotations = None if site.metadata is None else site.metadata.get("annotations")
         if isinstance(annotations, dict) and names.LEDGER_VERSION in annotations:
-            fields[f"annotation {names.LEDGER_VERSION} of pod set {site.name}"] = annotations[names.LEDGER_VERSION]
+            fields[OwnField("annotation", names.LEDGER_VERSION, site.name)] = annotations[names.LEDGER_VERSION]
     return fields
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core.model import names
+from webhook.core.model.problem import Problem
 from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
 
 _KUEUES: Final = frozenset({names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT})
@@ -84,7 +85,7 @@ class PodFacts:
         return kueue_group_named(self.document) if self._names_kueues else None
 
     @property
-    def misgrouped(self) -> str | None:
+    def misgrouped(self) -> Problem | None:
         """What is wrong with how it names a group of Kueue's."""
         return misgrouped(self.document) if self._names_kueues else None
 

@@ -25,7 +25,7 @@ def tree(labels: dict[str, str] | None = None, **nodes: dict[str, Any]) -> Polic
         "spec": {"root": root},
     }
     policy = compile_policy([obj])
-    assert not policy.diagnostics
+    assert not policy.problems
     return policy
 
 

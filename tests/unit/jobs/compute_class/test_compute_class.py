@@ -61,8 +61,8 @@ def test_each_rule_finds_what_breaks_it(item, rule):
     found = broken(item)
     assert list(found) == [rule]
     assert found[rule].mode is POLICY.rules[rule]
-    assert found[rule].path.startswith("spec.templates[0]")
-    assert found[rule].fix
+    assert found[rule].problem.path.startswith("spec.templates[0]")
+    assert found[rule].problem.fix
 
 
 def test_the_model_may_be_a_node_selector():
@@ -92,7 +92,7 @@ def test_a_gang_has_one_class_and_an_unlabelled_pod_has_the_default_one():
 def test_only_classes_that_schedule_pod_groups_take_gangs():
     found = broken(template("performance"), pod_group=True)
     assert list(found) == [Rule.POD_GROUP_CLASS]
-    assert "gpu-hpn" in found[Rule.POD_GROUP_CLASS].fix
+    assert "gpu-hpn" in found[Rule.POD_GROUP_CLASS].problem.fix
 
 
 def test_pods_of_one_pod_group_share_a_priority():
@@ -154,9 +154,9 @@ def test_a_bad_policy_file_says_where(old, new, place):
     assert old in GOOD
     with pytest.raises(PolicyError) as refusal:
         parse(GOOD.replace(old, new), "table.yaml")
-    paths = [diagnostic.path for diagnostic in refusal.value.diagnostics]
+    paths = [problem.path for problem in refusal.value.problems]
     assert any(path.startswith("table.yaml") and place in path for path in paths), paths
-    assert all(diagnostic.fix for diagnostic in refusal.value.diagnostics)
+    assert all(problem.fix for problem in refusal.value.problems)
 
 
 def test_a_missing_file_is_a_policy_error(tmp_path):

@@ -114,17 +114,17 @@ def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_correc
         ({"sucseeded": []}, "sucseeded"),
         ({"templateChange": "sometimes"}, "templateChange"),
         ({"extends": "Nothing.here"}, "extends"),
-        ({"addedContainers": [{"requests": {"cpu": "much"}}]}, "addedContainers.0.requests"),
+        ({"addedContainers": [{"requests": {"cpu": "much"}}]}, "addedContainers.0.requests.cpu"),
         ({"addedContainers": [{"memory": "10Mi"}]}, "addedContainers.0.memory"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_its_place(change, place):
     with pytest.raises(PolicyError) as refusal:
         load_custom({**SWEEP, **change}, KINDS)
-    assert [d for d in refusal.value.diagnostics if d.path == f"kinds.{place}" and d.fix], refusal.value
+    assert [d for d in refusal.value.problems if d.path == f"kinds.{place}" and d.fix], refusal.value
 
 
 def test_all_wrong_entries_are_told_at_once():
     with pytest.raises(PolicyError) as refusal:
         with_custom([{"kind": "A"}, SWEEP, {"extends": "B.c"}])
-    assert {d.path.split(".")[0] for d in refusal.value.diagnostics} == {"kinds[0]", "kinds[2]"}
+    assert {d.path.split(".")[0] for d in refusal.value.problems} == {"kinds[0]", "kinds[2]"}

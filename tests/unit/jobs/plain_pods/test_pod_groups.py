@@ -131,7 +131,7 @@ def test_pods_of_different_workload_priority_classes_are_no_gang() -> None:
     high["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "high"
     record = gang_of(low, high, context=ReadContext(workload_priority_classes={"low": 1, "high": 100}))
     assert record.gang is None
-    assert record.problem == "its pods have different priorities (1, 100); give all of them the same"
+    assert str(record.problem) == "its pods have different priorities (1, 100); give all of them the same"
 
 
 @pytest.mark.parametrize("label", names.PREEMPTIBLE_LABELS)
@@ -205,7 +205,7 @@ def test_a_group_of_kueues_that_has_succeeded_starts_nothing_more_while_its_pods
     made = [sized(number, "2", "Succeeded") for number in range(2)]
     record = gang_of(*made, sized(2, "2"), sized(3, "2"))
     assert record.gang is None
-    assert "all 2 pods of the group have succeeded; delete these" in (record.problem or "")
+    assert "all 2 pods of the group have succeeded; delete these" in str(record.problem)
     assert groups.seated([decoded(obj) for obj in (*made, sized(2, "2"))]) == []
     anew = gang_of(sized(2, "2"), sized(3, "2")).gang
     assert anew is not None
@@ -257,7 +257,7 @@ def test_pods_that_count_their_group_differently_are_no_gang() -> None:
         other["metadata"]["labels"]["tutti.dev/queue-name"] = "research"
         record = gang_of(sized(0, "2"), other)
         assert record.gang is None
-        assert f"different {names.KUEUE_POD_COUNT} ({said})" in (record.problem or "")
+        assert f"different {names.KUEUE_POD_COUNT} ({said})" in str(record.problem)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_pods_that_contradict_each_other_are_no_gang(change: dict[str, Any], wor
     other["spec"] |= {key: value for key, value in change.items() if key == "priority"}
     record = gang_of(pod(0), other)
     assert record.gang is None
-    assert words in (record.problem or "")
+    assert words in str(record.problem)
 
 
 def test_lifting_a_gate_stamps_the_pod_with_its_admission_and_injects_the_flavor() -> None:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webhook.core.model.problem import Unreadable
 from webhook.core.model.quantity import MILLI, parse
 from webhook.jobs.pricing.pod_requests import (
     CONTAINER_FIELDS,
     POD_FIELDS,
-    PriceError,
     price,
     with_limit_range_defaults,
     with_pod_level_defaults,
@@ -165,10 +165,10 @@ def test_scopes_are_read_from_the_pod():
     ],
 )
 def test_what_cannot_be_priced_is_refused_by_name(spec, path):
-    with pytest.raises(PriceError) as refusal:
+    with pytest.raises(Unreadable) as refusal:
         price(spec)
-    assert refusal.value.path == path
-    assert refusal.value.fix
+    assert refusal.value.problem.path == path
+    assert refusal.value.problem.fix
 
 
 def test_an_unknown_field_without_resources_is_let_be():

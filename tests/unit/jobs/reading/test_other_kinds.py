@@ -38,7 +38,7 @@ def refused(obj, *path_and_value, context=RUNTIMES):
     for key in path[:-1]:
         node = node.setdefault(key, {}) if isinstance(node, dict) else node[key]
     node[path[-1]] = value
-    return record_of(changed, context).problem or ""
+    return str(record_of(changed, context).problem or "")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_completions_that_cannot_follow_are_told_at_the_door(follow, spec, says)
     obj = load("job")
     obj["metadata"]["annotations"] = {names.COMPLETIONS_FOLLOW: follow}
     obj["spec"] |= spec
-    problem = record_of(obj).problem
+    problem = str(record_of(obj).problem)
     assert problem is None if not says else says in problem
 
 
@@ -291,7 +291,7 @@ def test_an_app_wrapper_infers_the_pods_of_kinds_that_its_controller_knows():
 def test_pods_of_an_app_wrapper_that_nobody_counts_are_refused(template, says):
     wrapped = load("appwrapper")
     wrapped["spec"]["components"] = [{"template": template}]
-    assert says in (record_of(wrapped).problem or "")
+    assert says in str(record_of(wrapped).problem)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_train_job_is_what_its_runtime_makes_of_it():
     record = record_of(obj, RUNTIMES)
     assert counts(record) == {"dataset-initializer": 1, "node": 3}
     assert record.gang.requests()["nvidia.com/gpu"] == 12 * MILLI
-    assert "torch-distributed" in record_of(obj).problem
+    assert "torch-distributed" in str(record_of(obj).problem)
     assert "numNodes" in refused(obj, "spec", "trainer", "numNodes", "x")
 
 

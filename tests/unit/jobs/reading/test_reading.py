@@ -66,8 +66,8 @@ def test_an_unknown_replica_type_is_named():
     obj["spec"]["pytorchReplicaSpecs"]["Helper"] = {}
     record = record_of(obj)
     assert record.gang is None
-    assert "Helper" in record.problem
-    assert "Master, Worker" in record.problem
+    assert "Helper" in str(record.problem)
+    assert "Master, Worker" in str(record.problem)
 
 
 @pytest.mark.parametrize("label", names.POD_GROUP_LABELS)
@@ -88,10 +88,10 @@ def test_the_lightweight_label_gives_the_quorum():
     assert record_of(obj).gang.quorum == 5, "other jobs of the group bring the rest"
     for odd in ("0", "three", ""):
         labels[names.MIN_AVAILABLE_LABEL] = odd
-        assert names.MIN_AVAILABLE_LABEL in record_of(obj).problem
+        assert names.MIN_AVAILABLE_LABEL in str(record_of(obj).problem)
     del labels[names.POD_GROUP_LABELS[2]]
     labels[names.MIN_AVAILABLE_LABEL] = "5"
-    assert "only 4 pods" in record_of(obj).problem
+    assert "only 4 pods" in str(record_of(obj).problem)
 
 
 def test_a_job_shares_the_quorum_of_its_pod_group_unless_it_states_one_of_its_own():
@@ -111,7 +111,7 @@ def test_two_pod_groups_in_one_gang_are_refused():
     for role, group in (("Master", "a"), ("Worker", "b")):
         template = obj["spec"]["pytorchReplicaSpecs"][role]["template"]
         template["metadata"] = {"labels": {names.POD_GROUP_LABELS[0]: group}}
-    assert "several PodGroups" in record_of(obj).problem
+    assert "several PodGroups" in str(record_of(obj).problem)
 
 
 def test_priority_comes_from_label_then_kind_then_pods_then_default():
@@ -426,8 +426,8 @@ def test_an_unpriceable_pod_is_a_problem_that_names_the_pod_set_and_field():
     obj["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["resourceClaims"] = [{"name": "g"}]
     record = record_of(obj)
     assert record.gang is None
-    assert "worker" in record.problem
-    assert "spec.resourceClaims" in record.problem
+    assert "worker" in str(record.problem)
+    assert "spec.resourceClaims" in str(record.problem)
 
 
 def places(node, path=()):

@@ -28,7 +28,7 @@ def test_a_queue_of_the_log_is_a_queue_local_queue_or_namespace_of_that_name() -
 def test_a_queue_whose_name_no_cluster_would_take_is_called_otherwise_in_a_policy_made_for_the_log() -> None:
     log = JobLog("a log", GPU, [job(name, 0, 60) for name in ("vcA", "vca", "__", "plain")])
     made = merge.compile_policy(built_in.objects(log, built_in.BORROW, Strategy.STRICT_FIFO))
-    assert not made.diagnostics
+    assert not made.problems
     assert len(made.queues) == 4
     found = [queues.queue_named(made, each.queue) for each in log.jobs]
     assert len(set(found)) == 4
@@ -75,7 +75,7 @@ def test_where_the_log_says_how_large_the_cluster_was_that_is_divided() -> None:
 @pytest.mark.parametrize("name", built_in.NAMES)
 def test_the_built_in_policies_are_what_they_say(name: str) -> None:
     made = merge.compile_policy(built_in.objects(log(("a", 20, 1), ("b", 10, 1)), name, Strategy.BACKFILL))
-    assert made.diagnostics == ()
+    assert made.problems == ()
     reclaims = PreemptionPolicy.ANY if name == built_in.RECLAIM else PreemptionPolicy.NEVER
     for each in made.queues.values():
         assert each.strategy is Strategy.BACKFILL

@@ -64,9 +64,9 @@ def test_swf(tmp_path: Path) -> None:
     # In order of submission; requested processors before allocated ones; -1 is unknown.
     assert log.jobs == [Job(6, "2", "9", 1003, 60, 8, None), Job(5, "2", "7", 1008, 60, 4, 100)]
     assert (log.resource, log.capacity) == (CPU, 240)
-    warning = log.diagnostics()[0]
+    warning = log.all_problems()[0]
     assert (warning.path, warning.value, warning.warning) == ("jobs.log:7", "1 job", True)
-    assert warning.message == "left out: run time (field 4) unknown"
+    assert warning.why == "left out: run time (field 4) unknown"
 
 
 def test_philly_csv(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_philly_csv(tmp_path: Path) -> None:
         Job(3, "6214e9", None, MIDNIGHT, 2951, 1),
         Job(2, "11cb48", None, MIDNIGHT + 10, 66, 2),
     ]
-    assert (log.resource, log.diagnostics()) == (GPU, ())
+    assert (log.resource, log.all_problems()) == (GPU, ())
 
 
 def test_philly_as_released(tmp_path: Path) -> None:
     log = log_of(tmp_path, json.dumps(PHILLY_JSON))
     assert log.jobs == [Job(1, "ee9e8c", "ce2f04", MIDNIGHT, 60 + 30, 3)]
-    wrong, left_out = log.diagnostics()
+    wrong, left_out = log.all_problems()
     assert (wrong.path, wrong.warning) == ("jobs.log:entry 3#", False)
     assert (left_out.path, left_out.warning) == ("jobs.log:2", True)
 
@@ -89,7 +89,7 @@ def test_philly_as_released(tmp_path: Path) -> None:
 def test_helios_as_released(tmp_path: Path) -> None:
     log = log_of(tmp_path, HELIOS)
     assert log.jobs == [Job(2, "vcJ", "uX", 60, 60, 4)]
-    assert [problem.message for problem in log.diagnostics()] == ["left out: asks no GPU"]
+    assert [problem.why for problem in log.all_problems()] == ["left out: asks no GPU"]
 
 
 def test_a_helios_slice(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def update(gate: Gate, old: dict[str, Any], new: dict[str, Any]) -> Answer
 
 @pytest.mark.parametrize(
     ("size", "told"),
-    [("3", None), (None, f"annotation {COUNT}: absent"), ("0", "'0': is no number of pods; write 1 or more")],
+    [("3", None), (None, f"annotation {COUNT}: absent"), ("0", "0: is no number of pods; write 1 or more")],
 )
 async def test_a_member_says_how_many_there_are(gate: Gate, size: str | None, told: str | None) -> None:
     answer = await create(gate, member(size=size))
@@ -71,7 +71,7 @@ async def test_a_pod_in_two_gangs_is_refused(gate: Gate) -> None:
         "scheduling.x-k8s.io/pod-group": "star",
         names.GANG_LABEL: gang_uid("team-a", "star"),
     }
-    assert "'ring': is another gang than PodGroup 'star'" in (await create(gate, both)).message
+    assert "ring: is another gang than PodGroup 'star'" in (await create(gate, both)).message
     both["metadata"]["labels"] |= {"scheduling.x-k8s.io/pod-group": "ring", names.GANG_LABEL: UID}
     assert (await create(gate, both)).allowed
 

@@ -5,11 +5,10 @@ left out.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
 from webhook.jobs.pricing.context import ReadContext, context_from
-from webhook.laboratory.dry_run.files.diagnostics import label, within
-from webhook.laboratory.dry_run.files.objects import Object
+from webhook.laboratory.dry_run.files.objects import Object, label
 
 KINDS: Final = ("PriorityClass", "LimitRange", "RuntimeClass", "TrainingRuntime", "ClusterTrainingRuntime")
 _SCOPES: Final = ("Container", "Pod", "PersistentVolumeClaim")
@@ -18,9 +17,9 @@ _BOUNDS: Final = ("min", "max", "default", "defaultRequest", "maxLimitRequestRat
 
 def read(
     found: Mapping[str, Sequence[Object]], workload_classes: Mapping[str, int]
-) -> tuple[ReadContext, list[Diagnostic]]:
+) -> tuple[ReadContext, list[Problem]]:
     """Return what gangs are priced and ranked with, of objects by kind, and what is wrong with these."""
-    problems: list[Diagnostic] = []
+    problems: list[Problem] = []
     sound = {kind: [obj for obj in found.get(kind, ()) if _is_sound(obj, problems)] for kind in KINDS}
     context = context_from(
         priority_classes=sound["PriorityClass"],
@@ -32,8 +31,8 @@ def read(
     return context, problems
 
 
-def _is_sound(obj: Object, problems: list[Diagnostic]) -> bool:
-    wrong: list[Diagnostic] = []
+def _is_sound(obj: Object, problems: list[Problem]) -> bool:
+    wrong: list[Problem] = []
     place = Place(obj, "", wrong)
     if obj["kind"] == "PriorityClass":
         if not place["value"].present:
@@ -45,7 +44,7 @@ def _is_sound(obj: Object, problems: list[Diagnostic]) -> bool:
     elif obj["kind"] == "RuntimeClass":
         place["overhead"].mapping()
         _check_amounts(place["overhead"]["podFixed"])
-    problems += [within(label(obj), problem) for problem in wrong]
+    problems += [problem.within(f"{label(obj)}#") for problem in wrong]
     return not wrong
 
 

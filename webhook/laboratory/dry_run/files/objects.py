@@ -1,6 +1,6 @@
 """Kubernetes objects from files: several documents, lists, directories; and which of them are policy.
 
-What cannot be read becomes a diagnostic and the rest counts. Documents are reduced to plain JSON data, as an API server
+What cannot be read becomes a problem and the rest counts. Documents are reduced to plain JSON data, as an API server
 would store them; a time stays the text that was written.
 """
 
@@ -14,11 +14,10 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects import config_map, resource_quota
 from webhook.dialects.registry import RESOURCE_QUOTA, RESOURCES, resource_of
 from webhook.errors import in_words
-from webhook.laboratory.dry_run.files.diagnostics import within
 from webhook.laboratory.dry_run.files.documents import documents_in
 
 Object = dict[str, Any]
@@ -28,29 +27,29 @@ _ENDINGS: Final = (".json", ".yaml", ".yml")
 """Of files in a directory, as for kubectl."""
 
 
-def read(files: Iterable[Path]) -> tuple[list[Object], list[Diagnostic]]:
+def read(files: Iterable[Path]) -> tuple[list[Object], list[Problem]]:
     """Return the objects of ``files`` in order, and what could not be read.
 
     ``-`` is standard input; of a directory its YAML and JSON files count, by name.
     """
     objects: list[Object] = []
-    problems: list[Diagnostic] = []
+    problems: list[Problem] = []
     for file in _single(files, problems):
         try:
             documents = documents_in(sys.stdin.read() if file == STDIN else file.read_text())
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            problems.append(Diagnostic(str(file), "", in_words(error), "give a readable YAML file"))
+            problems.append(Problem(str(file), "", in_words(error), "give a readable YAML file"))
             continue
         for key in documents.repeated:
             fix = "write '---' between two objects, a key once in each map"
-            problems.append(Diagnostic(str(file), key, "a key is written twice; the last one counts", fix))
+            problems.append(Problem(str(file), key, "a key is written twice; the last one counts", fix))
         for index, document in enumerate(documents.found):
             if document is not None:
                 objects += _objects_of(document, f"{file}#{index}", problems)
     return objects, problems
 
 
-def _single(files: Iterable[Path], problems: list[Diagnostic]) -> Iterator[Path]:
+def _single(files: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
     """Yield ``files`` with the files of directories in their places."""
     for file in files:
         if file == STDIN or not file.is_dir():
@@ -59,42 +58,40 @@ def _single(files: Iterable[Path], problems: list[Diagnostic]) -> Iterator[Path]
         try:
             found = sorted(entry for entry in file.iterdir() if entry.suffix in _ENDINGS and entry.is_file())
         except OSError as error:
-            problems.append(Diagnostic(str(file), "", in_words(error), "give a readable directory"))
+            problems.append(Problem(str(file), "", in_words(error), "give a readable directory"))
             continue
         if not found:
             fix = f"give files, or a directory of files that end in {', '.join(_ENDINGS)}"
-            problems.append(Diagnostic(str(file), "", "is a directory without YAML or JSON files", fix))
+            problems.append(Problem(str(file), "", "is a directory without YAML or JSON files", fix))
         yield from found
 
 
-def _objects_of(document: object, where: str, problems: list[Diagnostic]) -> list[Object]:
+def _objects_of(document: object, where: str, problems: list[Problem]) -> list[Object]:
     try:
         plain = orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
     except (TypeError, ValueError, RecursionError) as error:
-        problems.append(
-            Diagnostic(where, "", f"is not JSON data: {error}", "write plain maps, lists, text and numbers")
-        )
+        problems.append(Problem(where, "", f"is not JSON data: {error}", "write plain maps, lists, text and numbers"))
         return []
     return list(_flat(plain, where, problems))
 
 
-def _flat(document: object, where: str, problems: list[Diagnostic]) -> Iterator[Object]:
+def _flat(document: object, where: str, problems: list[Problem]) -> Iterator[Object]:
     if isinstance(document, list):
         document = {"kind": "List", "items": document}
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         shown = repr(document)[:80]
-        problems.append(Diagnostic(where, shown, "is not a Kubernetes object", "write apiVersion, kind and metadata"))
+        problems.append(Problem(where, shown, "is not a Kubernetes object", "write apiVersion, kind and metadata"))
         return
     kind = document["kind"]
     if not kind.endswith("List") or "items" not in document:
         if document.get("apiVersion"):
             yield document
         else:
-            problems.append(Diagnostic(where, f"kind {kind}", "has no apiVersion", "write it, as for kubectl"))
+            problems.append(Problem(where, f"kind {kind}", "has no apiVersion", "write it, as for kubectl"))
         return
     items = document["items"]
     if items is not None and not isinstance(items, list):
-        problems.append(Diagnostic(f"{where}/items", repr(items)[:80], "is not a list", "write a list of objects"))
+        problems.append(Problem(f"{where}/items", repr(items)[:80], "is not a list", "write a list of objects"))
         return
     # The API server leaves these two out of the items of a typed list.
     known = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
@@ -111,7 +108,7 @@ class PolicyFiles:
     quotas: list[Object] = field(default_factory=list)
     """ResourceQuotas."""
     others: list[Object] = field(default_factory=list)
-    problems: list[Diagnostic] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     """What is wrong with ConfigMaps that hold policy, and with ResourceQuotas."""
 
 
@@ -124,17 +121,24 @@ def sort_policy(found: Iterable[Object]) -> PolicyFiles:
         if resource is RESOURCE_QUOTA:
             result.quotas.append(obj)
             name = f"ResourceQuota {_metadata(obj).get('namespace')}/{_metadata(obj).get('name')}"
-            result.problems.extend(within(name, problem) for problem in resource_quota.compile_object(obj)[1])
+            result.problems.extend(problem.within(f"{name}#") for problem in resource_quota.compile_object(obj)[1])
         elif resource is not None:
             result.objects.append(obj)
         elif obj.get("kind") == "ConfigMap" and _metadata(obj).get("name") == config_map.NAME:
             inside, wrong = config_map.objects_of(obj)
             result.objects.extend(dict(each) for each in inside)
-            result.problems.extend(within(f"ConfigMap {config_map.NAME}", problem) for problem in wrong)
+            result.problems.extend(problem.within(f"ConfigMap {config_map.NAME}#") for problem in wrong)
         else:
             result.others.append(obj)
             result.problems.extend(_misspelt(obj))
     return result
+
+
+def label(obj: Mapping[str, Any]) -> str:
+    """Return ``Kind namespace/name`` of an object."""
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{obj['kind']} {namespace}/{metadata.get('name')}" if namespace else f"{obj['kind']} {metadata.get('name')}"
 
 
 def group_of(obj: Mapping[str, Any]) -> str:
@@ -142,12 +146,12 @@ def group_of(obj: Mapping[str, Any]) -> str:
     return str(obj.get("apiVersion") or "").rpartition("/")[0]
 
 
-def _misspelt(obj: Object) -> Iterator[Diagnostic]:
+def _misspelt(obj: Object) -> Iterator[Problem]:
     """Yield an error where the kind is nearly that of a policy object of its group."""
     group, kind = group_of(obj), str(obj.get("kind"))
     for close in get_close_matches(kind, [known.kind for known in RESOURCES if known.group == group], 1, 0.8):
         where = f"{kind} {_metadata(obj).get('name')}#/kind"
-        yield Diagnostic(where, kind, "is no kind of policy object", f"did you mean {close!r}?")
+        yield Problem(where, kind, "is no kind of policy object", f"did you mean {close!r}?")
 
 
 def in_namespace(obj: Object) -> Object:

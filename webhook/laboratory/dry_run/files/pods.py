@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from webhook.cluster.view import View
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem, Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods import group_names
@@ -21,12 +21,11 @@ from webhook.jobs.plain_pods import groups as pod_groups
 from webhook.jobs.plain_pods import pod as pod_record
 from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord, queue_of
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.pricing.pod_requests import PriceError, price
+from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.reading import gating
 from webhook.jobs.reading.record import JobRecord
 from webhook.laboratory.dry_run.files.belonging import Belonging
-from webhook.laboratory.dry_run.files.diagnostics import diagnostic
-from webhook.laboratory.dry_run.files.objects import Object, group_of
+from webhook.laboratory.dry_run.files.objects import Object, group_of, label
 from webhook.untyped import paths
 
 _AGES: Final = {path.split("/")[2]: age for age, path in enumerate(GENERATIONS.values())}
@@ -35,9 +34,9 @@ _AGES: Final = {path.split("/")[2]: age for age, path in enumerate(GENERATIONS.v
 
 def read_pods(
     view: View, pods: Iterable[Object], kinds: Mapping[str, JobKind], context: ReadContext, whose: Belonging
-) -> tuple[list[JobRecord], list[Diagnostic]]:
+) -> tuple[list[JobRecord], list[Problem]]:
     """Take pods into the fences; return the gangs that plain pods make, and what could not be read."""
-    problems: list[Diagnostic] = []
+    problems: list[Problem] = []
     groups: dict[tuple[str, str], None] = {}
     for obj in pods:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
@@ -46,18 +45,18 @@ def read_pods(
             mine = whose.workload_of(obj)
             group = None if mine is not None else _waits_with(obj, kinds)
             pod = pod_record.decode(orjson.dumps(_as_created(obj, group, context)))
-        except PriceError as error:
-            problems.append(diagnostic(obj, str(error)))
+        except Unreadable as error:
+            problems.append(error.problem.within(f"{label(obj)}#"))
             continue
         except (msgspec.MsgspecError, AssertionError, ValueError, AttributeError, TypeError) as error:
             text = f"is not a pod: {error}"
-            problems.append(Diagnostic(f"Pod {namespace}/{name}", "", text, "correct the field named"))
+            problems.append(Problem(f"Pod {namespace}/{name}", "", text, "correct the field named"))
             continue
         if mine is not None and pod.gang is None:
             pod = replace(pod, gang=mine[0], pod_set=mine[1])
         wrong = group_names.misgrouped(obj) if group is not None else None
         if wrong is not None:
-            problems.append(diagnostic(obj, wrong))
+            problems.append(wrong.within(f"{label(obj)}#"))
             continue
         view.fences.put_pod(pod)
         if pod.group:
@@ -93,7 +92,7 @@ def _as_created(obj: Object, group: str | None, context: ReadContext) -> Any:
     return jsonpatch.apply_patch(pod, gate_pod(pod, pod_groups.gang_uid(obj["metadata"]["namespace"], group)))
 
 
-def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
+def read_pod_groups(view: View, found: Iterable[Object]) -> list[Problem]:
     """Take PodGroups of any generation into the view; return what could not be read."""
     problems = []
     # Of one name the oldest generation counts, as in a cluster: it comes last.
@@ -104,7 +103,7 @@ def read_pod_groups(view: View, found: Iterable[Object]) -> list[Diagnostic]:
             least = paths.find(obj, ("spec", "schedulingPolicy", "gang", "minCount"))
         if least is not None and (type(least) is not int or least < 0):
             where = f"PodGroup {key[0]}/{key[1]}#/spec/minMember"
-            problems.append(Diagnostic(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
+            problems.append(Problem(where, repr(least)[:80], "is not a number of pods", "write 1 or more"))
             least = None
         queue = queue_of(group_of(obj), obj)
         view.pod_groups[key] = PodGroupRecord(*key, min_member=least or 0, queue=queue, generation=group_of(obj))

@@ -6,9 +6,9 @@ Taken as absent it would change decisions: a gang that holds quota would wait, a
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model.policy import Diagnostic
+from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
-from webhook.laboratory.dry_run.files.diagnostics import label, within
+from webhook.laboratory.dry_run.files.objects import label
 from webhook.wire.times import unix_seconds
 
 _STATUSES: Final = ("True", "False", "Unknown", True, False)
@@ -16,9 +16,9 @@ _STATUSES: Final = ("True", "False", "Unknown", True, False)
 _CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 
 
-def problems_of(obj: Mapping[str, Any]) -> list[Diagnostic]:
+def problems_of(obj: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the times and the status of a Workload."""
-    found: list[Diagnostic] = []
+    found: list[Problem] = []
     place = Place(obj, "", found)
     _check_time(place["metadata"]["creationTimestamp"])
     status = place["status"]
@@ -33,7 +33,7 @@ def problems_of(obj: Mapping[str, Any]) -> list[Diagnostic]:
         if check["state"].value not in _CHECK_STATES:
             check["state"].error("is no state of an admission check", f"write one of {', '.join(_CHECK_STATES)}")
         _check_time(check["lastTransitionTime"])
-    return [within(label(obj), problem) for problem in found]
+    return [problem.within(f"{label(obj)}#") for problem in found]
 
 
 def _check_conditions(place: Place) -> None:

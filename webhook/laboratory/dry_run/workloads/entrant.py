@@ -7,7 +7,7 @@ from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import MAX_JOBS
-from webhook.core.model.policy import Diagnostic, FlavorResource, Policy
+from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.jobs.pricing.context import ReadContext
@@ -58,11 +58,3 @@ class Skipped:
     object: str
     """``Kind namespace/name``."""
     why: str
-
-
-class Malformed(ValueError):
-    """A gang that cannot be read; carries what is wrong with it."""
-
-    def __init__(self, diagnostic: Diagnostic) -> None:
-        super().__init__(str(diagnostic))
-        self.diagnostic = diagnostic

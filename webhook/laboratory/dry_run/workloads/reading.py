@@ -17,10 +17,10 @@ from webhook.core.assignment.request import Request, compile_request
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model import names, quantity
 from webhook.core.model.gang import Gang, PodSet
+from webhook.core.model.problem import Unreadable
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.kind import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.pod_sets.find import find_pod_sets
-from webhook.jobs.pod_sets.sites import UnreadableJob
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.limit_ranges import violation
 from webhook.jobs.reading.pod_set import pod_set_of
@@ -58,7 +58,7 @@ KIND: Final = JobKind(
 
 
 def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
-    """Return the gang of a Workload, or a sentence when there is nothing to decide about it. Raises UnreadableJob."""
+    """Return the gang of a Workload, or a sentence when there is nothing to decide about it. Raises Unreadable."""
     conditions = _conditions(obj)
     finished = conditions.get("Finished")
     if _holds(finished):
@@ -71,7 +71,7 @@ def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     inactive = switched_off or _holds(conditions.get("DeactivationTarget"))
     if not isinstance(admission, dict):
         if _holds(reserved):
-            raise UnreadableJob("status.admission: None: QuotaReserved is True; write which flavors it was given")
+            raise Unreadable("status.admission", None, "QuotaReserved is True", "write which flavors it was given")
         admission = None
     withheld, bounds = _withheld(obj, conditions), _out_of_bounds(obj, gang, around.context)
     if admission is None or (reserved is not None and not _holds(reserved)):
@@ -117,8 +117,8 @@ def _gang(
     for pod_set in written:
         if "pods" in pod_set.price.requests:
             asked = quantity.render(pod_set.price.requests["pods"])
-            raise UnreadableJob(
-                f"pod set {pod_set.name}: pods: {asked}: may not be requested; leave it out, it is counted"
+            raise Unreadable(
+                f"pod set {pod_set.name}: pods", asked, "may not be requested", "leave it out, it is counted"
             )
     labels = paths.find_mapping(metadata, ("labels",))
     limit = spec.get("maximumExecutionTimeSeconds")
@@ -189,8 +189,8 @@ def _priority(spec: Mapping[str, Any], context: ReadContext) -> int:
     if name not in classes:
         kind, where = "WorkloadPriorityClass" if ours else "PriorityClass", "priorityClassName"
         where = "priorityClassRef.name" if isinstance(reference, dict) else where
-        raise UnreadableJob(
-            f"spec.{where}: {name!r}: there is no such {kind}; create it, name another, or write spec.priority"
+        raise Unreadable(
+            f"spec.{where}", name, f"there is no such {kind}", "create it, name another, or write spec.priority"
         )
     return classes[name]
 
@@ -276,7 +276,7 @@ def _reservation(
 ) -> Reservation:
     name = admission.get("clusterQueue")
     if not isinstance(name, str) or not name:
-        raise UnreadableJob(f"status.admission.clusterQueue: {name!r:.60}: names no queue; write its ClusterQueue")
+        raise Unreadable("status.admission.clusterQueue", name, "names no queue", "write its ClusterQueue")
     name = name if name in around.policy.queues else around.policy.queue_aliases.get(name, name)
     listed = admission.get("podSetAssignments")
     given = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -284,7 +284,7 @@ def _reservation(
     unknown = by_name.keys() - counts.keys()
     if unknown:
         where = "status.admission.podSetAssignments"
-        raise UnreadableJob(f"{where}: {', '.join(sorted(unknown))}: is no pod set of it; name one of spec.podSets")
+        raise Unreadable(where, ", ".join(sorted(unknown)), "is no pod set of it", "name one of spec.podSets")
     queue = around.policy.queues.get(name)
     request = Request() if queue is None else compile_request(gang, queue, around.policy.flavors, around.settings)
     return Reservation(
@@ -306,10 +306,10 @@ def _reservation(
 def _reserved(pod_set: PodSet, written: int, assignment: Mapping[str, Any] | None, request: Request) -> ReservedPodSet:
     where = f"status.admission.podSetAssignments.{pod_set.name}"
     if assignment is None:
-        raise UnreadableJob(f"{where}: None: is missing; write the flavors that the pod set was given")
+        raise Unreadable(where, None, "is missing", "write the flavors that the pod set was given")
     count = assignment.get("count")
     if count is not None and (type(count) is not int or count < 0):
-        raise UnreadableJob(f"{where}.count: {count!r:.60}: is not a number of pods; write 0 or more")
+        raise Unreadable(f"{where}.count", count, "is not a number of pods", "write 0 or more")
     count = written if count is None else count
     usage, charge = assignment.get("resourceUsage"), (request.charges or {}).get(pod_set.name)
     if isinstance(usage, dict) and usage:
@@ -326,7 +326,7 @@ def _amount(value: object, where: str) -> int:
     try:
         return quantity.parse(value)
     except quantity.QuantityError as error:
-        raise UnreadableJob(f"{where}: {value!r:.60}: {error}") from None
+        raise Unreadable.of(error.problem.within(where)) from None
 
 
 def _flavors(assignment: Mapping[str, Any], pod_set: PodSet, request: Request) -> dict[str, str]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.model import quantity
+from webhook.core.model.problem import Unreadable
 from webhook.core.model.quantity import MILLI
-from webhook.jobs.pod_sets.sites import UnreadableJob
 from webhook.untyped import paths
 
 _POD_SETS_MAX: Final = 18
@@ -22,7 +22,7 @@ _POD_SET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCI
 
 
 def check(obj: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-    """Raise UnreadableJob for the first rule that ``obj`` breaks. ``counts`` is how many pods each pod set has."""
+    """Raise Unreadable for the first rule that ``obj`` breaks. ``counts`` is how many pods each pod set has."""
     spec = obj["spec"]
     pod_sets = spec["podSets"]
     _check_names([str(pod_set["name"]) for pod_set in pod_sets])
@@ -31,39 +31,43 @@ def check(obj: Mapping[str, Any], counts: Mapping[str, int]) -> None:
     _check_class(spec.get("priorityClassRef"))
     gates = spec.get("preemptionGates")
     if isinstance(gates, list) and len(gates) > _GATES_MAX:
-        raise UnreadableJob(f"spec.preemptionGates: {len(gates)} entries: too many; write at most {_GATES_MAX}")
+        raise Unreadable("spec.preemptionGates", f"{len(gates)} entries", "too many", f"write at most {_GATES_MAX}")
     limit = spec.get("maximumExecutionTimeSeconds")
     if limit is not None and (type(limit) is not int or limit < 1):
         where = "spec.maximumExecutionTimeSeconds"
-        raise UnreadableJob(f"{where}: {limit!r:.60}: is not an allowed time; write whole seconds from 1")
+        raise Unreadable(where, limit, "is not an allowed time", "write whole seconds from 1")
 
 
 def check_priority(value: object) -> int:
-    """Return a priority. Raises UnreadableJob for what is no whole number of 32 bits."""
+    """Return a priority. Raises Unreadable for what is no whole number of 32 bits."""
     if type(value) is int and -_PRIORITY_BOUND <= value < _PRIORITY_BOUND:
         return value
-    raise UnreadableJob(f"spec.priority: {value!r:.60}: is not a whole number of 32 bits; write one")
+    raise Unreadable("spec.priority", value, "is not a whole number of 32 bits", "write one")
 
 
 def check_usage(where: str, resource: str, amount: int, count: int) -> None:
-    """Raise UnreadableJob unless ``amount`` thousandths are as much for each of ``count`` pods, as Kueue counts."""
+    """Raise Unreadable unless ``amount`` thousandths are as much for each of ``count`` pods, as Kueue counts."""
     units = amount if resource == "cpu" else -(-amount // MILLI)
     if count and units % count:
-        raise UnreadableJob(
-            f"{where}.resourceUsage.{resource}: {quantity.render(amount, resource)}: is no multiple of {count}; "
-            "write what all have together"
+        raise Unreadable(
+            f"{where}.resourceUsage.{resource}",
+            quantity.render(amount, resource),
+            f"is no multiple of {count}",
+            "write what all have together",
         )
 
 
 def _check_names(names: list[str]) -> None:
     if not 1 <= len(names) <= _POD_SETS_MAX:
-        raise UnreadableJob(f"spec.podSets: {len(names)} entries: not an allowed number; write 1 to {_POD_SETS_MAX}")
+        raise Unreadable(
+            "spec.podSets", f"{len(names)} entries", "not an allowed number", f"write 1 to {_POD_SETS_MAX}"
+        )
     for index, name in enumerate(names):
         if _POD_SET_NAME.fullmatch(name) is None:
             fix = "use at most 63 lower-case letters, digits and '-'"
-            raise UnreadableJob(f"spec.podSets.{index}.name: {name!r:.80}: is no name of a pod set; {fix}")
+            raise Unreadable(f"spec.podSets.{index}.name", name, "is no name of a pod set", fix)
         if name in names[:index]:
-            raise UnreadableJob(f"spec.podSets.{index}.name: {name!r}: another pod set has this name; rename one")
+            raise Unreadable(f"spec.podSets.{index}.name", name, "another pod set has this name", "rename one")
 
 
 def _check_least(pod_sets: list[Mapping[str, Any]]) -> None:
@@ -71,7 +75,7 @@ def _check_least(pod_sets: list[Mapping[str, Any]]) -> None:
         least, count = pod_set.get("minCount"), pod_set.get("count")
         if type(least) is int and type(count) is int and not 1 <= least <= count:
             where = f"spec.podSets.{index}.minCount"
-            raise UnreadableJob(f"{where}: {least}: is not a number of its pods; write 1 to {count}")
+            raise Unreadable(where, least, "is not a number of its pods", f"write 1 to {count}")
 
 
 def _check_reclaimed(obj: Mapping[str, Any], counts: Mapping[str, int]) -> None:
@@ -80,10 +84,10 @@ def _check_reclaimed(obj: Mapping[str, Any], counts: Mapping[str, int]) -> None:
         where = f"status.reclaimablePods.{index}"
         name, count = (item.get("name") or "main", item.get("count")) if isinstance(item, dict) else (item, None)
         if not isinstance(name, str) or name not in counts:
-            raise UnreadableJob(f"{where}.name: {name!r:.80}: is no pod set of it; name one of spec.podSets")
+            raise Unreadable(f"{where}.name", name, "is no pod set of it", "name one of spec.podSets")
         if type(count) is not int or not 0 <= count <= counts[name]:
             most = f"write 0 to {counts[name]}"
-            raise UnreadableJob(f"{where}.count: {count!r:.40}: is not a number of the pods of {name}; {most}")
+            raise Unreadable(f"{where}.count", count, f"is not a number of the pods of {name}", most)
 
 
 def _check_class(reference: object) -> None:
@@ -91,6 +95,6 @@ def _check_class(reference: object) -> None:
         return
     group, kind = reference.get("group"), reference.get("kind")
     if not isinstance(group, str) or group not in _CLASSES:
-        raise UnreadableJob(f"spec.priorityClassRef.group: {group!r:.60}: is unknown; write {' or '.join(_CLASSES)}")
+        raise Unreadable("spec.priorityClassRef.group", group, "is unknown", f"write {' or '.join(_CLASSES)}")
     if kind != _CLASSES[group]:
-        raise UnreadableJob(f"spec.priorityClassRef.kind: {kind!r:.60}: is not of {group}; write {_CLASSES[group]}")
+        raise Unreadable("spec.priorityClassRef.kind", kind, f"is not of {group}", f"write {_CLASSES[group]}")

@@ -1,0 +1,104 @@
+"""No code reads our own messages back: what is wrong and what blocks are values; text is made of them at the edge."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "webhook").rglob("*.py"))
+
+TEXTS = {"why", "message", "fix", "help", "reason_text"}
+"""Attributes that hold sentences for people."""
+SAID = {"error", "problem", "reason", "refusal", "answer", "finding", "blocker", "amount", "block"}
+"""Names of what ``str`` makes a sentence of."""
+TAKES_APART = {
+    *("startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "splitlines", "partition"),
+    *("rpartition", "find", "rfind", "index", "count"),
+}
+MATCHES = {"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
+
+
+def is_message(node: ast.expr, known: set[str]) -> bool:
+    """Whether an expression is a sentence that we wrote, or a name that was given one."""
+    match node:
+        case ast.Attribute(attr=attr):
+            return attr in TEXTS
+        case ast.Name(id=name):
+            return name in known
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
+            return name in SAID
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Attribute(attr=attr)]):
+            return attr in SAID
+        case ast.Call(func=ast.Attribute(value=value, attr="lower" | "strip" | "upper")):
+            return is_message(value, known)
+        case ast.Subscript(value=value):
+            return is_message(value, known)
+    return False
+
+
+def read_back(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines in which a message is taken apart, matched or searched."""
+    for scope in ast.walk(tree):
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        nodes = list(ast.walk(scope))
+        known: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Assign) and is_message(node.value, known):
+                known |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        yield from (node.lineno for node in nodes if isinstance(node, ast.expr) and reads_back(node, known))
+
+
+def reads_back(node: ast.expr, known: set[str]) -> bool:
+    """Whether an expression takes a message apart, matches it, searches it or compares it with a text."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args):
+            apart = attr in TAKES_APART and is_message(value, known)
+            return apart or (attr in MATCHES and any(is_message(argument, known) for argument in args))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[where]):
+            return is_message(where, known) or (is_text(left) and names_a_node(where))
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant(value=str(text))]):
+            return bool(text) and is_message(left, known)
+    return False
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def names_a_node(node: ast.expr) -> bool:
+    """Whether an expression is the name of what says no, from whose spelling nothing may be told."""
+    return isinstance(node, ast.Attribute) and node.attr == "node"
+
+
+def test_no_code_reads_our_own_messages_back() -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in MODULES
+        if (lines := sorted(set(read_back(ast.parse(path.read_text())))))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return str(error).partition("; ")',
+        "return _PROBLEM.fullmatch(error.message)",
+        'return re.match("a", reason.message)',
+        'return "asks" in problem.why',
+        'return reason.node if " " in reason.node else ""',
+        'text = str(error)\n    return text.removeprefix("Value error, ")',
+        'return str(amount).removeprefix("asks ")',
+        'return problem.why == "is missing"',
+    ],
+)
+def test_what_reads_a_message_back_is_found(line: str) -> None:
+    assert list(read_back(ast.parse(f"def read():\n    {line}")))
+
+
+def test_making_a_message_is_no_reading_back() -> None:
+    text = "def say():\n    return f'{problem.path}: {problem.why}; {problem.fix}' if problem.why else str(problem)"
+    assert list(read_back(ast.parse(text))) == []

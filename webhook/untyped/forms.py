@@ -1,0 +1,26 @@
+"""What pydantic finds wrong with something an operator wrote, as problems."""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from webhook.core.model.problem import Problem, Unreadable, shown
+
+
+def problems_of(error: ValidationError, where: str, separator: str) -> tuple[Problem, ...]:
+    """Return one problem for each thing that is wrong; its path is ``where``, the separator and the dotted place."""
+    return tuple(_problem(item, where, separator) for item in error.errors())
+
+
+def _problem(item: Any, where: str, separator: str) -> Problem:
+    # Names of union members and of a mapping's keys are pydantic's own, nobody wrote them.
+    place = [str(key) for key in item["loc"] if not str(key).startswith("_") and key != "[key]"]
+    cause = item.get("ctx", {}).get("error")
+    if isinstance(cause, Unreadable):
+        found = cause.problem
+        place += [found.path] if found.path else []
+    else:
+        value = "" if isinstance(item["input"], dict) else shown(item["input"])
+        found = Problem("", value, item["msg"], "correct or remove it")
+    return replace(found, path=f"{where}{separator}{'.'.join(place)}" if place else where)
