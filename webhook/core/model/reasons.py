@@ -74,7 +74,7 @@ class Reason:
         if self.limit is not None:
             used = "" if self.used is None else f", {self._amount(self.used)} used"
             parts.append(f"{self.node} has {self._amount(self.limit)}{used}")
-        elif self.node and self.node not in self.message:
+        elif self.node and not self.message:
             parts.append(f"at {self.node}")
         if self.holders:
             parts.append("held by " + ", ".join(f"{h.gang} ({self._amount(h.amount)})" for h in self.holders))

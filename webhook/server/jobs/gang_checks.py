@@ -68,14 +68,14 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
     else:
         never = rules.potential(gang)
         if never is not None:
-            found.append(f"this gang can never start as it is: {_explained(rules, never, gang)}")
+            found.append(f"this gang can never start as it is: {_explained(never, gang)}")
     # Not the gang with its PodGroup's quorum: that is at most its own pods.
     short = _others_missing(rules, asking.gang) if gang.ensemble and not _has_ended(kind, obj) else None
     if short is not None:
         found.append(short)
     fenced = rules.view.fences.never_fits(gang)
     if fenced is not None:
-        found.append(f"this gang can never start as it is: {_explained(rules, fenced, gang)}")
+        found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
     return tuple(found)
 
 
@@ -120,15 +120,14 @@ def _unknown_queue(rules: JobRules, gang: Gang) -> str:
     return f"{what}: the job waits until it exists; {fix}"
 
 
-def _explained(rules: JobRules, reason: Reason, gang: Gang) -> str:
+def _explained(reason: Reason, gang: Gang) -> str:
     """Return a reason in the words of the person who wrote the job."""
     if reason.asked is None or reason.limit is None or not reason.resource:
         return str(reason)
     asked = quantity.render(reason.asked, reason.resource)
     limit = quantity.render(reason.limit, reason.resource)
     flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
-    where = f"queue {reason.node}" if reason.node in rules.view.policy.queues else reason.node
-    return f"{gang} asks {asked} {reason.resource}, {where} can hold at most {limit}{flavor}"
+    return f"{gang} asks {asked} {reason.resource}, {reason.node} can hold at most {limit}{flavor}"
 
 
 def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:
