@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
+from webhook.core.model.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite
@@ -93,7 +94,7 @@ def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord
         resource_version=integer(metadata.get("resourceVersion")),
         created_seconds=seconds(metadata.get("creationTimestamp")),
         gang=None,
-        problem=f"Tutti failed to read the object ({type(error).__name__}); its log has the reason",
+        problem=Problem("", "", f"Tutti failed to read the object ({type(error).__name__})", "its log has the reason"),
         queue_label=None,
         owner=None,
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,

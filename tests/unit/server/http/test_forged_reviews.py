@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.server.reviews import ask, job, pod, price, review, view, with_quota
+from webhook.core.model.problem import Unreadable
 from webhook.jobs.pricing import pod_requests
-from webhook.jobs.pricing.pod_requests import PriceError
 from webhook.server.gate import Gate
 from webhook.server.pods.tally import ENTRIES_IN_ALL_MAX, ENTRIES_MAX, Tally
 from webhook.server.review.bounds import VALUES_MAX, values_in
@@ -106,7 +106,7 @@ def test_pricing_a_pod_costs_what_it_holds_and_not_its_square() -> None:
     ],
 )
 def test_no_pod_has_hundreds_of_containers_or_resources(spec: dict[str, Any], word: str) -> None:
-    with pytest.raises(PriceError, match=word):
+    with pytest.raises(Unreadable, match=word):
         pod_requests.price(spec)
 
 
