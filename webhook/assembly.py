@@ -195,14 +195,15 @@ def webhook(
 ) -> WebhookParts:
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
 
-    ``started_seconds`` is the monotonic time of a restart, after which a replica lets a watch delay pass.
+    ``started_seconds`` is the monotonic time of a start that the other replicas still have to learn of.
     Raises PolicyError where the configuration's compute classes or job kinds are wrong.
     """
     kinds, view = job_kinds(config), View()
     feeds = Feeds(api, view, config, kinds, rng)
     listener = _GateListener(view, clock)
     feeds.listener = listener
-    passing_on = None if peers is None else forwarder(Ownership(identity, started_seconds=started_seconds), peers)
+    ownership = Ownership(identity, started_seconds=started_seconds, joining=started_seconds > float("-inf"))
+    passing_on = None if peers is None else forwarder(ownership, peers)
     gate = Gate(
         view,
         GateSettings(
@@ -281,7 +282,7 @@ def _trust_peers(forwarder: Forwarder, certificate: ServingCertificate) -> None:
         context = certificate.client_context()
         # Peers are reached by address; that they hold a certificate of our authority is what counts.
         context.check_hostname = False
-        forwarder.use_tls(context)
+        forwarder.use_tls(context, certificate.key)
 
     certificate.on_change(follow)
     follow()

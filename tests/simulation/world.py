@@ -95,9 +95,11 @@ class PeerlessForwarder(Forwarder):
 
     gates: Mapping[str, Gate]
 
-    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
-        peer, _, path = url.removeprefix("sim://").partition("/")
-        return await self.gates[peer].review("/" + path.partition("?")[0], body, timeout_seconds, hopped=True)
+    async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
+        gate = self.gates[url.removeprefix("sim://")]
+        assert gate.forwarder is not None
+        gate.forwarder.ownership.join(self._now())
+        return await gate.review(path, body, timeout_seconds, hopped=True)
 
     async def _healthy(self, url: str) -> bool:
         return url.removeprefix("sim://") in self.gates
@@ -270,6 +272,7 @@ class World:
             rng=Random(self.rng.getrandbits(64)),
             peers=lambda: {peer: f"sim://{peer}" for peer in ("webhook-0", "webhook-1")},
             forwarder=PeerlessForwarder,
+            started_seconds=asyncio.get_running_loop().time(),
         )
         assert isinstance(parts.forwarder, PeerlessForwarder)
         parts.forwarder.gates = self.gates

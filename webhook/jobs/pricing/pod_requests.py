@@ -43,7 +43,6 @@ CONTAINER_FIELDS: Final = frozenset(
 # fmt: on
 _RESOURCE_FIELDS: Final = frozenset({"limits", "requests"})
 CONTAINERS_MAX: Final = 512
-RESOURCES_MAX: Final = 128
 """Of one pod: far more than a node runs, and few enough that nobody's pod is dear to price."""
 _COMPUTE: Final = frozenset({"cpu", "memory"})
 _TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
@@ -80,9 +79,6 @@ def price(
     else:
         best_effort = not any(map(_has_compute, containers)) and not any(_has_compute(demand) for demand, _ in inits)
     extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
-    if len(requests.keys() | limits.keys()) > RESOURCES_MAX:
-        message, fix = f"asks for more than {RESOURCES_MAX} different resources", "ask for fewer"
-        raise Unreadable("spec", len(requests.keys() | limits.keys()), message, fix)
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):

@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from webhook.server.gate import Gate
 from webhook.server.review import metrics
 from webhook.server.review.settings import GateSettings
-from webhook.server.sharding.forward import HOP_HEADER
+from webhook.server.sharding.hop import HOP_HEADER
 from webhook.wire.admission_review import BODY_BYTES_MAX
 
 BODY_SECONDS_MAX: Final = 2.0
@@ -97,7 +97,10 @@ class _Front:
             budget -= loop.time() - started
         if not body:
             return 400, b"empty body"
-        return await self._gate.review(path, body, budget, hopped=HOP_HEADER in request.headers)
+        hop, forwarder = request.headers.get(HOP_HEADER), self._gate.forwarder
+        if hop is not None and (forwarder is None or not forwarder.takes(hop, path, body)):
+            return 403, b"only another replica passes reviews on"
+        return await self._gate.review(path, body, budget, hopped=hop is not None)
 
     def _budget(self, query: str) -> float:
         """Return the seconds a raw query grants. The API server sends one of a few; they are parsed once."""

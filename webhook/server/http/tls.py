@@ -66,6 +66,11 @@ class ServingCertificate:
         """Return the Unix time at which the live certificate ends, for readiness and metrics."""
         return self._expires_seconds
 
+    @property
+    def key(self) -> bytes:
+        """The live private key, as in its file: what replicas of one Deployment share."""
+        return self._pair.key
+
     def on_change(self, call: Callable[[], None]) -> None:
         """Call ``call`` after each change that went live."""
         self._listeners.append(call)

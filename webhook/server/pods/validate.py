@@ -4,7 +4,11 @@ The decision is a pure function of the request, the view and the tally; waiting 
 review on to the owning replica are the gate's business.
 """
 
+from typing import Final
+
+from webhook.core.ledger.bounds import RESOURCE_NAMES_MAX
 from webhook.core.model import names
+from webhook.core.model.gang import PodPrice
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
 from webhook.server.pods.changes import judge_change, judge_resize
@@ -16,6 +20,9 @@ from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_pod
 from webhook.server.review.job_facts import left_to_kueue
 from webhook.server.review.pod_facts import PodFacts
+
+RESOURCE_NAME_CHARS_MAX: Final = 317
+"""A DNS name, a slash and 63 characters."""
 
 
 def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
@@ -65,6 +72,8 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost = price(pod.spec)
     except Unreadable as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
+    if relevant and (unheld := _too_many_names(cost)) is not None:
+        return deny(Refusal.UNPRICEABLE, unheld, 422)
     left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:
         if not left and (refused := nameless(pod)) is not None:
@@ -73,6 +82,14 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         return allow((*warnings, *(() if left else opt_in_warnings(pod)))) if answer is ALLOW else answer
     answer = (judge_waiting if pod.gated else judge_member)(review, rules, cost, now)
     return allow(warnings) if answer is ALLOW else answer
+
+
+def _too_many_names(cost: PodPrice) -> str | None:
+    names_asked = {*cost.requests, *cost.limits}
+    if len(names_asked) > RESOURCE_NAMES_MAX:
+        return f"the pod names {len(names_asked)} resources; name at most {RESOURCE_NAMES_MAX}"
+    long = next((name for name in names_asked if len(name) > RESOURCE_NAME_CHARS_MAX), None)
+    return None if long is None else f"{long:.80}… is no name of a resource"
 
 
 def _preset_message(pod: PodFacts) -> str:

@@ -2,8 +2,7 @@
 
 A review that already made its hop is decided where it arrives, so disagreement about owners cannot make a loop. A peer
 that does not answer is taken out of the live set at once; the review is then decided here, after the settling time of
-``ownership``. The hop's header is no secret and needs none: a caller who forges it is answered by this replica, which
-is what happens without peers.
+``ownership``. Who passes a review on shows that it is a replica (``hop``); the hop of anybody else is refused.
 """
 
 import asyncio
@@ -14,9 +13,9 @@ from typing import Final
 import aiohttp
 import structlog
 
+from webhook.server.sharding.hop import HOP_HEADER, HopKeys
 from webhook.server.sharding.ownership import Ownership
 
-HOP_HEADER: Final = "Tutti-Hop"
 HEALTH_INTERVAL_SECONDS: Final = 1.0
 HEALTH_TIMEOUT_SECONDS: Final = 0.8
 
@@ -31,13 +30,22 @@ class Forwarder:
 
     def __init__(self, ownership: Ownership, peers: Peers, tls: ssl.SSLContext | None = None) -> None:
         self.ownership = ownership
+        self.hop = HopKeys()
         self._peers = peers
         self._tls: ssl.SSLContext | bool = tls if tls is not None else True
         self._session: aiohttp.ClientSession | None = None
 
-    def use_tls(self, context: ssl.SSLContext) -> None:
-        """Verify peers with ``context`` from now on (the authority was renewed)."""
+    def use_tls(self, context: ssl.SSLContext, key: bytes) -> None:
+        """Verify peers with ``context``, and be known to them by the serving ``key``, from now on (it was renewed)."""
         self._tls = context
+        self.hop.renew(key)
+
+    def takes(self, header: str, path: str, body: bytes) -> bool:
+        """Return whether a review that was passed on comes from a replica; this one owns its share from then on."""
+        if not self.hop.verify(header, path, body):
+            return False
+        self.ownership.join(self._now())
+        return True
 
     async def run(self) -> None:
         """Check the peers' health until cancelled."""
@@ -50,12 +58,15 @@ class Forwarder:
 
     async def check_peers(self) -> None:
         """Ask every peer once whether it is ready and take the answers as the set of live replicas."""
-        others = {name: url for name, url in self._peers().items() if name != self.ownership.me}
+        peers = self._peers()
+        others = {name: url for name, url in peers.items() if name != self.ownership.me}
         healthy = await asyncio.gather(*(self._healthy(url) for url in others.values()))
         live = [name for name, ok in zip(others, healthy, strict=True) if ok]
         if frozenset(live) | {self.ownership.me} != self.ownership.live:
             log.info("peers.changed", live=sorted([*live, self.ownership.me]))
         self.ownership.set_live(live, self._now())
+        if self.ownership.me in peers:
+            self.ownership.listed(self._now())
 
     async def ask_owner(
         self, namespace: str, path: str, body: bytes, timeout_seconds: float
@@ -66,7 +77,7 @@ class Forwarder:
         if url is None:
             return None
         try:
-            return await self._post(f"{url}{path}?timeout={timeout_seconds:.3f}s", body, timeout_seconds)
+            return await self._post(url, path, body, timeout_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("peer.silent", peer=owner, error=type(error).__name__)
             self.ownership.set_live(self.ownership.live - {owner}, self._now())
@@ -78,13 +89,21 @@ class Forwarder:
             await self._session.close()
             self._session = None
 
-    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
-        headers = {"Content-Type": "application/json", HOP_HEADER: self.ownership.me}
+    async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
+        headers = {"Content-Type": "application/json", HOP_HEADER: self.hop.header(path, body)}
         timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=min(0.5, timeout_seconds))
         async with self._open().post(
-            url, data=body, headers=headers, timeout=timeout, ssl=self._tls, allow_redirects=False
+            f"{url}{path}?timeout={timeout_seconds:.3f}s",
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            ssl=self._tls,
+            allow_redirects=False,
         ) as response:
-            return (200, await response.read()) if response.status == 200 else None
+            if response.status == 200:
+                return 200, await response.read()
+            log.warning("peer.refused", url=url, status=response.status)
+            return None
 
     async def _healthy(self, url: str) -> bool:
         timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_SECONDS)

@@ -23,11 +23,12 @@ from tests.unit.server.reviews import (
     with_ledger,
     with_quota,
 )
-from tests.unit.server.wire_level import served
+from tests.unit.server.wire_level import post, served
 from webhook.cluster.view import View
 from webhook.server.gate import Gate
 from webhook.server.pods.tally import Tally
 from webhook.server.sharding.forward import Forwarder
+from webhook.server.sharding.hop import HopKeys
 from webhook.server.sharding.ownership import Ownership, owner_of
 
 NAMES = st.lists(st.text("abcdef0123456789-", min_size=1, max_size=8), min_size=1, max_size=6, unique=True)
@@ -81,6 +82,41 @@ def test_a_replica_that_has_just_started_waits_too() -> None:
     mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0)
     assert mine.unsettled_seconds("team-a", 100.1) == pytest.approx(0.4)
     assert mine.unsettled_seconds("team-a", 100.6) == 0
+
+
+def test_a_replica_that_joins_settles_from_when_the_others_pass_reviews_to_it() -> None:
+    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    mine.set_live({"b", "c"}, 101.0)
+    assert mine.live == {"a", "b", "c"}
+    namespaces = [f"team-{number}" for number in range(30)]
+    assert all(mine.owner(namespace) == owner_of(namespace, "bc") for namespace in namespaces)
+    mine.join(107.0)
+    mine.join(109.0)
+    assert any(mine.owner(namespace) == "a" for namespace in namespaces)
+    for namespace in namespaces:
+        if mine.owner(namespace) == "a":
+            assert mine.unsettled_seconds(namespace, 107.1) == pytest.approx(0.4)
+            assert mine.unsettled_seconds(namespace, 107.6) == 0
+
+
+def test_a_replica_to_which_nobody_passes_anything_joins_once_the_others_must_know_of_it() -> None:
+    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    mine.set_live({"b"}, 101.0)
+    for now in (103.0, 104.0, 105.0):
+        mine.listed(now)
+        assert mine.owner("team-a") == "b"
+    mine.listed(105.6)
+    assert {mine.owner(f"team-{number}") for number in range(30)} == {"a", "b"}
+
+
+def test_a_replica_that_joins_and_finds_nobody_decides_itself() -> None:
+    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    assert mine.owner("team-a") == "a"
+    assert mine.unsettled_seconds("team-a", 100.1) == pytest.approx(0.4)
+    mine.set_live({"b"}, 101.0)
+    mine.set_live((), 102.0)
+    assert mine.owner("team-a") == "a"
+    assert mine.unsettled_seconds("team-a", 102.1) == pytest.approx(0.4)
 
 
 # -- what one replica let pass
@@ -138,6 +174,7 @@ async def replicas(*views: View) -> AsyncIterator[Cluster]:
     cluster = Cluster()
     for name, seen in zip("ab", views, strict=True):
         forwarder = Forwarder(Ownership(name, settle_seconds=0.02), lambda: cluster.urls)
+        forwarder.hop.renew(b"the key that both serve with")
         cluster.forwarders[name] = forwarder
         cluster.gates[name] = Gate(seen, forwarder=forwarder)
     async with served(cluster.gates["a"]) as first, served(cluster.gates["b"]) as second:
@@ -170,10 +207,9 @@ class Neighbour(Forwarder):
         self.ownership.set_live("ab", 0.0)
         self._gates = gates
 
-    async def _post(self, url: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes]:
+    async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes]:
         await asyncio.sleep(0.001)
-        name, slash, path = url.partition("/")
-        return await self._gates[name].review(slash + path.partition("?")[0], body, timeout_seconds, hopped=True)
+        return await self._gates[url].review(path, body, timeout_seconds, hopped=True)
 
 
 @pytest.mark.virtual_time
@@ -211,6 +247,44 @@ async def test_a_review_that_was_passed_on_is_decided_where_it_arrives() -> None
             status, answer = await gate.review("/validate/pods", body, 2.0, hopped=True)
             assert Answered(status, answer).allowed
             assert len(gate.tally.pending("team-a", asyncio.get_running_loop().time())) == 1
+
+
+HOP = "/validate/pods?timeout=2s"
+
+
+async def test_a_hop_is_taken_from_a_replica_and_from_nobody_else() -> None:
+    gate = Gate(with_quota(view(), gpu=8), forwarder=Forwarder(Ownership("a"), dict))
+    assert gate.forwarder is not None
+    gate.forwarder.hop.renew(b"serving key")
+    body, other = review(pod(), user=ALICE), review(pod(uid="pod-2"), user=ALICE)
+    right = HopKeys(b"serving key")
+    async with served(gate) as web:
+
+        async def passed(header: str) -> int:
+            reply = await web.exchange(post(body, HOP, **{"Tutti-Hop": header}))
+            return reply.status
+
+        assert await passed(right.header("/validate/pods", body)) == 200
+        for forged in (
+            "a",
+            "ü",
+            "0" * 64,
+            right.header("/validate/jobs", body),
+            right.header("/validate/pods", other),
+            HopKeys(b"another").header("/validate/pods", body),
+        ):
+            assert await passed(forged) == 403
+    async with served(Gate(view())) as alone:
+        header = right.header("/validate/pods", body)
+        assert (await alone.exchange(post(body, HOP, **{"Tutti-Hop": header}))).status == 403
+
+
+def test_replicas_that_have_the_renewed_key_and_those_that_have_not_yet_understand_each_other() -> None:
+    before, after = HopKeys(b"old"), HopKeys(b"old", b"new")
+    for one, other in ((before, after), (after, before)):
+        assert other.verify(one.header("/validate/pods", b"body"), "/validate/pods", b"body")
+    assert not HopKeys(b"old", b"new", b"newer").verify(before.header("/p", b""), "/p", b"")
+    assert not HopKeys().verify(HopKeys().header("/p", b""), "/p", b"")
 
 
 async def test_a_silent_owner_is_left_out_at_once_and_its_namespaces_are_decided_here() -> None:
