@@ -23,6 +23,8 @@ LABEL: Final = "scheduling.x-k8s.io/pod-group"
 PODS: Final = "/api/v1/namespaces/{}/pods"
 POD_GROUPS: Final = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 KEEP_SECONDS: Final = 3.0
+MOST_GPUS: Final = {"red": 8, "blue": 8, "alone": 3, "": 1000}
+"""What a queue can hold when it has all of its cohort to itself."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,10 @@ class Group:
         """Names of the pods that have not succeeded."""
         pods = (f"{self.name}-{number}" for number in range(self.size))
         return [name for name in pods if name not in self.succeeded]
+
+    def gpus(self, size: int) -> int:
+        """Return what so many pods ask in all."""
+        return size + max(0, size - self.first)
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return one of its pods."""
@@ -124,7 +130,9 @@ class GroupLoad:
             return
         pods = [f"{group.name}-{number}" for number in range(group.size)]
         if self._rng.random() < 0.3:
-            group.size += 1
+            # Who asks for more than the queue can ever hold waits for ever once all of the group has to start again.
+            if group.gpus(group.size + 1) <= MOST_GPUS[group.queue]:
+                group.size += 1
             return
         for name in pods if self._rng.random() < 0.3 else self._rng.sample(pods, 1):
             with suppress(ApiError, Refused):

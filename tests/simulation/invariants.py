@@ -38,6 +38,8 @@ class Invariants:
         self._ledger = Ledger()
         self._work: dict[str, dict[str, int]] = {}
         """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
+        self._ended: set[str] = set()
+        """Uids of jobs that have ended."""
         registry = cluster.server.registry
 
         def storage(version: str, kind: str) -> Any:
@@ -63,6 +65,8 @@ class Invariants:
         yield
         self.failure, self._ledger = known, Ledger()
         self._read_ledger()
+        jobs = (stored for storage, _ in self._jobs for stored in self._server.store.items(storage))
+        self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
 
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
@@ -92,8 +96,10 @@ class Invariants:
         else:
             for storage, suspended in self._jobs:
                 if event.storage == storage and event.current is not None:
-                    self._work.setdefault(event.current.uid, _work(event.current.copy()))
-                    self._running_is_reserved(event.current.copy(), suspended)
+                    self._work.setdefault(event.current.uid, _work(event.current.object))
+                    if how_it_ended(event.current.object) is not None:
+                        self._ended.add(event.current.uid)
+                    self._running_is_reserved(event.current.object, suspended)
 
     def _fail(self, message: str) -> None:
         raise Violation(f"seed {self._seed}, step {self.steps}: {message}")
@@ -131,7 +137,11 @@ class Invariants:
         """Return what is oversubscribed, empty when nothing is."""
         used: dict[str, int] = {}
         ended = self._succeeded_pods()
+        live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
         for reservation in self._ledger.entries.values():
+            if reservation.uid in self._ended and reservation.uid not in live:
+                # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
+                continue
             # No more run than have to succeed yet: the rest of the quota may be used by others already.
             done, given_back = ended.get(reservation.uid, {}), {}
             for name, count in reservation.counts.items():
@@ -147,7 +157,7 @@ class Invariants:
             room[node] = room.get(node, 0) + gpus * 1000
         trees = {policy[entry.queue][1] or entry.queue for entry in asked.values() if entry.queue in policy}
         for node in sorted(trees):
-            if used[node] > room[node]:
+            if used.get(node, 0) > room[node]:
                 held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
                 return f"{node} is oversubscribed in the ledger: {used[node]} of {room[node]}: {held}"
         return ""

@@ -20,12 +20,18 @@ PAST_FAILURES = (
     ("rough with jobs refused and kept", 7),
     ("rough with long jobs", 502932),
     ("rough with Kueue's pod groups", 500170),
+    ("rough with a ledger lost", 500512),
+    ("rough with jobs refused and kept", 503181),
+    ("crashing with plain pods", 500141),
+    ("crashing with plain pods", 501167),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
 while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
 another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead, a
 rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start that
-was never tried again, two leaders that took jobs for deleted which they had not read yet."""
+was never tried again, two leaders that took jobs for deleted which they had not read yet, a rebuild that
+gave away the room of pods that were ending, a count that forgot succeeded pods because they were deleted, users whose
+groups grew beyond what their queue can ever hold."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),

@@ -124,6 +124,7 @@ class World:
         default_factory=lambda: Config(
             start={"timeout_seconds": 30, "recovery_seconds": 30, "backoff_seconds": 5, "backoff_max_seconds": 20},
             audit_seconds=60,
+            missing_kind_retry_seconds=600,
             events_per_second=0,
         )
     )

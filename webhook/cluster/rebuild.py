@@ -135,6 +135,20 @@ def _asked(flavors: dict[str, str], requests: Iterable[str]) -> dict[str, str]:
     return {resource: flavor for resource, flavor in flavors.items() if resource in requests or resource in per_gang}
 
 
+def leaving(view: View) -> list[str]:
+    """Return the pods that are about to go while nothing says any more what their gang holds.
+
+    Its job is deleted, and no process that knew its reservation leads. What nobody owns may run on for ever.
+    """
+    return [
+        pod.key
+        for namespace in sorted(view.namespaces)
+        for pod in view.fences.pods(namespace)
+        if pod.gang is not None and pod.gang not in view.jobs and pod.gang not in view.ledger.entries
+        if not pod.terminal and not pod.gated and (pod.terminating or pod.owner_uid)
+    ]
+
+
 def must_be_voided(job: JobRecord) -> bool:
     """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait."""
     if job.kind == POD_GROUP.key:

@@ -1,7 +1,7 @@
 """Carries out a rebuild of the ledger while the lease is kept: read everything, void what could still start, write.
 
-The order is that of ledger rules 4 and 5: the objects are read, every job that an earlier leader's start could still
-reach is written, the objects are read again, and only then is the new ledger written.
+The order is that of ledger rules 4 and 5: the objects are read, pods of deleted jobs are let go, every job that an
+earlier leader's start could still reach is written, the objects are read again, and then the new ledger is written.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ from webhook.kube.api import Api
 log = structlog.get_logger(__name__)
 
 VOID_RETRY_SECONDS: Final = 0.5
+LEAVING_SECONDS: Final = 30.0
+"""A pod's usual time to end in: so long a rebuild waits for pods of deleted jobs."""
 
 
 class Recovery:
@@ -84,8 +86,17 @@ class Recovery:
             namespace, name = self._config.namespace, self._config.ledger_name
             await quarantine(self._api, namespace, name, broken.stored, self._clock.now())
         await self._feeds.relist_all()
+        await self._let_leave()
         await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)
         return rebuild.rebuilt_ledger(view, self._keeper.ledger)
+
+    async def _let_leave(self) -> None:
+        """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEAVING_SECONDS
+        while (pods := rebuild.leaving(self._feeds.view)) and loop.time() < until:
+            log.warning("ledger.pods_leave", pods=pods[:10], left=len(pods))
+            await asyncio.sleep(VOID_RETRY_SECONDS)
 
     async def _void(self, suspects: set[str], epoch: int) -> None:
         """Write every suspect until each write is known to be stored, and read everything again (rule 4).
