@@ -21,7 +21,8 @@ from webhook.cluster.census import Census
 from webhook.cluster.feeds import Feeds, Listener
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import LeaseLost, LedgerKeeper
+from webhook.controllers.ledger.keeper import SetBack
+from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.reconciler import Reconciler
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.reporting.events import EventRecorder
@@ -33,9 +34,8 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
-from webhook.kube.election import Elector
 from webhook.kube.release import say_release
-from webhook.kube.watchdog import EXIT_CODE, Watchdog
+from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.read_api import ReadApi, certificate_problems, read_api
 from webhook.server.gate import Gate
 from webhook.server.http.app import build_app, build_health_app
@@ -56,7 +56,7 @@ class ReconcilerParts:
 
     view: View
     feeds: Feeds
-    keeper: LedgerKeeper
+    terms: Terms
     reconciler: Reconciler
     recorder: EventRecorder
     status: StatusWriter
@@ -64,7 +64,7 @@ class ReconcilerParts:
     """Not part of ``run``: it needs a listener."""
 
     async def run(self) -> None:
-        """Run until cancelled or the lease is lost. Raises LeaseLost (in an exception group)."""
+        """Run until cancelled. Raises SetBack (in an exception group) when a backup was restored."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run(), name="feeds")
             tasks.create_task(self.recorder.run(), name="events")
@@ -85,18 +85,24 @@ def reconciler(
     clock: Clock,
     rng: random.Random,
     on_renewed: Callable[[float], None] = lambda deadline: None,
+    on_ended: Callable[[], None] = lambda: None,
 ) -> ReconcilerParts:
-    """Return a reconciler replica. ``on_renewed`` is told the monotonic time by which the lease must be renewed."""
+    """Return a reconciler replica.
+
+    ``on_renewed`` is told the monotonic time by which the lease must be renewed or a term be over, ``on_ended`` that it
+    is over.
+    """
     kinds, view = job_kinds(config), View()
     feeds = Feeds(api, view, config, kinds, rng)
-    elector = Elector(identity, config.lease.lease_seconds, config.lease.renew_seconds, config.lease.retry_seconds)
-    keeper = LedgerKeeper(
+    terms = Terms(
         api,
-        elector,
+        identity,
+        config.lease,
         namespace=config.namespace,
         name=config.ledger_name,
         now=clock.now,
         on_renewed=on_renewed,
+        on_ended=on_ended,
     )
     recorder = EventRecorder(
         api,
@@ -108,7 +114,7 @@ def reconciler(
     )
     every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
     announcer = Announcer(recorder, view, every_kind, clock.now)
-    loop = Reconciler(api, feeds, keeper, config=config, clock=clock, announcer=announcer)
+    loop = Reconciler(api, feeds, terms, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop.marks
     census = Census(view)
     status = StatusWriter(
@@ -134,7 +140,7 @@ def reconciler(
         policy_objects=feeds.policy_objects,
         system_namespace=config.namespace,
     )
-    return ReconcilerParts(view, feeds, keeper, loop, recorder, status, reads)
+    return ReconcilerParts(view, feeds, terms, loop, recorder, status, reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +295,10 @@ def _trust_peers(forwarder: Forwarder, certificate: ServingCertificate) -> None:
 
 
 async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
-    """Run a reconciler until ``stop``; then hand the lease over. A lost lease ends the process at once."""
+    """Run a reconciler until ``stop``; then hand the lease over.
+
+    The watchdog ends the process when its event loop hangs while it leads: it could not step down.
+    """
     from webhook.kube.http import connect  # noqa: PLC0415
 
     clock, identity = SystemClock(), _identity(config)
@@ -303,7 +312,8 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         identity=identity,
         clock=clock,
         rng=random.Random(identity),  # noqa: S311 - jitter
-        on_renewed=watchdog.feed,
+        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),
+        on_ended=watchdog.disarm,
     )
 
     def problems() -> list[str]:
@@ -314,10 +324,10 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     try:
         await _until(stop, parts.run(), reads)
         watchdog.disarm()
-        await parts.keeper.step_down()
-    except* LeaseLost as lost:
-        log.error("lease.lost", why=str(lost.exceptions[0]))
-        # Ledger rule 7: nothing of a leader may run on.
+        await parts.reconciler.leadership.resign()
+    except* SetBack as back:
+        log.error("ledger.set_back", why=str(back.exceptions[0]))
+        # Nothing of what it remembers may run on.
         os._exit(EXIT_CODE)
     finally:
         saying.cancel()

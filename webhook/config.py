@@ -31,7 +31,7 @@ class Lease(Section):
 
     lease_seconds: Seconds = 6
     renew_seconds: Seconds = 4
-    """A leader that has not renewed for so long ends its process."""
+    """A leader that has not renewed for so long steps down."""
     retry_seconds: Seconds = 1
 
     @model_validator(mode="after")

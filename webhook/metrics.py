@@ -12,6 +12,7 @@ LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of the ledger; a ConfigMap hold
 LEDGER_WRITES = Counter("tutti_ledger_writes_total", "Writes to the ledger.", ["outcome"])
 LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger.")
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
+STEPPED_DOWN = Counter("tutti_stepped_down_total", "Ends of a leadership in a process that goes on.", ["why"])
 EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership.")
 CYCLE_SECONDS = Histogram(
     "tutti_cycle_duration_seconds",

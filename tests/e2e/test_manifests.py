@@ -105,6 +105,14 @@ def here(root: Kubectl) -> Kubectl:
     return kubectl
 
 
+def test_the_ledgers_share_of_the_api_server_is_in_force(root: Kubectl) -> None:
+    def dangles() -> str:
+        path = "{.status.conditions[?(@.type=='Dangling')].status}"
+        return root.in_namespace("")("get", "flowschema", "tutti-ledger", "-o", f"jsonpath={path}")
+
+    wait_until(lambda: dangles() == "False", what="the priority level of the ledger")
+
+
 @pytest.mark.parametrize("make", [job, jobset, pytorchjob])
 def test_a_job_is_sent_only_when_it_opts_in(here: Kubectl, make: Any) -> None:
     assert not sent(here, make("plain"))

@@ -38,6 +38,9 @@ GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
 ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
 RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
 RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
+TERMS: Final = "webhook/controllers/ledger/terms.py"
+LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
+TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
 START_BEFORE_THE_LEDGER: Final = """\
@@ -210,9 +213,33 @@ MUTANTS: Final = (
         7,
         "the watchdog is told of each renewal",
         "webhook/assembly.py",
-        "        on_renewed=watchdog.feed,\n",
+        "        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),\n",
         "",
         f"{UNIT}/test_processes.py",
+    ),
+    Mutant(
+        7,
+        "a term is over when its lease ran out, whatever it waits for",
+        TERMS,
+        "            async with limit:\n                self._limit = limit\n",
+        "            async with asyncio.timeout(None):\n",
+        TERMS_TESTS,
+    ),
+    Mutant(
+        7,
+        "each term of a process has a keeper of its own",
+        TERMS,
+        "            self.keeper, self._held = self._next(), False\n",
+        "            self._held = False\n",
+        TERMS_TESTS,
+    ),
+    Mutant(
+        7,
+        "what a term has begun has ended before the next one begins",
+        LEADERSHIP,
+        "            await replica.end_term()\n",
+        "            replica.leading = False\n",
+        TERMS_TESTS,
     ),
     Mutant(
         8,

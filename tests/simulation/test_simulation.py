@@ -35,7 +35,7 @@ groups grew beyond what their queue can ever hold."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),
-    "rough without a watchdog": (Weather(watchdog=False), 6),
+    "rough without deadlines": (Weather(deadlines=False), 6),
     "crashing": (Weather(crash=0.05), 8),
     "calm with plain pods": (replace(CALM_WEATHER, pod_groups=5), 2),
     "rough with plain pods": (Weather(pod_groups=5), 8),

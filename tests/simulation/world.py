@@ -6,7 +6,7 @@ which writes a process dies. Invariants are checked after every write that is st
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -21,6 +21,7 @@ from tests.simulation.load import Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.controllers.ledger.keeper import SetBack
 from webhook.core.model import names
 from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
@@ -61,8 +62,8 @@ class Weather:
     """Chance that a job carries a run-time limit, which may be too short for it."""
     long: float = 0.0
     """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
-    watchdog: bool = True
-    """A frozen leader ends when its lease ran out; without it, it goes on as if nothing had happened."""
+    deadlines: bool = True
+    """A frozen leader steps down when its lease ran out; without that, it goes on as if nothing had happened."""
     pod_groups: int = 0
     """How many gangs of plain pods there are beside the jobs."""
     kueues: bool = False
@@ -111,7 +112,6 @@ class Replica:
 
     api: SimulatedApi
     task: asyncio.Task[None]
-    deadline: float = float("inf")
 
 
 @dataclass
@@ -169,7 +169,6 @@ class World:
             self._start_webhook(f"webhook-{number}")
         for number in range(2):
             self._start_reconciler(f"reconciler-{number}")
-        watchdog = self._spawn(self._watch_leases())
         restoring = self._spawn(self._restore(busy_seconds))
         refusing = self._spawn(self._refuse(busy_seconds))
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
@@ -193,7 +192,6 @@ class World:
             self.groups.stop()
             self.ensembles.stop()
             stop_watching()
-            watchdog.cancel()
             await self._stop()
 
     async def _settle(self, seconds: float) -> None:
@@ -240,27 +238,22 @@ class World:
     def _start_reconciler(self, name: str) -> None:
         self.generation += 1
         api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point))
-        replica = Replica(api, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
-
-        def renewed(deadline: float) -> None:
-            replica.deadline = deadline
-
         parts = assembly.reconciler(
             api,
             self.config,
             identity=f"{name}-{self.generation}",
             clock=LoopClock(),
             rng=Random(self.rng.getrandbits(64)),
-            on_renewed=renewed,
         )
+        if not self.weather.deadlines:
+            parts.terms.held = nullcontext  # type: ignore[method-assign,assignment]
         self.parts[name] = parts
-        replica.task = self._spawn(self._live(name, parts))
-        self.replicas[name] = replica
+        self.replicas[name] = Replica(api, self._spawn(self._live(name, parts)))
 
     async def _live(self, name: str, parts: assembly.ReconcilerParts) -> None:
         try:
             await parts.run()
-        except* assembly.LeaseLost:
+        except* SetBack:
             self._spawn(self._restart(name))
 
     def _start_webhook(self, name: str) -> None:
@@ -296,7 +289,6 @@ class World:
 
     def _kill(self, name: str, replica: Replica) -> None:
         replica.api.sever()
-        replica.deadline = float("inf")
         asyncio.get_running_loop().call_soon(replica.task.cancel)
         self._spawn(self._restart(name))
 
@@ -338,15 +330,6 @@ class World:
                 else:
                     edit = b'{"data": {"meta": "something else"}}'
                     await admin.request("PATCH", path, body=edit, content_type=MERGE_PATCH)
-
-    async def _watch_leases(self) -> None:
-        """The watchdog thread of each process."""
-        while True:
-            await asyncio.sleep(0.1)
-            now = asyncio.get_running_loop().time()
-            for name, replica in list(self.replicas.items()):
-                if self.weather.watchdog and now >= replica.deadline:
-                    self._kill(name, replica)
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -6,8 +6,8 @@ never by the times written in it; a leader gives up before anybody may take over
 distinct identities therefore never both lead while their clocks run at the same rate. Safety does not rest on that: a
 take-over raises the ledger's epoch by compare-and-swap.
 
-Kept beyond upstream: a restarted process that finds its own identity takes over like anybody else, with another
-transition, because writes of its predecessor may still be on their way.
+Kept beyond upstream: each term has an identity of its own, and one that finds an earlier term of its process takes over
+like anybody else, with another transition, because writes of that may still be on their way.
 """
 
 import json
@@ -73,15 +73,23 @@ class Elector:
 
     The driver reads the record, tells it to ``observe``, and, when it ``may_acquire`` or a renewal is due, writes
     ``record()`` conditionally; once that write is known to be stored it calls ``renewed`` with the moment *before* it
-    was sent. A leader that ``must_quit`` ends its process.
+    was sent. A leader that ``must_quit`` steps down.
     """
 
     def __init__(
-        self, identity: str, lease_seconds: float = 6.0, renew_seconds: float = 4.0, retry_seconds: float = 1.0
+        self,
+        identity: str,
+        lease_seconds: float = 6.0,
+        renew_seconds: float = 4.0,
+        retry_seconds: float = 1.0,
+        *,
+        process: str = "",
     ) -> None:
+        """``identity`` is of one term; those of all terms of one ``process`` begin with its name and an underscore."""
         assert identity, "an elector needs an identity of its own"
         assert lease_seconds > renew_seconds > retry_seconds > 0
         self.identity = identity
+        self._process = process or identity
         self.retry_seconds = retry_seconds
         """How often a candidate looks again."""
         self._lease_seconds = lease_seconds
@@ -126,10 +134,10 @@ class Elector:
         """Return whether a conditional write of ``record`` may be tried.
 
         It may when nobody was seen to hold the lease, it was released, it ran out before our eyes, or its last holder
-        bears our own identity.
+        was an earlier term of this process, which is over.
         """
         seen = self._seen
-        if seen is None or seen.holder in ("", self.identity):
+        if seen is None or seen.holder in ("", self._process) or seen.holder.rpartition("_")[0] == self._process:
             return True
         return now >= self._seen_at + max(self._lease_seconds, seen.lease_seconds)
 
@@ -163,8 +171,13 @@ class Elector:
         return self._held is not None and not self._deposed and now < self.quit_at
 
     @property
+    def led(self) -> bool:
+        """Whether the lease was ours and was not handed back, though it may have run out."""
+        return self._held is not None
+
+    @property
     def quit_at(self) -> float:
-        """Monotonic time at which a leader that has not renewed must have ended."""
+        """Monotonic time at which a leader that has not renewed must have stepped down."""
         return self._renewed_at + self._renew_seconds
 
     def renew_due(self, now: float) -> bool:

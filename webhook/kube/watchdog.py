@@ -1,7 +1,7 @@
-"""Ends the process when the lease was not renewed in time, from a thread: a blocked event loop cannot stop it.
+"""Ends the process when its event loop hangs while it leads, from a thread: a blocked loop cannot stop that.
 
-Cancelling tasks is not prompt enough for a lost lease: a loop that is stuck in one long computation, or in a process
-that was stopped and continued, would go on writing as a leader.
+A leader whose lease was not renewed steps down in the process, which takes a loop that runs. One that is stuck in one
+long computation does not, and answers nobody either: the last resort is to begin again.
 """
 
 import os
@@ -10,13 +10,19 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from webhook.clock import SystemClock
+from webhook.wire.times import micro_time_text
+
 EXIT_CODE: Final = 70
 """EX_SOFTWARE of sysexits.h; the kubelet shows it as the reason of the restart."""
+HUNG_SECONDS: Final = 15.0
+"""A loop that has not ended a term so long after its lease ran out hangs: a slow computer alone is no reason to end."""
 
 
 def end_process() -> None:
     """End the process at once, without clean-up: whatever would be flushed could be a leader's write."""
-    os.write(2, b'{"level":"critical","event":"lease.expired","action":"exit"}\n')
+    now = micro_time_text(SystemClock().now())
+    os.write(2, b'{"level":"critical","event":"loop.hung","action":"exit","timestamp":"%s"}\n' % now.encode())
     os._exit(EXIT_CODE)
 
 
@@ -48,7 +54,7 @@ class Watchdog:
             self._changed.notify()
 
     def disarm(self) -> None:
-        """Forget the deadline: the lease was handed back."""
+        """Forget the deadline: the term is over."""
         with self._changed:
             self._deadline = None
             self._changed.notify()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
+from webhook.controllers.ledger.quarantine import COPIES_MAX
+from webhook.core.model.names import LEDGER_NAME
 from webhook.dialects.registry import RESOURCES, PolicyResource
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
@@ -62,8 +64,12 @@ def test_the_reconciler_creates_nothing_but_events_and_the_ledger() -> None:
 
 
 def test_the_reconciler_deletes_nothing_but_suspended_child_jobs_and_plain_pods_of_gangs() -> None:
-    deleted = {(group, resource) for group, resource, verbs, _ in rules_for("tutti-reconciler") if "delete" in verbs}
-    assert deleted == {("batch", "jobs"), ("", "pods")}
+    # Copies of broken ledgers, by their names, are its own.
+    rules = [rule for rule in rules_for("tutti-reconciler") if not rule[3]]
+    assert {(group, resource) for group, resource, verbs, _ in rules if "delete" in verbs} == {
+        ("batch", "jobs"),
+        ("", "pods"),
+    }
 
 
 def test_which_pods_it_may_delete_is_settled_inside_the_api_server() -> None:
@@ -137,3 +143,23 @@ def test_the_rotation_account_reaches_two_secrets_and_three_configurations_by_na
         for rule in rules_of(role)
     ]
     assert all(resource_names and verbs == {"get", "patch"} for _, _, verbs, resource_names in rules)
+
+
+def test_the_reconciler_may_take_every_place_for_copies_of_broken_ledgers() -> None:
+    places = {f"{LEDGER_NAME}-quarantine-{number}" for number in range(COPIES_MAX)}
+    deleted = [names for _, resource, verbs, names in rules_for("tutti-reconciler") if "delete" in verbs and names]
+    assert deleted == [places]
+
+
+def test_the_ledger_has_a_share_of_the_api_server_of_its_own_by_account_and_namespace() -> None:
+    (schema,), (level,) = of_kind(DOCUMENTS, "FlowSchema"), of_kind(DOCUMENTS, "PriorityLevelConfiguration")
+    assert schema["spec"]["priorityLevelConfiguration"]["name"] == level["metadata"]["name"]
+    (rule,) = schema["spec"]["rules"]
+    assert rule["subjects"] == [
+        {"kind": "ServiceAccount", "serviceAccount": {"name": "tutti-reconciler", "namespace": "tutti-system"}}
+    ]
+    (resources,) = rule["resourceRules"]
+    assert (resources["resources"], resources["namespaces"]) == (["configmaps"], ["tutti-system"])
+    ours = [verbs for _, resource, verbs, _ in rules_for("tutti-reconciler") if resource == "configmaps"]
+    # Watches and lists of ours are long or large, and nothing hangs on one of them.
+    assert set(resources["verbs"]) == set().union(*ours) - {"list", "watch"}

@@ -90,11 +90,13 @@ class PodProof:
         """Drop what was proved: the entry is released, or the gang runs again."""
         self._proved.discard(uid)
 
-    def cancel(self) -> None:
-        """Stop looking."""
+    async def stop(self) -> None:
+        """Stop looking, and return when that has ended."""
+        tasks = [*self._rereads.values(), *(() if self._task is None else (self._task,))]
         self._cancel_rereads()
-        if self._task is not None:
-            self._task.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cancel_rereads(self) -> None:
         for task in self._rereads.values():

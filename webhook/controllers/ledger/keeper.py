@@ -3,8 +3,8 @@ fences both.
 
 Rules of the ledger (ARCHITECTURE.md) kept here: a take-over is a conditional write that raises the epoch (1); a write
 whose outcome is unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a
-lost lease ends the leadership for good, through ``LeaseLost`` and through the watchdog, which does not need the event
-loop (7).
+lost lease ends the term for good, through ``LeaseLost`` (7). A keeper serves one term: what it remembers of its writes
+is what tells them from those of others.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ import structlog
 from webhook import metrics
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
-from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.ledger.text import LedgerCorrupt, UnknownSchema
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, NotFound, TuttiError, Unavailable
-from webhook.kube.api import JSON, MERGE_PATCH, Api
+from webhook.kube.api import MERGE_PATCH, Api
 from webhook.kube.election import Elector
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,20 @@ WRITE_TIMEOUT_SECONDS: Final = 2.0
 
 
 class LeaseLost(TuttiError):
-    """Another replica leads, ours could not be renewed in time, or a backup was restored. The process must end."""
+    """Another replica leads, or our lease could not be renewed in time: step down."""
+
+    lasting = False
+    """Trying again at once would end the same."""
+
+
+class LedgerRefused(LeaseLost):
+    """The API server takes no write of ours, or the ledger is of another release: step down, try again later."""
+
+    lasting = True
+
+
+class SetBack(TuttiError):
+    """A backup was restored: what this process remembers of jobs and pods never happened, so it must end."""
 
 
 class LedgerBroken(TuttiError):
@@ -74,9 +87,12 @@ class LedgerKeeper:
         namespace: str,
         name: str,
         now: Callable[[], float],
+        newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
     ) -> None:
-        """``now`` is Unix time for the record; ``on_renewed`` is told the monotonic time by which to renew again."""
+        """``now`` is Unix time for the record; ``newest`` the newest version that this process has seen of the ledger;
+        ``on_renewed`` is told the monotonic time by which to renew again.
+        """
         self._api = api
         self._elector = elector
         self._namespace = namespace
@@ -86,8 +102,8 @@ class LedgerKeeper:
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
         self._path = f"{self._collection}/{name}"
         self._resource_version = ""
-        self._newest = 0
-        """The newest version of it that we read or wrote."""
+        self.newest = newest
+        """The newest version of it that this process read or wrote."""
         self._texts: dict[str, str] = {}
         self._digest = 0
         self.ledger: Ledger | None = None
@@ -110,9 +126,10 @@ class LedgerKeeper:
     async def campaign(self) -> bool:
         """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt.
 
-        Raises LeaseLost when the API server was set back.
+        Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release.
         """
         stored = await self._read()
+        _refuse_unknown(stored)
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
         if not self._elector.may_acquire(started):
@@ -170,7 +187,7 @@ class LedgerKeeper:
 
     async def step_down(self) -> None:
         """Release the lease so that a standby takes over at once. Best effort."""
-        if self._resource_version:
+        if self._elector.led:
             try:
                 await self._patch({}, self._elector.released(self._now()))
             except ApiError as error:
@@ -191,6 +208,8 @@ class LedgerKeeper:
             except Unavailable as error:
                 log.warning("ledger.write_failed", error=str(error))
                 await asyncio.sleep(0.1)
+            except ApiError as error:
+                raise _refused(error) from error
             else:
                 break
         self._renewed(started)
@@ -289,6 +308,9 @@ class LedgerKeeper:
                 # Rule 6: a lost write may still land after any read. Sending the same conditional write again settles
                 # it: either ours goes through now, or it conflicts because the lost one did.
                 await asyncio.sleep(0.1)
+            except ApiError as error:
+                metrics.LEDGER_WRITES.labels("refused").inc()
+                raise _refused(error) from error
             else:
                 metrics.LEDGER_WRITES.labels("written").inc()
                 break
@@ -322,9 +344,12 @@ class LedgerKeeper:
                 if self._elector.must_quit(self._monotonic()):
                     raise LeaseLost("the API server did not answer until the lease ran out") from error
                 await asyncio.sleep(0.1)
+            except ApiError as error:
+                raise _refused(error) from error
         if stored is None:
             self.ledger = None
             raise LedgerBroken("the ledger was deleted", deleted=True)
+        _refuse_unknown(stored)
         if not self._elector.is_ours(stored.lease):
             raise LeaseLost(f"another replica leads: {stored.lease}")
         return stored
@@ -332,7 +357,7 @@ class LedgerKeeper:
     # -- transport --------------------------------------------------------------------------------------------------
 
     async def _read(self) -> Stored | None:
-        """Return what is stored, None where there is nothing. Raises LeaseLost when that is older than what was before.
+        """Return what is stored, None where there is nothing. Raises SetBack when that is older than what was before.
 
         Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
         """
@@ -341,9 +366,9 @@ class LedgerKeeper:
         except NotFound:
             return None
         version = int(stored.resource_version)
-        if version < self._newest:
-            raise LeaseLost(f"the ledger went back from version {self._newest} to {version}: a backup was restored")
-        self._newest = version
+        if version < self.newest:
+            raise SetBack(f"the ledger went back from version {self.newest} to {version}: a backup was restored")
+        self.newest = version
         return stored
 
     async def _patch(self, changes: Mapping[str, str | None], lease: str) -> None:
@@ -366,7 +391,7 @@ class LedgerKeeper:
 
     def _adopt_version(self, raw: bytes) -> None:
         self._resource_version = orjson.loads(raw)["metadata"]["resourceVersion"]
-        self._newest = max(self._newest, int(self._resource_version))
+        self.newest = max(self.newest, int(self._resource_version))
 
     def _remember(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -385,17 +410,15 @@ class LedgerKeeper:
         return asyncio.get_running_loop().time()
 
 
-async def quarantine(api: Api, namespace: str, name: str, stored: Stored, now_seconds: float) -> None:
-    """Keep a copy of a broken ledger beside it, for people to look at. Best effort."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{name}-quarantine-{int(now_seconds)}", "namespace": namespace},
-        "data": dict(stored.data),
-    }
+def _refused(error: ApiError) -> LedgerRefused:
+    return LedgerRefused(f"the API server takes no write of the ledger: {error}")
+
+
+def _refuse_unknown(stored: Stored | None) -> None:
+    """Leave a ledger alone that a newer release wrote: what it says beyond our knowledge would be lost."""
+    if stored is None:
+        return
     try:
-        await api.request(
-            "POST", f"/api/v1/namespaces/{namespace}/configmaps", body=orjson.dumps(body), content_type=JSON
-        )
-    except ApiError as error:
-        log.warning("ledger.quarantine_failed", error=str(error))
+        ledger_text.check_schema(stored.data)
+    except UnknownSchema as error:
+        raise LedgerRefused(f"the ledger is left as it is: {error}") from error

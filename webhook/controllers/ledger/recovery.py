@@ -15,7 +15,8 @@ from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
-from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper, quarantine
+from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Ledger
 from webhook.jobs.patches import job as patches
@@ -34,7 +35,7 @@ class Recovery:
     def __init__(
         self, api: Api, feeds: Feeds, keeper: LedgerKeeper, effects: Effects, *, config: Config, clock: Clock
     ) -> None:
-        self._api = api
+        self.quarantine = Quarantine(api, config.namespace, config.ledger_name)
         self._feeds = feeds
         self._keeper = keeper
         self._effects = effects
@@ -83,8 +84,7 @@ class Recovery:
         view = self._feeds.view
         await self._effects.drain()
         if broken.stored is not None:
-            namespace, name = self._config.namespace, self._config.ledger_name
-            await quarantine(self._api, namespace, name, broken.stored, self._clock.now())
+            await self.quarantine.keep(broken.stored.data, self._clock.now())
         await self._feeds.relist_all()
         await self._let_leave()
         await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)

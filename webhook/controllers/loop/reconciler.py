@@ -25,8 +25,10 @@ from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.ledger.capacity import LedgerRoom
 from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
 from webhook.controllers.ledger.recovery import Recovery
+from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.dirty_set import Marks
 from webhook.controllers.loop.engine_feed import EngineFeed
+from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
@@ -48,41 +50,55 @@ log = structlog.get_logger(__name__)
 
 TICK_SECONDS: Final = 1.0
 """Time-outs, renewals and labels are looked at this often."""
+TIDY_SECONDS: Final = 3600.0
+"""Copies of broken ledgers are looked at this often, to delete the old ones."""
 
 
 class Reconciler:
     """One cluster's reconciler: it follows its feeds and, while it leads, writes its ledger."""
 
     def __init__(
-        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, *, config: Config, clock: Clock, announcer: Announcer
+        self, api: Api, feeds: Feeds, terms: Terms, *, config: Config, clock: Clock, announcer: Announcer
     ) -> None:
         self._api = api
         self._feeds = feeds
         self._view: View = feeds.view
-        self._keeper = keeper
         self._config = config
         self._clock = clock
         self._announcer = announcer
         self.engine = EnsembleEngine(engine_settings(config))
-        self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
-        self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
         self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
-        self._stops = Stops(
-            feeds.view, self.engine, announcer, start=config.starting, now=clock.now, on_change=self.marks.add
-        )
-        self._proof = PodProof(api, feeds, self.marks.add)
-        self._gangs = EngineFeed(feeds.view, self.engine, self.marks, announcer, clock)
-        self._lagging: set[str] = set()
-        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
-        self._last_commit = 0.0
-        self._last_tick = 0.0
         self._labels = NamespaceLabels(api, feeds.view)
-        self._labelling: asyncio.Task[None] | None = None
-        self._room = LedgerRoom(keeper)
+        self._chores: asyncio.Task[None] | None = None
+        """What is done beside the cycles, so that an API server that does not answer does not cost the lease."""
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
+        self.leadership = Leadership(terms, announcer, config.lease.retry_seconds)
+        self.begin_term(terms.keeper)
+
+    def begin_term(self, keeper: LedgerKeeper) -> None:
+        """Remember nothing of an earlier term: what it wrote last may land yet, what it decided may never have been."""
+        api, feeds, config, clock = self._api, self._feeds, self._config, self._clock
+        self._keeper = keeper
+        self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
+        self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
+        self._stops = Stops(
+            feeds.view, self.engine, self._announcer, start=config.starting, now=clock.now, on_change=self.marks.add
+        )
+        self._proof = PodProof(api, feeds, self.marks.add)
+        self._room = LedgerRoom(keeper)
+        self._lagging: set[str] = set()
+        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
+        self._last_commit = self._last_tick = self._tidy_at = 0.0
+        self.engine.reset()
+        self._gangs = EngineFeed(feeds.view, self.engine, self.marks, self._announcer, clock)
+        self._view.fences.set_reservations(self._view.ledger.entries.values())
+        self._gangs.load(self._view.ledger)
+        self.marks.gangs.update(self._view.jobs)
+        self.marks.policy = True
+        self.marks.wake.set()
 
     def _ledger_changed(self) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
@@ -110,38 +126,25 @@ class Reconciler:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow until the lease can be taken, then lead until cancelled. Raises LeaseLost when leadership ends."""
+        """Follow, and lead whenever the lease can be taken, until cancelled. Raises SetBack."""
         await self._feeds_synced()
-        self._gangs.load(self._view.ledger)
-        self.marks.gangs.update(self._view.jobs)
-        following = asyncio.create_task(self._follow(), name="follower")
-        try:
-            while not await self._keeper_campaign():
-                if following.done():
-                    following.result()
-                await asyncio.sleep(self._config.lease.retry_seconds)
-        finally:
-            following.cancel()
-        self.leading = True
-        try:
-            await self._lead()
-        finally:
-            self.leading = False
-            self._effects.cancel()
-            self._proof.cancel()
+        await self.leadership.run(self)
 
-    async def _keeper_campaign(self) -> bool:
-        try:
-            return await self._keeper.campaign()
-        except ApiError as error:
-            log.info("campaign.failed", error=str(error))
-            return False
+    async def end_term(self) -> None:
+        """Cancel what this term has begun, and return when all of it has ended."""
+        self.leading = False
+        await self._effects.stop()
+        await self._proof.stop()
+        if self._chores is not None:
+            self._chores.cancel()
+            await asyncio.wait([self._chores])
 
     async def _feeds_synced(self) -> None:
         while not self._view.synced:
             await asyncio.sleep(0.05)
 
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Keep engine and answers in step with what is read, until cancelled."""
         while True:
             await self.marks.wake.wait()
             self.marks.wake.clear()
@@ -149,7 +152,9 @@ class Reconciler:
             self._absorb(Batch(), act=False)
             await asyncio.sleep(TICK_SECONDS / 4)
 
-    async def _lead(self) -> None:
+    async def lead(self) -> None:
+        """Decide, write the ledger and carry out, until cancelled. Raises LeaseLost and SetBack."""
+        self.leading = True
         if self._keeper.ledger is None:
             first = self._keeper.missing
             why = "there is no ledger yet" if first else "the ledger cannot be read"
@@ -378,10 +383,15 @@ class Reconciler:
                 self._stops.if_due(job, reservation, now, batch)
             except Exception:
                 self._broken(uid, job)
-        if self._labelling is None or self._labelling.done():
-            # Beside the cycle: an API server that does not answer must not cost the lease.
-            self._labelling = asyncio.create_task(self._labels.keep(), name="namespace labels")
+        if self._chores is None or self._chores.done():
+            self._chores = asyncio.create_task(self._do_chores(), name="chores")
         self._announcer.tick(now, self.reason)
+
+    async def _do_chores(self) -> None:
+        await self._labels.keep()
+        if self._tidy_at <= asyncio.get_running_loop().time():
+            self._tidy_at = asyncio.get_running_loop().time() + TIDY_SECONDS
+            await self._recovery.quarantine.tidy(self._clock.now())
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None

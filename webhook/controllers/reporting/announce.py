@@ -72,6 +72,10 @@ class Announcer:
         text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
         self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
 
+    def stepped_down(self, why: str) -> None:
+        """Tell that this replica leads no longer and will try again."""
+        self._recorder.note(self._ledger, "SteppedDown", why, warning=True)
+
     @property
     def _ledger(self) -> Regarding:
         return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")

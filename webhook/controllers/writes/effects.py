@@ -133,10 +133,12 @@ class Effects:
         """Wait for everything under way."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def cancel(self) -> None:
-        """Abandon everything under way; whether each patch lands is unknown."""
-        for task in self._tasks.values():
+    async def stop(self) -> None:
+        """Abandon everything under way, and return when it has ended; whether each patch lands is unknown."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_out(self, effect: Effect) -> None:
         job = effect.job

@@ -30,6 +30,10 @@ class LedgerCorrupt(ValueError):
     """The stored text is not a ledger this program wrote. The message says which key and why."""
 
 
+class UnknownSchema(LedgerCorrupt):
+    """A newer release wrote the stored text: it is to be left alone."""
+
+
 def encode(ledger: Ledger) -> dict[str, str]:
     """Return the ConfigMap data of ``ledger``."""
     data = {uid: encode_entry(reservation) for uid, reservation in ledger.entries.items()}
@@ -183,8 +187,19 @@ def decode(data: Mapping[str, str]) -> Ledger:
     return Decoder().decode(data)
 
 
+def check_schema(data: Mapping[str, str]) -> None:
+    """Raise UnknownSchema when ``data`` says that it was written by a newer release."""
+    try:
+        schema = json.loads(data[META])["schema"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UnknownSchema(f"{META}: schema {schema}, this release knows {SCHEMA}; run the release that wrote it")
+
+
 def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
     """Return epoch, seq and checksum."""
+    check_schema(data)
     try:
         meta = json.loads(data[META])
         schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)

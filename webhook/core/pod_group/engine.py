@@ -34,6 +34,12 @@ class EnsembleEngine(Engine):
         self._unsettled: dict[Key, None] = {}
         self._now = 0.0
 
+    def reset(self) -> None:
+        """Forget everything, as ``Engine.reset`` does."""
+        super().reset()
+        for table in (self._groups, self._key_of, self._unsettled):
+            table.clear()
+
     # -- what exists ------------------------------------------------------------------------------------------------
 
     def submit(self, gang: Gang, now: float) -> None:

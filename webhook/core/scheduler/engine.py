@@ -35,6 +35,10 @@ class Engine:
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._state = State.empty(settings or EngineSettings())
 
+    def reset(self) -> None:
+        """Forget everything: what was decided and never carried out is no longer so."""
+        self._state = State.empty(self._state.settings)
+
     # -- what exists ------------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:

@@ -67,7 +67,7 @@ async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_
     assert asked == ["Job.batch"]
     proof.expect(11)
     assert not proof.jobs_caught_up("Job.batch"), "a new leadership asks again"
-    proof.cancel()
+    await proof.stop()
 
 
 async def test_pods_prove_nothing_while_they_are_not_read_as_far_as_this_leadership_began() -> None:
@@ -76,4 +76,4 @@ async def test_pods_prove_nothing_while_they_are_not_read_as_far_as_this_leaders
     assert proof.holds("gang", "Job.batch")
     proof.expect(6)
     assert not proof.holds("gang", "Job.batch")
-    proof.cancel()
+    await proof.stop()

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from webhook.clock import LoopClock
-from webhook.controllers.ledger.keeper import LeaseLost, LedgerBroken, LedgerKeeper, project
+from webhook.controllers.ledger.keeper import LeaseLost, LedgerBroken, LedgerKeeper, SetBack, project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
@@ -185,9 +185,9 @@ async def test_who_sees_that_etcd_was_set_back_neither_goes_on_leading_nor_takes
     rival, _ = stage.keeper("rival")
     assert not await rival.campaign()
     stage.cluster.restore(backup, bumped=bumped)
-    with pytest.raises(LeaseLost, match="backup"):
+    with pytest.raises(SetBack, match="backup"):
         await keeper.commit([reservation("b")])
-    with pytest.raises(LeaseLost, match="backup"):
+    with pytest.raises(SetBack, match="backup"):
         await rival.campaign()
     restarted, _ = stage.keeper("restarted")
     await elect(restarted)

@@ -82,7 +82,7 @@ async def test_a_status_that_cannot_be_made_does_not_end_the_leader(monkeypatch:
 
 async def test_a_ledger_that_a_new_leader_cannot_read_is_kept_for_people() -> None:
     metadata = {"name": names.LEDGER_NAME, "namespace": "tutti-system"}
-    data = {"meta": '{"schema":99,"epoch":7,"seq":1,"checksum":"00"}', "uid": "from another release"}
+    data = {"meta": '{"schema":1,"epoch":7,"seq":1,"checksum":"00"}', "uid": "from somebody else"}
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))

@@ -33,7 +33,7 @@ async def test_an_entry_that_is_read_again_is_no_other_than_the_one_written(adop
         await cluster.create(job)
         await asyncio.sleep(10)
         stored = ledger_text.decode(orjson.loads(await cluster.api().request("GET", LEDGER))["data"])
-        assert parts.keeper.ledger is not None
+        assert parts.terms.keeper.ledger is not None
         assert stored.entries
-        assert stored.entries == parts.keeper.ledger.entries
+        assert stored.entries == parts.terms.keeper.ledger.entries
         running.cancel()

@@ -1,0 +1,212 @@
+"""A process that loses its lease steps down, follows, answers, and leads again with nothing of its last term."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, reservation
+from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, stage, waiting_job
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config, Lease
+from webhook.controllers.ledger.keeper import LeaseLost, project
+from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, Quarantine
+from webhook.controllers.ledger.terms import Terms
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger
+from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.metrics import STEPPED_DOWN
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Failing:
+    """A connection on which writes of the ledger fail, or nothing is answered, as long as a test says so."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.failure: ApiError | None = None
+        self.gone = False
+        self.silent: tuple[str, ...] = ()
+        """Requests of paths that end so are never answered."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if self.gone:
+            raise Unavailable(0, "ConnectionRefused", "nobody listens")
+        try:
+            async with asyncio.timeout(more.get("timeout_seconds", REQUEST_TIMEOUT_SECONDS)):
+                while path.endswith(self.silent or ("nothing",)):
+                    await asyncio.sleep(0.1)
+        except TimeoutError as error:
+            raise Unavailable(0, "Timeout", "no answer in time", outcome_unknown=method != "GET") from error
+        # The take-over itself may pass.
+        if method == "PATCH" and path == LEDGER and self.failure is not None and b'"job' in more["body"]:
+            raise self.failure
+        answer: bytes = await self._api.request(method, path, **more)
+        return answer
+
+
+@asynccontextmanager
+async def led() -> AsyncIterator[tuple[SimulatedCluster, Failing, ReconcilerParts]]:
+    """Yield a cluster with a queue, a connection, and the only leader there is, on it."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        line = Failing(cluster.api())
+        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        assert parts.reconciler.leading
+        yield cluster, line, parts
+        assert not running.done(), "the process ended"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def stored(cluster: SimulatedCluster) -> Ledger:
+    return ledger_text.decode(project(await cluster.api().request("GET", LEDGER)).data)
+
+
+async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_goes_on_soon_after() -> None:
+    async with led() as (cluster, line, parts):
+        line.gone = True
+        await asyncio.sleep(600)
+        assert not parts.reconciler.leading
+        await cluster.create(waiting_job())
+        line.gone = False
+        await asyncio.sleep(2)
+        assert parts.reconciler.leading
+        # The watches are opened again less often the longer there was no answer.
+        await asyncio.sleep(40)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+async def test_a_term_is_over_when_its_lease_ran_out_whatever_it_waits_for() -> None:
+    """Here for lists that a rebuild of the ledger reads, which are never answered."""
+    async with led() as (cluster, line, parts):
+        line.silent = ("/pods", "/jobs")
+        await cluster.api().request("DELETE", LEDGER)
+        await asyncio.sleep(3)
+        line.silent = ("/pods", "/jobs", "/tutti-ledger")
+        await asyncio.sleep(6)
+        assert not parts.reconciler.leading
+        line.silent = ()
+        await asyncio.sleep(20)
+        assert parts.reconciler.leading
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Forbidden(403, "Forbidden", "a policy says no"), Invalid(422, "Invalid", "too long")],
+    ids=["forbidden", "invalid"],
+)
+async def test_a_ledger_that_must_not_be_written_ends_no_process(failure: ApiError) -> None:
+    """It steps down, says so, answers why jobs wait, tries again ever more rarely, and goes on once it may."""
+    before = STEPPED_DOWN.labels("refused")._value.get()
+    async with led() as (cluster, line, parts):
+        line.failure = failure
+        uid = (await cluster.create(waiting_job())).uid
+        await asyncio.sleep(300)
+        tried = STEPPED_DOWN.labels("refused")._value.get() - before
+        assert 3 <= tried <= 12
+        assert parts.view.jobs[uid].suspended
+        events = orjson.loads(
+            await cluster.api().request("GET", "/apis/events.k8s.io/v1/namespaces/tutti-system/events")
+        )
+        told = [event["note"] for event in events["items"] if event["reason"] == "SteppedDown"]
+        assert told
+        assert str(failure) in told[0]
+        line.failure = None
+        await asyncio.sleep(70)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+        assert not parts.view.jobs[uid].suspended
+
+
+async def test_a_ledger_of_a_newer_release_is_left_as_it_is() -> None:
+    async with led() as (cluster, _, parts):
+        newer = {"meta": '{"schema":99,"epoch":1,"seq":9}', "something": "else"}
+        body = orjson.dumps({"data": newer})
+        await cluster.api().request("PATCH", LEDGER, body=body, content_type=MERGE_PATCH)
+        await cluster.create(waiting_job())
+        await asyncio.sleep(120)
+        assert not parts.reconciler.leading
+        assert project(await cluster.api().request("GET", LEDGER)).data == newer
+        assert not parts.view.ledger_trusted
+
+
+async def test_a_late_retry_of_an_earlier_term_of_the_same_process_does_not_find_its_own_lease() -> None:
+    """Nothing is cancelled here, as if a request had been stuck below everything."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        api = LossyApi(cluster.api())
+        terms = Terms(
+            api,  # type: ignore[arg-type]
+            "me",
+            Lease(),
+            namespace="tutti-system",
+            name="tutti-ledger",
+            now=LoopClock().now,
+        )
+        first = terms.begin()
+        assert await first.campaign()
+        await first.replace(Ledger(1, 1))
+        async with terms.held():
+            pass
+        api.lose_requests = 12
+        stuck = asyncio.create_task(first.commit([reservation("a")]))
+        await asyncio.sleep(0)
+        second = terms.begin()
+        while not await second.campaign():
+            await asyncio.sleep(0.05)
+        with pytest.raises(LeaseLost):
+            await stuck
+        await second.commit([reservation("b")])
+        assert (await stored(cluster)).entries.keys() == {"b"}
+
+
+async def test_what_a_term_has_begun_has_ended_before_the_next_one_begins() -> None:
+    async with stage() as play:
+        ended: list[bool] = []
+
+        async def never() -> None:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                ended.append(play.parts.reconciler.leading)
+                raise
+
+        play.line.instead_of_start = never
+        await play.take_over()
+        await play.cluster.create(waiting_job())
+        await asyncio.sleep(2)
+        begun = play.parts.terms.keeper
+        await play.depose(JOB)
+        async with asyncio.timeout(30):
+            while play.parts.terms.keeper is begun:
+                await asyncio.sleep(0)
+        assert ended == [False]
+
+
+async def test_copies_of_broken_ledgers_are_few_and_none_is_kept_for_ever() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        quarantine, now = Quarantine(cluster.api(), "tutti-system", "tutti-ledger"), LoopClock().now()
+
+        async def copies() -> list[str]:
+            found = orjson.loads(await cluster.api().request("GET", LEDGER.rpartition("/")[0]))["items"]
+            return sorted(item["data"]["meta"] for item in found if "quarantine" in item["metadata"]["name"])
+
+        for number in range(COPIES_MAX + 3):
+            await quarantine.keep({"meta": str(number)}, now + number)
+        assert await copies() == [str(number) for number in range(3, COPIES_MAX + 3)]
+        await quarantine.tidy(now + KEPT_SECONDS + 5)
+        assert await copies() == ["5", "6", "7"]

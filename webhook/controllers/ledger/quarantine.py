@@ -1,0 +1,73 @@
+"""Copies of broken ledgers, kept for people to look at: the last few, and none for ever.
+
+Whoever damages the ledger again and again must not fill etcd with copies of it. All of it is best effort: nothing
+waits for a copy.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from webhook.errors import ApiError, NotFound
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+COPIES_MAX: Final = 5
+KEPT_SECONDS: Final = 30 * 86_400.0
+SINCE: Final = "tutti.dev/quarantined-at"
+"""Annotation: Unix time of the copy, in whole seconds."""
+
+
+class Quarantine:
+    """The places for copies of one ledger."""
+
+    def __init__(self, api: Api, namespace: str, ledger_name: str) -> None:
+        self._api = api
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._namespace = namespace
+        self._places = [f"{ledger_name}-quarantine-{number}" for number in range(COPIES_MAX)]
+
+    async def keep(self, data: Mapping[str, str], now_seconds: float) -> None:
+        """Keep a copy of ``data``; the oldest one goes where all places are taken."""
+        try:
+            taken = await self._tidied(now_seconds)
+            free = [place for place in self._places if place not in taken]
+            if not free:
+                free = [min(taken, key=lambda place: taken[place])]
+                await self._api.request("DELETE", f"{self._collection}/{free[0]}")
+            metadata = {"name": free[0], "namespace": self._namespace, "annotations": {SINCE: str(int(now_seconds))}}
+            body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+            await self._api.request("POST", self._collection, body=orjson.dumps(body))
+        except ApiError as error:
+            log.warning("ledger.quarantine_failed", error=str(error))
+
+    async def tidy(self, now_seconds: float) -> None:
+        """Delete the copies that were kept for long enough."""
+        try:
+            await self._tidied(now_seconds)
+        except ApiError as error:
+            log.info("ledger.quarantine_not_tidied", error=str(error))
+
+    async def _tidied(self, now_seconds: float) -> dict[str, float]:
+        """Delete what is old, and return since when each other copy is there, by place."""
+        taken: dict[str, float] = {}
+        for place in self._places:
+            try:
+                found = orjson.loads(await self._api.request("GET", f"{self._collection}/{place}"))
+                since = _since(found)
+                if now_seconds - since > KEPT_SECONDS:
+                    await self._api.request("DELETE", f"{self._collection}/{place}")
+                else:
+                    taken[place] = since
+            except NotFound:
+                continue
+        return taken
+
+
+def _since(copy: Mapping[str, Any]) -> float:
+    """Return the Unix time of a copy; 0 where somebody took its note away."""
+    noted = str((copy["metadata"].get("annotations") or {}).get(SINCE, ""))
+    return float(noted) if noted.isdecimal() else 0.0
