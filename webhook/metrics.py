@@ -29,6 +29,7 @@ BROKEN_JOBS = Counter("tutti_broken_jobs_total", "Failures of ours on one job; t
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total", "Objects whose stored state could not be read, by what is watched.", ["kind"]
 )
+UNREAD_KINDS = Gauge("tutti_unread_kinds", "1 for what the API server refuses to list, by what is watched.", ["kind"])
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 

@@ -60,6 +60,8 @@ WEATHERS = {
     "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 2),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 2),
     "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 3),
+    "calm with kinds that nobody can list": (replace(CALM_WEATHER, unlisted=2, pod_groups=2, ensembles=2), 2),
+    "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 3),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),
     "rough with a ledger lost": (Weather(ledger_lost=4), 3),
 }

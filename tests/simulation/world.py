@@ -46,6 +46,13 @@ EXEMPT: Final = compile_selector(
         ]
     }
 )
+UNLISTABLE: Final = (
+    "jobsets.jobset.x-k8s.io",
+    "pytorchjobs.kubeflow.org",
+    "clusterqueues.kueue.x-k8s.io",
+    "localqueues.kueue.x-k8s.io",
+    "podgroups.scheduling.x-k8s.io",
+)
 JOB_RESOURCES: Final = frozenset({"jobs", "jobsets", "pytorchjobs", "tfjobs"})
 
 
@@ -80,6 +87,8 @@ class Weather:
     """Chance that a CronJob controls a job."""
     refused: int = 0
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
+    unlisted: int = 0
+    """How often a kind can be listed by nobody for a while, in which our processes start again."""
     churn: int = 0
     """How often policy changes for a while."""
     ledger_lost: int = 0
@@ -171,6 +180,7 @@ class World:
             self._start_reconciler(f"reconciler-{number}")
         restoring = self._spawn(self._restore(busy_seconds))
         refusing = self._spawn(self._refuse(busy_seconds))
+        hiding = self._spawn(self._unlist(busy_seconds))
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
@@ -182,6 +192,7 @@ class World:
             await losing
             await churning
             await refusing
+            await hiding
             await grouping
             await sharing
             self._calm_down()
@@ -318,6 +329,28 @@ class World:
             if job is not None:
                 self.refused.add(job)
                 asyncio.get_running_loop().call_later(chance.uniform(1, 150), self.refused.discard, job)
+
+    async def _unlist(self, busy_seconds: float) -> None:
+        chance, unlistable = Random(self.seed), self.cluster.router.unlistable
+        for _ in range(self.weather.unlisted):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.unlisted))
+            kind = chance.choice(UNLISTABLE)
+            unlistable.add(kind)
+            for name, replica in list(self.replicas.items()):
+                if name in self.gates:
+                    self._restart_webhook(name, replica)
+                else:
+                    self._kill(name, replica)
+            await asyncio.sleep(chance.uniform(30, 60))
+            if self.weather.crash == 0:
+                assert any(parts.reconciler.leading for parts in self.parts.values()), f"nobody leads without {kind}"
+                assert all(gate.view.synced for gate in self.gates.values()), f"no webhook is ready without {kind}"
+            unlistable.discard(kind)
+
+    def _restart_webhook(self, name: str, replica: Replica) -> None:
+        replica.api.sever()
+        replica.task.cancel()
+        self._start_webhook(name)
 
     async def _lose_ledger(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()

@@ -27,14 +27,15 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from webhook.cluster.view import View
+from webhook import metrics
+from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
 from webhook.config import Config
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
-from webhook.dialects import config_map, merge, resource_quota
+from webhook.dialects import config_map, elastic_quota_tree, merge, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -54,8 +55,10 @@ log = structlog.get_logger(__name__)
 
 RECOMPILE_SECONDS: Final = 0.05
 """How long changes of policy gather before they are compiled."""
-NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", "Job.batch/v1")
+NEEDED_JOBS: Final = "Job.batch/v1"
+NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", NEEDED_JOBS)
 """What every cluster serves, and nothing can be decided well without."""
+TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
 
 
 class Listener:
@@ -82,6 +85,9 @@ class Listener:
     def ledger_changed(self) -> None:
         """Take note that the ledger was read."""
 
+    def unread_changed(self) -> None:
+        """Take note that there is more or less of what cannot be read (``View.unread``)."""
+
 
 @dataclass(slots=True)
 class Feeds:
@@ -104,6 +110,8 @@ class Feeds:
     _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _recompile_timer: asyncio.TimerHandle | None = None
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """What is not read yet has changed."""
     _jobs_running: bool = False
     """Jobs are being read already, so a change of what they are read with must be applied to them."""
 
@@ -160,6 +168,7 @@ class Feeds:
             missing_retry_seconds=self.config.missing_kind_retry_seconds,
             audit_seconds=self.config.audit_seconds,
             stand_in=stand_in,
+            on_refusal=self._refusal_changed,
         )
 
     async def run(self) -> None:
@@ -168,8 +177,8 @@ class Feeds:
         async with asyncio.TaskGroup() as tasks:
             for name in first:
                 tasks.create_task(self._run_one(name), name=f"feed {name}")
-            for name in first:
-                await self.informers[name].synced.wait()
+            while not self.view.unsynced.isdisjoint(first):
+                await self._moved.wait()
             self._jobs_running = True
             self._recompile()
             self._rebuild_context()
@@ -205,13 +214,52 @@ class Feeds:
 
     async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
         await informer.synced.wait()
-        self.view.unsynced.discard(name)
+        self._refusal_changed()
         if name in NEEDED and not informer.served:
             log.error(
                 "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
             )
         if name == "ledger":
             self.listener.ledger_changed()
+
+    def _refusal_changed(self) -> None:
+        """Say anew what is not read yet, and what cannot be read (``View.unread``)."""
+        unread: dict[str, str] = {}
+        excused: set[str] = set()
+        for topic, feeds in self._topics():
+            informers = [self.informers[name] for name in feeds]
+            refused = next((each for each in informers if each.refusal and not each.synced.is_set()), None)
+            if refused is None:
+                continue
+            excused.update(each.name for each in informers if each.refusal)
+            if not any(each.served for each in informers):
+                # Of several versions, which show the same objects, one is enough.
+                unread.setdefault(topic, f"{refused.name}: {refused.refusal}")
+        unsynced = {name for name, each in self.informers.items() if not each.synced.is_set()}
+        self.view.unsynced.clear()
+        self.view.unsynced.update(unsynced - excused)
+        for name, informer in self.informers.items():
+            metrics.UNREAD_KINDS.labels(name).set(bool(informer.refusal))
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+        if unread != self.view.unread:
+            log.error("feed.unread", unread=unread) if unread else log.info("feed.all_read")
+            self.view.unread = unread
+            self.listener.unread_changed()
+
+    def _topics(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield what is not needed by all, by its name in ``View.unread``, and the feeds that show it."""
+        for kind in self.kinds.values():
+            feeds = [_job_feed(served) for served in kind.every_version]
+            if NEEDED_JOBS not in feeds:
+                yield kind.key, feeds
+        for generation in GENERATIONS:
+            yield POD_GROUPS, [f"podgroups.{generation}"]
+        for name in ("trainingruntimes", "clustertrainingruntimes"):
+            yield TRAIN_JOB, [name]
+        for resource in policy_registry.COMPILED:
+            topic = NAMESPACE_QUEUES if resource.kind == elastic_quota_tree.KIND else POLICY
+            yield topic, [_policy_feed(resource, version) for version in resource.versions]
 
     # -- one method a kind of object --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ can be waited for is a ledger at least as new as a version somebody has seen.
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model.gang import Gang
@@ -14,6 +15,12 @@ from webhook.core.model.policy import Policy
 from webhook.core.quota.fences import Fences
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
+
+POD_GROUPS: Final = "PodGroups"
+POLICY: Final = "policy"
+"""Queues, cohorts, flavors, classes: whatever lacks, no gang's quota is known."""
+NAMESPACE_QUEUES: Final = "ElasticQuotaTrees"
+"""Which namespaces have all their jobs wait in a queue."""
 
 
 @dataclass(slots=True)
@@ -35,12 +42,16 @@ class View:
     ledger_trusted: bool = False
     """The ledger was read and decoded; False while it is missing or corrupt."""
     unsynced: set[str] = field(default_factory=set)
-    """Names of feeds that have not finished their first list."""
+    """Names of feeds that have not finished their first list; those that are unread for a reason are left out."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """What the API server lets nobody list since this process began, and why: a job kind's key, ``POD_GROUPS``,
+    ``POLICY`` or ``NAMESPACE_QUEUES``. Who needs it to be judged waits; all others go on.
+    """
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def synced(self) -> bool:
-        """Every cache has been filled at least once."""
+        """Every cache has been filled at least once, but for those that ``unread`` tells of."""
         return not self.unsynced
 
     def job(self, kind: str, namespace: str, name: str) -> JobRecord | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from webhook.cluster.view import View
+from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
 from webhook.core.ledger import bounds
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
@@ -16,6 +16,9 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     gang = job.asks
     if gang is None:
         return Reason(Code.UNREADABLE, str(job.problem))
+    unread = _unread(job, gang, view)
+    if unread is not None:
+        return unread
     if job.admission_gates:
         return behind_gates(job.admission_gates)
     if job.missing_class:
@@ -55,6 +58,21 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
             f"namespace {gang.namespace} has a ResourceQuota and its label {names.FENCED_NAMESPACE} is not stored yet",
         )
     return gang
+
+
+def _unread(job: JobRecord, gang: Gang, view: View) -> Reason | None:
+    """Return what the gang cannot be judged without and nobody lets Tutti read."""
+    needed = [job.kind, POLICY, NAMESPACE_QUEUES]
+    if gang.pod_group is not None and gang.quorum is None:
+        needed.append(POD_GROUPS)
+    topic = next((topic for topic in needed if topic in view.unread), None)
+    if topic is None:
+        return None
+    return Reason(
+        Code.KIND_UNREAD,
+        f"Tutti cannot read {topic}: {view.unread[topic]}",
+        help="it goes on once the API server lists them; look at their CRD's conversion webhook and Tutti's rights",
+    )
 
 
 def behind_gates(gates: str) -> Reason:

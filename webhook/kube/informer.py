@@ -36,6 +36,8 @@ BATCH: Final = 100
 NAMED_MAX: Final = 100
 """Unreadable objects that are remembered by name; all are counted."""
 REASON_CHARS_MAX: Final = 300
+REFUSALS_MIN: Final = 3
+"""Refusals of a list in a row that are no passing trouble of the API server any more."""
 LIST_TIMEOUT_SECONDS: Final = 60.0
 """One page of a big list on a busy server."""
 
@@ -73,12 +75,14 @@ class Informer(Generic[R]):
         missing_retry_seconds: float = MISSING_RETRY_SECONDS,
         audit_seconds: float | None = None,
         stand_in: Callable[[bytes, Exception], R | None] | None = None,
+        on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
         """``decode`` projects the JSON of one object, or returns None for an object to be treated as absent.
 
         Where it fails, what was known of the object stands; where nothing was, what ``stand_in`` makes of it.
 
-        ``on_change`` is called as ``subscribe`` says. ``audit_seconds`` lists everything again at that interval.
+        ``on_refusal`` is called when ``refusal`` changes. ``on_change`` is called as ``subscribe`` says.
+        ``audit_seconds`` lists everything again at that interval.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self.name = name or path.rsplit("/", 1)[-1]
@@ -89,6 +93,10 @@ class Informer(Generic[R]):
         """Monotonic time up to which all is known that there was: when the API server last sent a line of the watch, or
         was asked for a list that is whole by now.
         """
+        self.refusal = ""
+        """Why the API server has refused the list several times in a row; empty while it answers, or is not there."""
+        self._refusals = 0
+        self._on_refusal = on_refusal
         self._list_asked_seconds = self.heard_seconds
         self._api = api
         self._path = path
@@ -201,6 +209,12 @@ class Informer(Generic[R]):
 
     def _failed(self, error: errors.ApiError) -> float:
         self.counts.failures += 1
+        if self._machine.listing and error.status and not isinstance(error, errors.NotFound | errors.Gone):
+            self._refusals += 1
+            self._note_refusal(str(error)[:REASON_CHARS_MAX] if self._refusals >= REFUSALS_MIN else "")
+        elif isinstance(error, errors.NotFound):
+            self._refusals = 0
+            self._note_refusal("")
         wait_seconds = self._machine.failed(error)
         if self._machine.served is False:
             self._store.begin_list()
@@ -261,12 +275,19 @@ class Informer(Generic[R]):
         record = self._stood_in(key, raw, error)
         return changes if record is None else (*changes, *self._store.put_listed(record))
 
+    def _note_refusal(self, why: str) -> None:
+        if why != self.refusal:
+            self.refusal = why
+            self._on_refusal()
+
     def _listed(self) -> None:
         self._machine.listed()
+        self._refusals = 0
         self.counts.lists += 1
         self.heard_seconds = self._list_asked_seconds
         self._note_read()
         self.synced.set()
+        self._note_refusal("")
         if self._audit_seconds is not None:
             if self._audit is not None:
                 self._audit.cancel()

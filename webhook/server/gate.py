@@ -13,7 +13,8 @@ from typing import Final
 
 import structlog
 
-from webhook.cluster.view import View
+from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
+from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
 from webhook.errors import RequestError
@@ -21,6 +22,7 @@ from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.gating import is_child, queue_label
 from webhook.server import validate_policy
 from webhook.server.jobs import children, mutate
 from webhook.server.jobs import validate as validate_jobs
@@ -154,6 +156,9 @@ class Gate:
             return ALLOW
         if not self.view.synced and not self._harmless(request):
             return self._not_ready()
+        unread = self._needs_unread(request)
+        if unread is not None:
+            return unread
         if children.wants_ledger(request, self._jobs) is not None:
             return None
         return validate_jobs.validate(request, self._jobs, self.table)
@@ -186,6 +191,24 @@ class Gate:
     def _not_ready(self) -> Answer:
         missing = ", ".join(sorted(self.view.unsynced)[:3])
         return deny(Refusal.NOT_READY, f"Tutti has just started and is still reading {missing}; try again", 503)
+
+    def _needs_unread(self, request: ReviewRequest) -> Answer | None:
+        """Refuse a new job of a kind that cannot be read, and one of which nobody knows whether and where it waits."""
+        unread = self.view.unread
+        if not unread or request.operation != "CREATE" or self._harmless(request):
+            return None
+        topic, obj = request.kind, request.object or {}
+        kind = self._jobs.by_resource.get((request.group, request.resource))
+        if topic not in unread and kind is not None and queue_label(obj) is None:
+            if is_child(kind, obj, self._jobs.kinds, request.username):
+                return None
+            labels = self.view.namespaces.get(request.namespace, {})
+            gated = labels.get(names.GATED_NAMESPACE, "false") != "false"
+            topic = POLICY if gated and POLICY in unread else NAMESPACE_QUEUES
+        why = unread.get(topic)
+        if why is None:
+            return None
+        return deny(Refusal.NOT_READY, f"Tutti cannot read {topic}, which it needs to judge this job: {why}", 503)
 
     def _has_pod(self, namespace: str, uid: str) -> bool:
         return self.view.fences.has_pod(namespace, uid)

@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 VOID_RETRY_SECONDS: Final = 0.5
 LEAVING_SECONDS: Final = 30.0
 """A pod's usual time to end in: so long a rebuild waits for pods of deleted jobs."""
+UNREAD_RETRY_SECONDS: Final = 5.0
 
 
 class Recovery:
@@ -85,6 +86,10 @@ class Recovery:
         await self._effects.drain()
         if broken.stored is not None:
             await self.quarantine.keep(broken.stored.data, self._clock.now())
+        while view.unread:
+            # What holds quota of a kind that is not read would be given away.
+            log.warning("ledger.rebuild_waits", unread=view.unread)
+            await asyncio.sleep(UNREAD_RETRY_SECONDS)
         await self._feeds.relist_all()
         await self._let_leave()
         await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)

@@ -70,6 +70,11 @@ class Marks(Listener):
         self._on_ledger()
         self.wake.set()
 
+    def unread_changed(self) -> None:
+        """What gangs are judged by can be read again, or not: all are looked at."""
+        self.gangs.update(self._view.jobs)
+        self.wake.set()
+
     def _add_namespace(self, namespace: str) -> None:
         for job in self._view.gangs_in(namespace):
             self.add(job.uid)

@@ -38,6 +38,7 @@ class Announcer:
         self._queued: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._codes: dict[str, str] = {}
+        self._unread: dict[str, str] = {}
 
     def queued(self, uid: str) -> None:
         """Note that a gang waits (anew)."""
@@ -61,6 +62,14 @@ class Announcer:
         log.info("gang.stopped", job=str(reservation), queue=reservation.queue, why=why, message=message)
         self._note(reservation.uid, "Evicted", f"{why}: {message}" if message else why, warning=why != HELD)
 
+    def unread(self) -> None:
+        """Tell, once each, what the API server lets nobody read."""
+        for topic, why in self._view.unread.items():
+            if self._unread.get(topic) != why:
+                text = f"Tutti cannot read {topic}: {why}; who needs them to be judged waits, all others go on"
+                self._recorder.note(self._ledger, "KindUnread", text, warning=True)
+        self._unread = dict(self._view.unread)
+
     def created(self, ledger: Ledger) -> None:
         """Tell that the first ledger was made, while nothing held anything."""
         log.info("ledger.created", epoch=ledger.epoch)
@@ -82,6 +91,7 @@ class Announcer:
 
     def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
+        self.unread()
         for uid in list(itertools.islice(self._queued, LOOKED_AT_MAX)):
             since = self._queued.pop(uid)
             if uid not in self._view.jobs or uid in self._view.ledger.entries:

@@ -37,6 +37,7 @@ class Code(StrEnum):
     NAMESPACE_NOT_FENCED = "NamespaceNotFenced"
     WRITE_REFUSED = "WriteRefused"
     UNREADABLE = "Unreadable"
+    KIND_UNREAD = "KindUnread"
 
 
 @dataclass(frozen=True, slots=True)

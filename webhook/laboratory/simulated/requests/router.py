@@ -70,6 +70,8 @@ class Router:
 
     def __init__(self, server: SimulatedServer) -> None:
         self.server = server
+        self.unlistable: set[str] = set()
+        """``plural.group`` of resources that nobody can list or watch, as with a dead conversion webhook."""
         self._targets: dict[str, _Target] = {}
         self._snapshots: dict[str, tuple[int, list[Stored]]] = {}
 
@@ -86,6 +88,7 @@ class Router:
         query = request.query
         if target.subresource:
             raise method_not_allowed()
+        self._convertible(target.resource)
         selection = self._selection(target, query)
         position = query.get("resourceVersion", "")
         try:
@@ -285,9 +288,15 @@ class Router:
         )
         return Answer(200, orjson.dumps(scale.view(resource, stored.object)))
 
+    def _convertible(self, resource: Resource) -> None:
+        if f"{resource.plural}.{resource.group}" in self.unlistable:
+            text = f"conversion webhook for {resource.group}/{resource.version}, Kind={resource.kind} failed"
+            raise Refused(500, "InternalError", text)
+
     # -- lists ------------------------------------------------------------------------------------------------------
 
     def _list(self, target: _Target, query: Mapping[str, str]) -> Answer:
+        self._convertible(target.resource)
         limit, token = int(query.get("limit") or 0), query.get("continue", "")
         if token:
             revision, found = self._continued(token)

@@ -1,0 +1,104 @@
+"""A kind that the API server lets nobody list is a fault of its own: who needs it waits, all others go on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from tests.unit.server.reviews import ask, job, review
+from webhook.assembly import WebhookParts, webhook
+from webhook.clock import LoopClock
+from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY
+from webhook.cluster.waiting import waiting_gang
+from webhook.config import Config
+from webhook.core.model.reasons import Code, Reason
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "lq"}},
+    "spec": {
+        "suspend": True,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+    },
+}
+
+
+@asynccontextmanager
+async def started(*unlistable: str) -> AsyncIterator[tuple[SimulatedCluster, WebhookParts]]:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        cluster.router.unlistable.update(unlistable)
+        await cluster.create(JOB)
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        yield cluster, parts
+        running.cancel()
+
+
+def waits(parts: WebhookParts) -> Code | None:
+    record = next(iter(parts.view.jobs.values()))
+    found = waiting_gang(record, parts.view)
+    return found.code if isinstance(found, Reason) else None
+
+
+@pytest.mark.parametrize(
+    ("resource", "topic"),
+    [
+        ("jobsets.jobset.x-k8s.io", "JobSet.jobset.x-k8s.io"),
+        ("podgroups.scheduling.x-k8s.io", POD_GROUPS),
+        ("clusterqueues.kueue.x-k8s.io", POLICY),
+        ("localqueues.kueue.x-k8s.io", POLICY),
+    ],
+)
+async def test_a_process_is_ready_without_a_kind_that_nobody_can_list(resource: str, topic: str) -> None:
+    async with started(resource) as (cluster, parts):
+        assert parts.view.synced
+        assert list(parts.view.unread) == [topic]
+        assert "conversion webhook" in parts.view.unread[topic]
+        assert waits(parts) == (Code.KIND_UNREAD if topic == POLICY else None)
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(90)
+        assert parts.view.unread == {}
+        assert waits(parts) is None
+
+
+@pytest.mark.parametrize("resource", ["jobs.batch", "pods.", "namespaces.", "resourcequotas."])
+async def test_what_all_need_is_waited_for(resource: str) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        cluster.router.unlistable.add(resource)
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(60)
+        assert not parts.view.synced
+        assert parts.view.unread == {}
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(90)
+        assert parts.view.synced
+        running.cancel()
+
+
+async def test_jobs_of_an_unread_kind_are_refused_and_others_are_not() -> None:
+    async with started("jobsets.jobset.x-k8s.io") as (_, parts):
+        refused = {**JOB, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"suspend": True}}
+        answer = await ask(parts.gate, "/validate/jobs", review(refused))
+        assert answer.code == 503
+        assert "conversion webhook" in answer.message
+        assert (await ask(parts.gate, "/validate/jobs", review(job()))).code != 503
+
+
+async def test_a_job_of_which_nobody_knows_whether_a_queue_holds_it_is_refused() -> None:
+    """Leaves of an ElasticQuotaTree hold all jobs of a namespace: unread, they would pass by their queue for good."""
+    async with started("elasticquotatrees.scheduling.sigs.k8s.io") as (_, parts):
+        assert list(parts.view.unread) == [NAMESPACE_QUEUES]
+        unlabelled = job()
+        unlabelled["metadata"].pop("labels", None)
+        assert (await ask(parts.gate, "/validate/jobs", review(unlabelled))).code == 503
+        labelled = job()
+        labelled["metadata"]["labels"] = {"tutti.dev/queue-name": "lq"}
+        assert (await ask(parts.gate, "/validate/jobs", review(labelled))).code != 503
