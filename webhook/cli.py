@@ -128,6 +128,10 @@ def simulate(  # noqa: PLR0917
         float, typer.Option(min=1, max=100, help="How busy the built-in policies' queues would be alone, in percent.")
     ] = 70,
     resume: Annotated[bool, typer.Option("--resume", help="Preempted jobs go on where they were.")] = False,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="On nodes: SIZE (as many as the quota), COUNTxSIZE (64x8), or a file of Node objects."),
+    ] = None,
     print_policy: Annotated[bool, typer.Option("--print-policy", help="Only print the built-in policy.")] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
     config: ConfigOption = None,
@@ -138,7 +142,7 @@ def simulate(  # noqa: PLR0917
     """
     from webhook.laboratory.replay import command  # noqa: PLC0415
 
-    options = command.Options(by_user=by is By.USER, load=load / 100, resume=resume)
+    options = command.Options(by_user=by is By.USER, load=load / 100, resume=resume, nodes=nodes)
     if print_policy:
         command.print_policy(log, policy or [], options)
         return

@@ -14,10 +14,14 @@ from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, as
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.assignment.request import Request
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
+from webhook.core.model.policy import Flavor, FlavorResource, PreemptionPolicy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
+from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.explain import misplaced
+from webhook.core.placement.fit import Asked, Misplaced, place
+from webhook.core.placement.shape import shape_of
 from webhook.core.quota.allocations import Holdings
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
@@ -43,7 +47,11 @@ class Decision:
     counts: Mapping[str, int]
     assignment: Assignment
     fence: Reason | None = None
-    """Set when the quota has room, or could get it, and a fence has none, or another gang goes first."""
+    """Set when the quota has room, or could get it, and a fence or the nodes have none, or another gang goes first."""
+    places: Allotment | None = None
+    """Where its pods are to go, when it fits and the nodes are known."""
+    misplaced: Misplaced | None = None
+    """Set when the nodes alone are in the way."""
     victims: tuple[Candidate, ...] = ()
     """Whom to stop to make room."""
     awaits: tuple[str, ...] = ()
@@ -74,6 +82,28 @@ class Decider:
     ranks: Ranks = no_ranks
     yields: Callable[[str], bool] = nobody
     """Whether the gang of this uid stops nobody for its share."""
+    nodes: Capacity | None = None
+    """What is free on which node; None: the nodes are not known, and nothing is asked of them."""
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    """By name."""
+
+    def places(
+        self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]], gone: Iterable[str] = ()
+    ) -> Allotment | Misplaced | None:
+        """Return where ``counts`` pods of each set go, or why nowhere; None where the nodes are not known.
+
+        ``flavors`` are those chosen (pod set to resource to flavor); ``gone`` are gangs whose room counts as free.
+        """
+        if self.nodes is None:
+            return None
+        asked = [
+            Asked(each.name, shape_of(each, self._flavors_of(flavors.get(each.name, {}))), counts[each.name])
+            for each in gang.pod_sets
+        ]
+        return place(self.nodes, asked, self.nodes.held_by(gone))
+
+    def _flavors_of(self, chosen: Mapping[str, str]) -> dict[str, Flavor]:
+        return {name: self.flavors[name] for name in dict.fromkeys(chosen.values()) if name in self.flavors}
 
     def decide(
         self,
@@ -123,31 +153,48 @@ class Attempt:
     def at(self, counts: Mapping[str, int]) -> Decision:
         """Return the decision for exactly ``counts`` pods of each set."""
         if self.queue is None or self.node is None:
-            return Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts))
+            return self._placed(Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts)))
         resume, judge = self.resume, Judge(self._judge, self.node.potential)
-        passed: Assignment | None = None
+        passed: Decision | None = None
         while True:
             assignment = assign(self.request, counts, self.queue.fungibility, judge, resume)
             if passed is not None:
                 # What was passed over may have room one day, and is what is waited for where nothing follows.
-                blocks = passed.blocks + assignment.blocks
+                blocks = passed.assignment.blocks + assignment.blocks
                 if assignment.mode is Mode.NO_FIT:
-                    return Decision(counts, replace(passed, blocks=blocks))
+                    return replace(passed, assignment=replace(passed.assignment, blocks=blocks))
                 assignment = replace(assignment, blocks=blocks)
             if assignment.mode is Mode.NO_FIT:
                 return Decision(counts, assignment)
             fence = self.decider.fences.shortfall(self.gang, counts)
             if assignment.mode is Mode.FIT:
-                return Decision(counts, assignment, fence)
+                decision = self._placed(Decision(counts, assignment, fence))
+                if decision.fits or fence is not None or not assignment.resume or self.snapshot is not None:
+                    return decision
+                # The quota has room in this flavor and its nodes have not: the scan goes on after it.
+                resume, passed = {**(resume or {}), **assignment.resume}, decision
+                continue
             # What it asks none of is not borrowed, however much of it its queue has borrowed: Kueue leaves it out here.
             asked = {key: amount for key, amount in assignment.usage.items() if amount}
             victims, awaits = self._room(asked, assignment.needs_room)
             if fence is not None and not self._clears_fences(counts, victims, awaits):
                 return Decision(counts, assignment, fence)
             if victims or awaits or not assignment.resume or self.snapshot is not None:
-                return Decision(counts, assignment, None, victims, awaits)
+                return self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
-            resume, passed = {**(resume or {}), **assignment.resume}, assignment
+            resume, passed = {**(resume or {}), **assignment.resume}, Decision(counts, assignment)
+
+    def _placed(self, decision: Decision) -> Decision:
+        """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""
+        if decision.fence is not None or not (decision.fits or decision.preempts):
+            return decision
+        holdings = self.decider.holdings
+        going = [victim.holding for victim in decision.victims] + [holdings.by_uid[uid] for uid in decision.awaits]
+        gone = [holding.uid for holding in going]
+        places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
+        if isinstance(places, Misplaced):
+            return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())
+        return decision if places is None or gone else replace(decision, places=places)
 
     def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
         """Return whether ``counts`` pods pass all fences once those are gone whom the quota needs stopped."""

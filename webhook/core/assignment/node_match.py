@@ -4,8 +4,8 @@ Follows Kueue's flavor assigner: the flavor's taints have to be tolerated, and t
 affinity must not contradict its labels; only keys that the flavor itself has are looked at.
 """
 
-from webhook.core.model.gang import PodSet, Requirement, Toleration
-from webhook.core.model.policy import Flavor, Taint, requirement_holds
+from webhook.core.model.gang import PodSet, Requirement
+from webhook.core.model.policy import Flavor, requirement_holds, tolerates
 
 
 def misfit(flavor: Flavor | None, name: str, pod_set: PodSet) -> str | None:
@@ -14,7 +14,7 @@ def misfit(flavor: Flavor | None, name: str, pod_set: PodSet) -> str | None:
         return f"flavor {name} does not exist"
     for taint in flavor.node_taints:
         if taint.effect in ("NoSchedule", "NoExecute") and not any(
-            _tolerates(toleration, taint) for toleration in (*pod_set.tolerations, *flavor.tolerations)
+            tolerates(toleration, taint) for toleration in (*pod_set.tolerations, *flavor.tolerations)
         ):
             return f"untolerated taint {taint.key}={taint.value}:{taint.effect} of flavor {name}"
     for key, value in pod_set.node_selector.items():
@@ -27,16 +27,3 @@ def misfit(flavor: Flavor | None, name: str, pod_set: PodSet) -> str | None:
 
 def _term_matches(term: tuple[Requirement, ...], flavor: Flavor) -> bool:
     return all(requirement_holds(r, flavor.node_labels) for r in term if r.key in flavor.node_labels)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
-        return False
-    if toleration.operator in ("Lt", "Gt"):
-        asked = Requirement(taint.key, toleration.operator, (toleration.value,))
-        return requirement_holds(asked, {taint.key: taint.value})
-    return toleration.operator == "Exists" or toleration.value == taint.value

@@ -92,6 +92,11 @@ class Reservation:
         """Reserved pods of each set."""
         return {pod_set.name: pod_set.count for pod_set in self.pod_sets}
 
+    @property
+    def flavors(self) -> dict[str, Mapping[str, str]]:
+        """Pod set to resource to flavor."""
+        return {pod_set.name: pod_set.flavors for pod_set in self.pod_sets}
+
     def pod_set(self, name: str) -> ReservedPodSet | None:
         """Return the pod set called ``name``."""
         return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)

@@ -159,6 +159,20 @@ class Taint:
     effect: str = "NoSchedule"
 
 
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a pod with ``toleration`` bears ``taint``, as kube-scheduler judges it."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    if toleration.key != taint.key:
+        return False
+    if toleration.operator in ("Lt", "Gt"):
+        asked = Requirement(taint.key, toleration.operator, (toleration.value,))
+        return requirement_holds(asked, {taint.key: taint.value})
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
 @dataclass(frozen=True, slots=True)
 class Flavor:
     """A kind of capacity: the nodes it stands for and what a pod must tolerate to use it."""

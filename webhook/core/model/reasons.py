@@ -24,6 +24,7 @@ class Code(StrEnum):
     ADMISSION_GATED = "AdmissionGated"
 
     FENCED = "ResourceQuotaExceeded"
+    NODES_DO_NOT_FIT = "NodesDoNotFit"
     BEHIND_HEAD = "BehindHead"
     BEHIND_HUNGRY = "BehindHungryQueue"
     BACKING_OFF = "BackingOff"

@@ -34,6 +34,11 @@ class NamespaceFences:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesFreed:
+    """There is more free on some node: for gangs that the quota has room for and the nodes have not."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueHead:
     """The head of a queue moved. Also the owner of the quota that a queue keeps for its blocked head."""
 
@@ -67,7 +72,7 @@ class Owed:
     key: FlavorResource
 
 
-WakeKey = Freed | Releasing | NamespaceFences | QueueHead | BesideHead | BeforeHeads | Owed
+WakeKey = Freed | Releasing | NamespaceFences | NodesFreed | QueueHead | BesideHead | BeforeHeads | Owed
 
 Promisee = str | QueueHead
 """For whom quota is kept that is about to be free: a gang, by uid, or the blocked head of a queue."""

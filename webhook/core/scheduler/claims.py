@@ -92,6 +92,6 @@ def _asks_it(ticket: Ticket, claim: Claim, lane: Lane) -> bool:
     most, least = gang.counts, gang.least_counts
     if planned.counts.keys() != most.keys() or any(not least[n] <= c <= most[n] for n, c in planned.counts.items()):
         return False
-    flavors = {pod_set.name: pod_set.flavors for pod_set in planned.pod_sets}
+    flavors = planned.flavors
     asked = reserve(gang, planned.queue, planned.counts, flavors, planned.epoch, 0.0, line.request.charges)
     return asked.pod_sets == planned.pod_sets and line.request.allows(flavors)

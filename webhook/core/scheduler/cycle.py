@@ -18,6 +18,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, StopPolicy
 from webhook.core.model.wake_keys import QueueHead
 from webhook.core.pending.queueing import Lane, Line
+from webhook.core.placement.fit import Misplaced
 from webhook.core.quota.allocations import Holding
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler import claims
@@ -242,13 +243,18 @@ class Cycle:
 
     def _is_free(self, uid: str, claim: Claim) -> bool:
         state, (node, amounts) = self._state, self._state.holdings.promises[uid]
-        gang = state.room.tickets[uid].gang
-        return state.holdings.usage.fits(node, amounts) and state.fences.shortfall(gang, claim.planned.counts) is None
+        gang, counts = state.room.tickets[uid].gang, claim.planned.counts
+        if not state.holdings.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
+            return False
+        return not isinstance(state.decider.places(gang, counts, claim.planned.flavors), Misplaced)
 
     def _take_up(self, uid: str) -> None:
         state, claim, ticket = self._state, self._state.claims.pop(uid), self._state.room.tickets[uid]
         assert ticket.lane is not None
         amounts = state.holdings.promises[uid][1]
+        places = state.decider.places(ticket.gang, claim.planned.counts, claim.planned.flavors)
+        assert not isinstance(places, Misplaced), "looked at before"
+        state.allot(uid, places)
         state.holdings.withdraw_promise(uid)
         state.room.withdraw(uid)
         reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=ticket.gang.priority)
@@ -284,6 +290,7 @@ class Cycle:
 def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
     """Reserve for ``gang``, which no longer waits, what was decided about it."""
     reservation = plan(line, decision, now=now, epoch=epoch, gang=gang)
+    state.allot(gang.uid, decision.places)
     return charge(state, line.lane, gang, reservation, decision.assignment.usage)
 
 

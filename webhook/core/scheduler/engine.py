@@ -19,6 +19,8 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.model.wake_keys import NodesFreed
+from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Holding
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName
@@ -107,6 +109,16 @@ class Engine:
         after = state.after.pop(uid, None)
         if after is not None:
             state.room.submit(after, after.not_before_seconds - 1)
+
+    def know_nodes(self, nodes: Capacity) -> None:
+        """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on."""
+        self._state.nodes = nodes
+        self.wake_nodes()
+
+    def wake_nodes(self) -> None:
+        """Decide again about gangs that fitted no nodes: some became free, or there are more."""
+        self._state.room.wake(NodesFreed())
+        self._state.stirred = True
 
     def wake_namespace(self, namespace: str) -> None:
         """Decide again about gangs that fences of ``namespace`` blocked: one changed, or a pod went away."""

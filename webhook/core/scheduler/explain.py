@@ -9,6 +9,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.queueing import Lane, Line
+from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.tree import Node, Usage
 from webhook.core.scheduler.state import State
@@ -165,6 +166,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
     if lane.node is None or decision is None:
         return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+    if decision.misplaced is not None and state.nodes is not None:
+        return why_misplaced(state.nodes, decision.misplaced)
     if line.parked and decision.victims and decision.fence is None:
         names = ", ".join(str(victim.holding) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"

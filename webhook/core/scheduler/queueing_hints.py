@@ -12,7 +12,7 @@ from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.rule import before_heads
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code
-from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, QueueHead, Releasing, WakeKey
+from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
 from webhook.core.pending.queueing import Line
 from webhook.core.pending.wake_index import GateOrder, Need
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
@@ -27,6 +27,8 @@ def park(state: State, line: Line, decision: Decision) -> None:
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(line.sample.namespace)] if fenced else []
+    if decision.fence is not None and decision.fence.code is Code.NODES_DO_NOT_FIT:
+        wake_on = [NodesFreed()]
     head = None if line.shifting else decision.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)

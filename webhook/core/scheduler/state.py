@@ -11,9 +11,10 @@ from webhook.core.ledger.record import Claim
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import BesideHead, NamespaceFences, QueueHead, Releasing
+from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.pending.pending_queues import WaitingRoom
 from webhook.core.pending.queueing import Lane, Line, Scan
+from webhook.core.placement.capacity import Allotment, Capacity
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
@@ -47,6 +48,8 @@ class State:
     stopped_for_share: dict[str, str] = field(default_factory=dict)
     """Gangs that were stopped for the share of another, and its uid. Not in the ledger: a new leader may stop and
     start a gang once more than this one would."""
+    nodes: Capacity | None = None
+    """What is free on which node; None while the nodes are not known."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
     decayed: DecayedUsage | None = None
@@ -82,9 +85,12 @@ class State:
     @property
     def decider(self) -> Decider:
         """What decisions are made from."""
-        if self._decider is None or self._decider.fences is not self.fences:
-            self._decider = Decider(self.holdings, self.fences, self.settings, self._ranks, self.yields)
-        return self._decider
+        known = self._decider
+        if known is None or known.fences is not self.fences or known.nodes is not self.nodes:
+            flavors = self.policy.flavors
+            known = Decider(self.holdings, self.fences, self.settings, self._ranks, self.yields, self.nodes, flavors)
+            self._decider = known
+        return known
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by another policy; where it says something new, everybody is decided about anew."""
@@ -92,7 +98,7 @@ class State:
         self.holdings.rebase(tree)
         lanes = dict(self.room.lanes)
         self.room.set_policy(policy, tree, namespaces)
-        self.policy = policy
+        self.policy, self._decider = policy, None
         for name, lane in lanes.items():
             if self.room.lanes.get(name) is not lane:
                 self.holdings.withdraw_promise(QueueHead(lane.name))
@@ -288,6 +294,9 @@ class State:
         self.holdings.drop(holding.uid)
         self.forget_stops(holding.uid)
         self.room.wake(NamespaceFences(holding.reservation.namespace))
+        if self.nodes is not None:
+            self.nodes.withdraw(holding.uid)
+            self.room.wake(NodesFreed())
         if node is not None:
             self.wake(node, holding.amounts)
             if self.settings.one_head_per_queue:
@@ -334,6 +343,11 @@ class State:
             self.drop_claim(claimant)
             self.room.unclaim(claimant)
 
+    def allot(self, uid: str, places: Allotment | None) -> None:
+        """Keep the room on nodes that was found for a gang."""
+        if self.nodes is not None and places is not None:
+            self.nodes.allot(uid, places)
+
     def wake_namespace(self, namespace: str) -> None:
         """Have those decided about again whom the fences of ``namespace`` stopped."""
         self.room.wake(NamespaceFences(namespace))
@@ -345,6 +359,7 @@ class State:
     def copy(self) -> "State":
         """Return an independent state; gangs that are parked stay parked."""
         twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
+        twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.pledges = dict(self.claims), dict(self.pledges)
         twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()

@@ -25,8 +25,12 @@ from webhook.laboratory.dry_run.report import write
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import Job, JobLog
 from webhook.laboratory.replay.measures import Measures, measure
+from webhook.laboratory.replay.nodes import NodeFit, Pool, pool
 from webhook.laboratory.replay.report import report, show
 from webhook.laboratory.replay.run import Outcome, replay
+
+ON_NODES = "borrow"
+"""The policy that is replayed on nodes where none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Options:
     """Share of the time for which a queue of a built-in policy is busy."""
     resume: bool = False
     """Preempted jobs go on where they were, instead of from zero."""
+    nodes: str | None = None
+    """SIZE, COUNTxSIZE or a file of Nodes: each policy is replayed on them, by quota alone, checked, and packed."""
 
 
 def run(
@@ -59,17 +65,24 @@ def run(
     settings = engine_settings(load_config(config))
     log = _log(file, options)
     problems = list(log.all_problems())
-    compiled = {name: _compiled(name, log, options, problems) for name in policies or built_in.NAMES}
+    without = built_in.NAMES if options.nodes is None else (ON_NODES,)
+    compiled = {name: _compiled(name, log, options, problems) for name in policies or without}
     jobs = _known(log, compiled, problems)
     out = console or terminal.console()
     bench = _Bench(jobs, settings, options)
     columns = {}
     for name, policy in compiled.items():
         with Console(stderr=True).status(f"replaying {len(jobs):,} jobs under {name}"):
-            columns[name] = bench.measures(policy, queues.resource_in(policy, log.resource))
+            resource = queues.resource_in(policy, log.resource)
+            if options.nodes is None:
+                columns[name] = bench.measures(policy, resource)
+                continue
+            floor = pool(options.nodes, resource, int(queues.capacity(policy, resource)))
+            for fit in NodeFit:
+                columns[f"{name} {fit}"] = bench.measures(policy, resource, (floor, fit))
     document = report(log, jobs, columns, problems)
     if output == "table":
-        show(out, document, columns, resume=options.resume)
+        show(out, document, columns, resume=options.resume, nodes=options.nodes is not None)
     else:
         write(out, document, output)
     return WRONG if any(not problem.warning for problem in problems) else 0
@@ -150,9 +163,12 @@ class _Bench:
     options: Options
     done: list[tuple[Policy, str, Outcome]] = field(default_factory=list)
 
-    def measures(self, policy: Policy, resource: str) -> Measures:
+    def measures(self, policy: Policy, resource: str, nodes: tuple[Pool, NodeFit] | None = None) -> Measures:
         alone = self._outcome(queues.alone(policy), resource)
-        return measure(self._outcome(policy, resource), alone, queues.capacity(policy, resource))
+        if nodes is None:
+            return measure(self._outcome(policy, resource), alone, queues.capacity(policy, resource))
+        outcome = replay(self.jobs, policy, resource, self.settings, resume=self.options.resume, nodes=nodes)
+        return measure(outcome, alone, queues.capacity(policy, resource))
 
     def _outcome(self, policy: Policy, resource: str) -> Outcome:
         for known, asked, outcome in self.done:

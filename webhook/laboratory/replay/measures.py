@@ -42,6 +42,22 @@ class SharingLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class Starts:
+    """What the nodes made of starts; without nodes every start is whole."""
+
+    starts: int
+    not_whole: int
+    """Starts at which some pods found no node."""
+    in_vain_unit_seconds: float
+    """GPU-seconds or processor-seconds held by pods whose gang was not whole."""
+
+    @property
+    def not_whole_share(self) -> float:
+        """Share of the starts that were not whole."""
+        return self.not_whole / self.starts if self.starts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class QueueMeasures:
     """One queue of the log."""
 
@@ -75,6 +91,7 @@ class Measures:
     preemptions: int
     lost_unit_seconds: float
     loss: SharingLoss
+    starts: Starts
     queues: tuple[QueueMeasures, ...]
 
 
@@ -98,6 +115,11 @@ def measure(outcome: Outcome, alone: Outcome, capacity: float) -> Measures:
         preemptions=sum(course.preemptions for course in courses),
         lost_unit_seconds=sum(course.lost_seconds * course.job.size for course in courses),
         loss=sharing_loss(courses, alone.courses),
+        starts=Starts(
+            sum(course.starts for course in courses),
+            sum(course.not_whole for course in courses),
+            math.fsum(course.in_vain_seconds for course in courses),
+        ),
         queues=_by_queue(courses, alone.courses),
     )
 

@@ -67,7 +67,9 @@ def _camel(name: str) -> str:
 # -- for people --------------------------------------------------------------------------------------------------------
 
 
-def show(out: Console, document: Document, columns: Mapping[str, Measures], *, resume: bool) -> None:
+def show(
+    out: Console, document: Document, columns: Mapping[str, Measures], *, resume: bool, nodes: bool = False
+) -> None:
     """Print the document's log and diagnostics, and the measures as a table."""
     log = document["log"]
     unit = "GPU" if log["resource"] == GPU else "CPU"
@@ -80,7 +82,7 @@ def show(out: Console, document: Document, columns: Mapping[str, Measures], *, r
     table.add_column("seconds, unless said", overflow="fold")
     for name in columns:
         table.add_column(escape(name), justify="right", overflow="fold")
-    for title, value in _rows(unit, list(columns.values())):
+    for title, value in _rows(unit, list(columns.values()), nodes=nodes):
         table.add_row(escape(title), *(value(measures) for measures in columns.values()))
     out.print(table, highlight=False)
     out.print(
@@ -96,7 +98,7 @@ def show(out: Console, document: Document, columns: Mapping[str, Measures], *, r
         out.print(f"and {more:,} more; -o yaml shows all", highlight=False)
 
 
-def _rows(unit: str, columns: Sequence[Measures]) -> list[Row]:
+def _rows(unit: str, columns: Sequence[Measures], *, nodes: bool) -> list[Row]:
     rows: list[Row] = [
         ("wait, mean", lambda m: _seconds(m.wait.mean_seconds)),
         (f"wait, {unit}-weighted mean", lambda m: _seconds(m.weighted_wait_seconds)),
@@ -111,6 +113,12 @@ def _rows(unit: str, columns: Sequence[Measures]) -> list[Row]:
         (f"waited longer than alone, % of {unit}-hours", lambda m: _percent(m.loss.unit_hours_share)),
         ("waited longer than alone, worst", lambda m: _seconds(m.loss.worst_seconds)),
     ]
+    if nodes:
+        rows += [
+            ("starts, number", lambda m: f"{m.starts.starts:,}"),
+            ("starts not whole, %", lambda m: _percent(m.starts.not_whole_share)),
+            (f"held by gangs not whole, {unit}-hours", lambda m: f"{m.starts.in_vain_unit_seconds / _HOUR:,.0f}"),
+        ]
     if any(m.never_started for m in columns):
         rows.append(("never started, jobs", lambda m: f"{m.never_started:,}"))
     if any(m.at_limit for m in columns):

@@ -3,23 +3,30 @@
 At every moment at which anything happens, first what ends is released, then what arrives is submitted, then cycles are
 run until nothing changes, as the reconciler would with an API server that answers at once. Stopping a gang takes no
 time. A preempted gang keeps its place in the queue; it starts again from zero, or, with ``resume``, where it was.
+
+With nodes, a gang runs once all its pods are bound. Where only quota is asked, kube-scheduler binds those it can: they
+hold their GPUs until the rest follows, or the start time-out stops the gang whole and it is queued again, behind.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Final
 
+from webhook.config import Start
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.policy import Policy
+from webhook.core.model.policy import Flavor, Policy
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.replay.job_log import Job, window_of
+from webhook.laboratory.replay.nodes import Floor, NodeFit, Pool
 
 KIND: Final = "Job.batch"
+START: Final = Start()
+"""Start time-out and back-off of a cluster where nobody has set any."""
 
 
 @dataclass(slots=True)
@@ -32,6 +39,11 @@ class Course:
     preemptions: int = 0
     lost_seconds: float = 0.0
     """Run time that was thrown away."""
+    starts: int = 0
+    not_whole: int = 0
+    """Starts at which some pods found no node."""
+    in_vain_seconds: float = 0.0
+    """GPU-seconds or processor-seconds that bound pods held while their gang was not whole."""
 
     @property
     def wait_seconds(self) -> float | None:
@@ -58,6 +70,9 @@ class _Running:
     since_seconds: float
     start: int
     """Number of the start, so that the end of a run that was cut short is recognised."""
+    bound: int = 0
+    """Units that its pods hold on nodes, while it is not whole."""
+    whole: bool = True
 
 
 @dataclass(slots=True)
@@ -74,11 +89,17 @@ class _Replay:
     """Run time still to do, of preempted gangs that resume."""
     starts: int = 0
     busy: float = 0.0
+    floor: "Floor | None" = None
+    """The nodes; None: there are as many as the quota allows, and every pod finds one."""
+    partial: dict[str, None] = field(default_factory=dict)
+    """Gangs of which some pods found no node, in order of their start."""
+    resting: dict[str, float] = field(default_factory=dict)
+    """Gangs that were stopped because they did not become whole, and when each is considered again."""
 
     def run(self) -> None:
         waiting = list(reversed(self.gangs.values()))
         now = self.window[0]
-        while waiting or self.ends:
+        while waiting or self.ends or self.resting:
             times = (
                 waiting[-1].created_seconds if waiting else None,
                 self.ends[0][0] if self.ends else None,
@@ -87,14 +108,18 @@ class _Replay:
             now = min(time for time in times if time is not None)
             while self.ends and self.ends[0][0] == now:
                 self._end(*heappop(self.ends))
+            self._bind_the_rest(now)
             while waiting and waiting[-1].created_seconds == now:
                 self.engine.submit(waiting.pop(), now)
+            self.resting = {uid: until for uid, until in self.resting.items() if until > now}
             self._decide(now)
 
     def _decide(self, now: float) -> None:
         plan: Plan | None = None
-        while plan is None or plan.preempted:
-            plan = self.engine.cycle(now, self.fences, epoch=1)
+        # Where kube-scheduler chooses the nodes, it has bound one gang before the next is decided about.
+        most = 1 if self.floor is not None and self.floor.fit is NodeFit.CHECK else None
+        while plan is None or plan.preempted or (most and plan.admitted):
+            plan = self.engine.cycle(now, self.fences, epoch=1, most=most)
             for reservation in plan.admitted:
                 self._start(reservation.uid, now)
             for preempted in plan.preempted:
@@ -103,19 +128,61 @@ class _Replay:
     def _start(self, uid: str, now: float) -> None:
         self.starts += 1
         course = self.courses[uid]
-        self.running[uid] = _Running(self.gangs[uid], course, now, self.starts)
-        heappush(self.ends, (now + self.left.get(uid, course.job.lasts_seconds), uid, self.starts))
+        course.starts += 1
+        run = self.running[uid] = _Running(self.gangs[uid], course, now, self.starts)
+        if self.floor is not None and self.floor.fit is not NodeFit.PACK:
+            run.bound = self.floor.start(uid)
+            run.whole = run.bound == course.job.size
+        if run.whole:
+            heappush(self.ends, (now + self._lasts(uid), uid, self.starts))
+        else:
+            course.not_whole += 1
+            self.partial[uid] = None
+            heappush(self.ends, (now + START.timeout_seconds, uid, self.starts))
+
+    def _lasts(self, uid: str) -> float:
+        return self.left.get(uid, self.courses[uid].job.lasts_seconds)
+
+    def _bind_the_rest(self, now: float) -> None:
+        """Have kube-scheduler try the pods again that found no node; a gang that is whole now begins to run."""
+        for uid in list(self.partial):
+            run = self.running[uid]
+            assert self.floor is not None
+            self._hold_in_vain(run, now)
+            run.bound = self.floor.bind(uid)
+            if run.bound == run.course.job.size:
+                del self.partial[uid]
+                self.starts += 1
+                run.whole, run.start = True, self.starts
+                heappush(self.ends, (now + self._lasts(uid), uid, self.starts))
+
+    @staticmethod
+    def _hold_in_vain(run: _Running, now: float) -> None:
+        run.course.in_vain_seconds += run.bound * (now - run.since_seconds)
+        run.since_seconds = now
 
     def _end(self, now: float, uid: str, start: int) -> None:
         run = self.running.get(uid)
-        if run is not None and run.start == start:
+        if run is None or run.start != start:
+            return
+        if run.whole:
             self._stop(uid, now).course.ended_seconds = now
+            return
+        # Its pods did not all come in time: it is stopped whole and goes back, behind those that wait now.
+        self._stop(uid, now)
+        attempts = run.course.not_whole
+        rest = min(START.backoff_max_seconds, START.backoff_seconds * 2.0 ** min(attempts - 1, 20))
+        gang = replace(self.gangs[uid], created_seconds=now, not_before_seconds=now + rest)
+        self.gangs[uid], self.resting[uid] = gang, gang.not_before_seconds
+        self.engine.submit(gang, now)
 
     def _preempt(self, uid: str, now: float) -> None:
         run = self._stop(uid, now)
         ran, job = now - run.since_seconds, run.course.job
         run.course.preemptions += 1
-        if self.resume:
+        if not run.whole:
+            pass
+        elif self.resume:
             self.left[uid] = self.left.get(uid, job.lasts_seconds) - ran
         else:
             run.course.lost_seconds += ran
@@ -124,9 +191,14 @@ class _Replay:
     def _stop(self, uid: str, now: float) -> _Running:
         run = self.running.pop(uid)
         first, last = self.window
+        if not run.whole:
+            del self.partial[uid]
+            self._hold_in_vain(run, now)
         self.busy += run.course.job.size * max(0.0, min(now, last) - max(run.since_seconds, first))
         self.engine.release(uid)
         self.fences.drop_reservation(run.gang.namespace, uid)
+        if self.floor is not None:
+            self.floor.capacity.withdraw(uid)
         return run
 
 
@@ -137,27 +209,38 @@ def replay(
     settings: EngineSettings | None = None,
     *,
     resume: bool = False,
+    nodes: "tuple[Pool, NodeFit] | None" = None,
 ) -> Outcome:
     """Return what becomes of ``jobs``, given in order of submission, when each asks ``size`` of ``resource``.
 
     ``policy`` must have a local queue ``(name, name)`` for each queue that a job names.
     """
-    gangs = {gang.uid: gang for gang in _gangs(jobs, resource)}
+    pool = None if nodes is None else nodes[0]
+    gangs = {gang.uid: gang for gang in _gangs(jobs, resource, pool)}
     courses = {uid: Course(job) for uid, job in zip(gangs, jobs, strict=True)}
     engine = Engine(settings)
+    if pool is not None and pool.alike:
+        policy = replace(policy, flavors={name: Flavor(name) for name in policy.flavors})
     namespaces: dict[str, dict[str, str]] = {job.queue: {} for job in jobs}
     world = _Replay(engine, resume, window_of(jobs), courses, gangs)
+    if nodes is not None:
+        world.floor = Floor(nodes[0].capacity(), nodes[1], {gang.uid: gang for gang in gangs.values()})
+        if nodes[1] is not NodeFit.QUOTA:
+            engine.know_nodes(world.floor.capacity)
     engine.set_policy(policy, namespaces, world.window[0])
     world.run()
     return Outcome(tuple(courses.values()), world.busy)
 
 
-def _gangs(jobs: Iterable[Job], resource: str) -> Iterable[Gang]:
-    """Yield one gang a job: a pod for each GPU or processor. Uids sort as the log does, which breaks ties."""
+def _gangs(jobs: Iterable[Job], resource: str, pool: Pool | None) -> Iterable[Gang]:
+    """Yield one gang a job: a pod for each GPU or processor, or for each node's. Uids sort as the log does."""
     pod = PodPrice({resource: MILLI}, {resource: MILLI})
     sets: dict[int, tuple[PodSet, ...]] = {}
     for place, job in enumerate(jobs):
-        pods = sets.setdefault(job.size, (PodSet("main", job.size, pod),))
+        if job.size not in sets:
+            one_each = (PodSet("main", job.size, pod),)
+            sets[job.size] = one_each if pool is None else pool.pod_sets(job.size)
+        pods = sets[job.size]
         yield Gang(
             uid=f"{place:09d}",
             kind=KIND,

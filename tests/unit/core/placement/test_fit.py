@@ -1,0 +1,208 @@
+"""Placing gangs on nodes: exact for one shape, witnessed for several, judged by a search of everything."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.model.gang import PodPrice, PodSet, Toleration
+from webhook.core.model.policy import Flavor, Taint
+from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.fit import Asked, Misplaced, place
+from webhook.core.placement.node import PODS, NodeRecord
+from webhook.core.placement.shape import Shape, shape_of
+
+GPU, CPU = "nvidia.com/gpu", "cpu"
+
+
+def units(**amounts: int) -> dict[str, int]:
+    named = {"gpu": GPU, "cpu": CPU, "pods": PODS}
+    return {named[name]: amount * 1000 for name, amount in amounts.items()}
+
+
+def capacity(*nodes: NodeRecord) -> Capacity:
+    found = Capacity()
+    for node in nodes:
+        found.put_node(node)
+    return found
+
+
+def gpus(*free: int) -> Capacity:
+    return capacity(*(NodeRecord(f"n{place}", units(gpu=count)) for place, count in enumerate(free)))
+
+
+def shape(**amounts: int) -> Shape:
+    return Shape(tuple(sorted({**units(**amounts), PODS: 1000}.items())))
+
+
+def places(nodes: Capacity, *asked: Asked) -> dict[str, dict[str, int]] | None:
+    found = place(nodes, asked)
+    return found.places if isinstance(found, Allotment) else None
+
+
+def test_a_gang_whose_sums_fit_and_whose_pods_do_not_has_no_place() -> None:
+    found = place(gpus(2, 2, 2, 2), [Asked("main", shape(gpu=4), 2)])
+    assert isinstance(found, Misplaced)
+    assert (found.found, found.certain) == (0, True)
+
+
+def test_one_pod_takes_the_smallest_hole_that_holds_it() -> None:
+    assert places(gpus(8, 3, 2, 1), Asked("main", shape(gpu=2), 1)) == {"main": {"n2": 1}}
+
+
+def test_a_wide_gang_takes_the_emptiest_nodes_and_ends_in_the_smallest_hole_that_holds_its_rest() -> None:
+    assert places(gpus(8, 3, 2, 8, 1), Asked("main", shape(gpu=1), 18)) == {"main": {"n0": 8, "n3": 8, "n2": 2}}
+
+
+def test_what_is_allotted_is_not_given_twice_and_a_bound_pod_takes_the_place_that_was_kept_for_it() -> None:
+    nodes = gpus(4, 4)
+    first = place(nodes, [Asked("main", shape(gpu=4), 1)])
+    assert isinstance(first, Allotment)
+    nodes.allot("a", first)
+    assert places(nodes, Asked("main", shape(gpu=4), 2)) is None
+    nodes.bind("pod", "n1", units(gpu=4), gang="a", pod_set="main")  # elsewhere than planned
+    assert places(nodes, Asked("main", shape(gpu=4), 1)) == {"main": {"n0": 1}}
+    nodes.unbind("pod")
+    assert places(nodes, Asked("main", shape(gpu=4), 2)) is not None
+
+
+def test_a_terminating_pod_counts_until_it_is_gone() -> None:
+    nodes = gpus(4)
+    nodes.bind("old", "n0", units(gpu=4))
+    assert places(nodes, Asked("main", shape(gpu=1), 1)) is None
+    nodes.unbind("old")
+    assert places(nodes, Asked("main", shape(gpu=1), 1)) is not None
+
+
+def test_cordoned_tainted_and_unready_nodes_take_nothing() -> None:
+    for node in (
+        NodeRecord("n", units(gpu=8), cordoned=True),
+        NodeRecord("n", units(gpu=8), ready=False),
+        NodeRecord("n", units(gpu=8), taints=(Taint("maintenance", "", "NoSchedule"),)),
+        NodeRecord("n", units(gpu=8, pods=0)),
+    ):
+        assert places(capacity(node), Asked("main", shape(gpu=1), 1)) is None, node
+    preferred = NodeRecord("n", units(gpu=8), taints=(Taint("maintenance", "", "PreferNoSchedule"),))
+    assert places(capacity(preferred), Asked("main", shape(gpu=1), 1)) is not None
+
+
+def test_a_flavors_labels_and_tolerations_are_the_pods_own_once_it_is_chosen() -> None:
+    h100 = Flavor("h100", {"gpu": "h100"}, (), (Toleration("gpu", "Exists"),))
+    nodes = capacity(
+        NodeRecord("a", units(gpu=8)),
+        NodeRecord("b", units(gpu=8), labels={"gpu": "h100"}, taints=(Taint("gpu", "", "NoSchedule"),)),
+    )
+    pod_set = PodSet("main", 1, PodPrice(units(gpu=8)))
+    assert places(nodes, Asked("main", shape_of(pod_set, {"h100": h100}), 1)) == {"main": {"b": 1}}
+    assert places(nodes, Asked("main", shape_of(pod_set), 2)) is None
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+AMOUNTS = st.integers(0, 4)
+NODES = st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4)
+ASKED = st.lists(st.tuples(AMOUNTS, AMOUNTS, st.integers(0, 3)), min_size=1, max_size=3)
+
+
+def world(nodes: Sequence[tuple[int, int]]) -> Capacity:
+    return capacity(*(NodeRecord(f"n{i}", units(gpu=gpu, cpu=cpu, pods=9)) for i, (gpu, cpu) in enumerate(nodes)))
+
+
+def sets(asked: Sequence[tuple[int, int, int]]) -> list[Asked]:
+    return [
+        Asked(f"s{i}", Shape(tuple(sorted((k, v) for k, v in {**units(gpu=g, cpu=c), PODS: 1000}.items() if v))), n)
+        for i, (g, c, n) in enumerate(asked)
+    ]
+
+
+def possible(nodes: Mapping[str, dict[str, int]], asked: Sequence[Asked]) -> bool:
+    """Search everything."""
+    pods = [each.shape.requests for each in asked for _ in range(each.count)]
+    for chosen in product(nodes, repeat=len(pods)):
+        free = {name: dict(amounts) for name, amounts in nodes.items()}
+        for node, requests in zip(chosen, pods, strict=True):
+            for name, amount in requests:
+                free[node][name] -= amount
+        if all(amount >= 0 for amounts in free.values() for amount in amounts.values()):
+            return True
+    return not pods
+
+
+@given(NODES, st.lists(st.tuples(AMOUNTS, AMOUNTS, st.integers(0, 4)), min_size=1, max_size=1))
+def test_one_shape_is_judged_exactly(nodes: list[tuple[int, int]], asked: list[tuple[int, int, int]]) -> None:
+    there, wanted = world(nodes), sets(asked)
+    assert isinstance(place(there, wanted), Allotment) == possible(there.free, wanted)
+
+
+@given(
+    st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=3), ASKED.filter(lambda a: sum(n for *_, n in a) <= 5)
+)
+def test_several_shapes_are_never_promised_what_is_impossible_and_a_certain_no_is_one(
+    nodes: list[tuple[int, int]], asked: list[tuple[int, int, int]]
+) -> None:
+    there, wanted = world(nodes), sets(asked)
+    found = place(there, wanted)
+    if isinstance(found, Allotment):
+        there.allot("g", found)
+        assert all(amount >= 0 for free in there.free.values() for amount in free.values())
+        assert {name: sum(found.places[name].values()) for name in found.places} == {
+            a.name: a.count for a in wanted if a.count
+        }
+    elif found.certain:
+        assert not possible(there.free, wanted)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("nubwag"), st.integers(0, 3), AMOUNTS), max_size=30)
+
+
+@given(STEPS)
+def test_an_index_that_catches_up_says_what_one_made_anew_says(steps: list[tuple[str, int, int]]) -> None:
+    nodes, kept = Capacity(), shape(gpu=1)
+    for step, which, amount in steps:
+        match step:
+            case "n":
+                nodes.put_node(NodeRecord(f"n{which}", units(gpu=amount), cordoned=amount == 3))
+            case "u":
+                nodes.drop_node(f"n{which}")
+            case "b":
+                nodes.bind(f"p{which}", f"n{amount}", units(gpu=1), gang="g0", pod_set="main")
+            case "w":
+                nodes.unbind(f"p{which}")
+            case "a":
+                found = place(nodes, [Asked("main", shape(gpu=1), amount)])
+                if isinstance(found, Allotment):
+                    nodes.allot(f"g{which}", found)
+            case "g":
+                nodes.withdraw(f"g{which}")
+        caught_up = nodes.index(kept)
+        assert caught_up.rooms == {name: room for name in nodes.nodes if (room := nodes.room(caught_up, name))[0]}
+        assert caught_up.total == sum(count for count, _ in caught_up.rooms.values())
+        assert {name: room for room, names in caught_up.by_room.items() for name in names} == caught_up.rooms
+        assert all(names == sorted(names) for names in caught_up.by_room.values())
+
+
+@given(STEPS)
+def test_free_is_allocatable_less_bound_less_allotted(steps: list[tuple[str, int, int]]) -> None:
+    nodes = Capacity()
+    bound: dict[str, str] = {}
+    for step, which, amount in steps:
+        match step:
+            case "n":
+                nodes.put_node(NodeRecord(f"n{which}", units(gpu=amount)))
+            case "u":
+                nodes.drop_node(f"n{which}")
+            case "b":
+                nodes.bind(f"p{which}", f"n{amount}", units(gpu=1))
+                bound[f"p{which}"] = f"n{amount}"
+            case "w":
+                nodes.unbind(f"p{which}")
+                bound.pop(f"p{which}", None)
+            case "a":
+                nodes.allot(f"g{which}", Allotment({"main": shape(gpu=1)}, {"main": {f"n{amount}": 1}}))
+            case "g":
+                nodes.withdraw(f"g{which}")
+        for name, node in nodes.nodes.items():
+            held = sum(at == name for at in bound.values())
+            held += sum(a.places["main"].get(name, 0) for a in nodes.allotments.values())
+            assert nodes.free[name].get(GPU, 0) == node.allocatable[GPU] - 1000 * held

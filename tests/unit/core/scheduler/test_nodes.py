@@ -1,0 +1,104 @@
+"""The engine with nodes: a gang starts where its pods fit, and not merely where its sums do."""
+
+from tests.unit.core.worlds import LABELS, gang, group, policy, queue
+from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy
+from webhook.core.model.reasons import Code
+from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.node import NodeRecord
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+
+
+def engine(*queues: object, nodes: dict[str, int], flavors: tuple[Flavor, ...] = ()) -> tuple[Engine, Capacity]:
+    """Nodes are called ``flavor-name`` where they belong to one."""
+    made, there = Engine(), Capacity()
+    made.set_policy(policy(*queues, flavors=flavors), LABELS, 0.0)  # type: ignore[arg-type]
+    for name, cpu in nodes.items():
+        there.put_node(NodeRecord(name, {"cpu": 1000 * cpu}, {"kind": name.partition("-")[0]}))
+    made.know_nodes(there)
+    return made, there
+
+
+def admitted(made: Engine, now: float = 1.0) -> list[str]:
+    return [each.name for each in made.cycle(now, Fences(), epoch=1).admitted]
+
+
+def test_a_gang_whose_sums_fit_waits_until_its_pods_do_and_one_that_fits_starts() -> None:
+    made, there = engine(queue("q", 12), nodes={"a": 2, "b": 2, "c": 2, "d": 2})
+    made.submit(gang("wide", "q", cpu=4, pods=2), 0.0)
+    made.submit(gang("small", "q", cpu=2, pods=1, created=1.0), 0.0)
+    assert admitted(made) == ["small"]
+    reason = made.reason("wide")
+    assert reason is not None
+    assert reason.code is Code.NODES_DO_NOT_FIT
+    assert str(reason) == (
+        "asks 2 pods of 4 cpu; 0 fit now; of 4 nodes 4 take none: 4 lack cpu (6 free in pieces too small); "
+        "it starts when 2 more of its pods fit"
+    )
+    for name in ("a", "b"):
+        there.put_node(NodeRecord(f"{name}-large", {"cpu": 4000}))
+    made.wake_nodes()
+    assert admitted(made, 2.0) == ["wide"]
+
+
+def test_what_one_cycle_admits_is_allotted_before_the_next_gang_is_asked_about() -> None:
+    made, _ = engine(queue("q", 8), nodes={"a": 4, "b": 3})
+    made.submit(gang("one", "q", cpu=3), 0.0)
+    made.submit(gang("two", "q", cpu=3, created=1.0), 0.0)
+    made.submit(gang("three", "q", cpu=2, created=2.0), 0.0)
+    assert admitted(made) == ["one", "two"]
+    made.release("one")
+    assert admitted(made, 2.0) == ["three"]
+
+
+def test_a_flavor_with_quota_and_without_nodes_is_passed_over() -> None:
+    both = queue("q", None, group(old={"cpu": 8}, new={"cpu": 8}))
+    flavors = (Flavor("old", {"kind": "old"}), Flavor("new", {"kind": "new"}))
+    made, there = engine(both, nodes={"old-a": 2, "new-a": 4}, flavors=flavors)
+    made.submit(gang("g", "q", cpu=4), 0.0)
+    (reservation,) = made.cycle(1.0, Fences(), epoch=1).admitted
+    assert reservation.flavors == {"main": {"cpu": "new"}}
+    assert there.allotments["g"].places == {"main": {"new-a": 1}}
+
+
+def test_nobody_is_stopped_for_a_gang_that_would_fit_no_node_all_the_same() -> None:
+    preempts = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    made, _ = engine(queue("q", 4, preemption=preempts), nodes={"a": 2, "b": 2})
+    for name in ("x", "y"):
+        made.submit(gang(name, "q", cpu=2), 0.0)
+    assert sorted(admitted(made)) == ["x", "y"]
+    made.submit(gang("wide", "q", cpu=4, priority=5), 1.0)
+    plan = made.cycle(2.0, Fences(), epoch=1)
+    assert not plan.preempted
+    reason = made.reason("wide")
+    assert reason is not None
+    assert reason.code is Code.NODES_DO_NOT_FIT
+    made.submit(gang("narrow", "q", cpu=2, priority=4), 2.0)
+    assert [each.uid for each in made.cycle(3.0, Fences(), epoch=1).preempted] != []
+
+
+def test_a_claim_is_taken_up_where_its_victims_were() -> None:
+    preempts = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    made, there = engine(queue("q", 4, preemption=preempts), nodes={"a": 4})
+    made.submit(gang("low", "q", cpu=4), 0.0)
+    assert admitted(made) == ["low"]
+    made.submit(gang("high", "q", cpu=4, priority=5), 1.0)
+    assert [each.uid for each in made.cycle(2.0, Fences(), epoch=1).preempted] == ["low"]
+    made.release("low")
+    assert admitted(made, 3.0) == ["high"]
+    assert there.allotments["high"].places == {"main": {"a": 1}}
+
+
+def test_a_copy_allots_on_nodes_of_its_own() -> None:
+    made, there = engine(queue("q", 4), nodes={"a": 4})
+    made.submit(gang("g", "q", cpu=4), 0.0)
+    assert admitted(made.copy()) == ["g"]
+    assert not there.allotments
+    assert admitted(made) == ["g"]
+
+
+def test_an_engine_that_knows_no_nodes_asks_nothing_of_them() -> None:
+    made = Engine()
+    made.set_policy(policy(queue("q", 8)), LABELS, 0.0)
+    made.submit(gang("wide", "q", cpu=4, pods=2), 0.0)
+    assert admitted(made) == ["wide"]

@@ -1,0 +1,4 @@
+"""Whether a gang fits the nodes: what is free on each, which pods can go where, and where a gang goes.
+
+``node`` and ``shape`` are the two sides of the question, ``capacity`` keeps what is free, and ``fit`` places a gang.
+"""

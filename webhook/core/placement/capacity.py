@@ -1,0 +1,282 @@
+"""What is free on every node: allocatable, less bound pods, less what is allotted to pods that are not bound yet.
+
+    free(node) = allocatable - bound pods (foreign ones, and terminating ones until they are gone) - allotted
+
+Each shape that was asked about keeps an index of the nodes by how many of its pods they hold; a change of a node is
+noted in a log, and an index catches up when it is asked. So a change costs nothing by itself, and a question what
+changed since the last.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.model import amounts
+from webhook.core.model.amounts import Amounts
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.shape import Shape
+
+SHAPES_MAX = 256
+"""Indexes kept; the one used longest ago goes first."""
+
+Places = Mapping[str, int]
+"""Node to pods."""
+
+
+@dataclass(slots=True)
+class Allotment:
+    """Room on nodes that one gang's pods have until they are bound there."""
+
+    shapes: Mapping[str, Shape]
+    """By pod set."""
+    places: dict[str, dict[str, int]]
+    """Pod set to node to pods that are still to come."""
+
+
+@dataclass(slots=True)
+class _Bound:
+    node: str
+    requests: Amounts
+    gang: str | None
+
+
+Room = tuple[int, int]
+"""How many pods of a shape a node holds, and what is left then of the resource that the shape asks most of."""
+
+
+@dataclass(slots=True)
+class Index:
+    """The nodes that a shape may use, by the room that they have for its pods now."""
+
+    shape: Shape
+    scarce: str
+    """The resource of which one pod asks the largest share of a node."""
+    seen: int = 0
+    """How much of the log of changes is in it."""
+    rooms: dict[str, Room] = field(default_factory=dict)
+    """By node, for nodes that hold at least one pod."""
+    by_room: dict[Room, list[str]] = field(default_factory=dict)
+    """The names of nodes with the same room, in order."""
+    total: int = 0
+    """Pods that all nodes together hold."""
+
+    def room(self, free: Mapping[str, int]) -> Room:
+        """Return the room for pods in ``free`` amounts."""
+        count = self.shape.fits(free)
+        return count, free.get(self.scarce, 0) - count * self.shape.amount(self.scarce)
+
+    def fill(self, rooms: Mapping[str, Room]) -> None:
+        """Take note of all nodes at once: the index is new."""
+        self.rooms = {node: room for node, room in rooms.items() if room[0]}
+        for node, room in self.rooms.items():
+            self.by_room.setdefault(room, []).append(node)
+            self.total += room[0]
+        for names in self.by_room.values():
+            names.sort()
+
+    def set(self, node: str, room: Room) -> None:
+        """Take note of the room that ``node`` has now."""
+        before = self.rooms.get(node)
+        if before == room or (before is None and not room[0]):
+            return
+        if before is not None:
+            self.total -= before[0]
+            names = self.by_room[before]
+            del names[bisect_left(names, node)]
+            if not names:
+                del self.by_room[before]
+            del self.rooms[node]
+        if room[0]:
+            self.total += room[0]
+            self.rooms[node] = room
+            insort(self.by_room.setdefault(room, []), node)
+
+
+class Capacity:
+    """All nodes of one cluster."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeRecord] = {}
+        self.free: dict[str, dict[str, int]] = {}
+        """Node to amounts: negative ones on a node that is overfull, and only what it lost of one not known yet."""
+        self.allotments: dict[str, Allotment] = {}
+        """By uid of the gang."""
+        self._bound: dict[str, _Bound] = {}
+        self._pods_of: dict[str, dict[str, _Bound]] = {}
+        """Uid of a gang to its bound pods."""
+        self._indexes: dict[Shape, Index] = {}
+        self._log: list[str] = []
+        """Names of nodes that changed, in order."""
+        self._largest: dict[str, int] | None = None
+
+    @property
+    def largest(self) -> Amounts:
+        """The most of each resource that any one node has to give, when nothing runs there."""
+        if self._largest is None:
+            self._largest = {}
+            for node in self.nodes.values():
+                self._largest = amounts.maximum(self._largest, node.capacity)
+        return self._largest
+
+    # -- nodes and pods -----------------------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeRecord) -> None:
+        """Add or replace one node."""
+        before = self.nodes.get(node.name)
+        if before == node:
+            return
+        self._largest = None
+        self._add(node.name, {} if before is None else before.capacity, -1)
+        self.nodes[node.name] = node
+        self._add(node.name, node.capacity, 1)
+
+    def drop_node(self, name: str) -> None:
+        """Forget one node; what is bound or allotted there stays written down until it goes."""
+        before = self.nodes.pop(name, None)
+        if before is not None:
+            self._largest = None
+            self._add(name, before.capacity, -1)
+
+    def bind(self, uid: str, node: str, requests: Amounts, gang: str | None = None, pod_set: str = "") -> None:
+        """Take note that a pod holds ``requests`` of ``node``. One of a gang takes a place that was allotted to it."""
+        known = self._bound.get(uid)
+        if known is not None and known.node == node and known.requests == requests:
+            return
+        self.unbind(uid)
+        bound = self._bound[uid] = _Bound(node, requests, gang)
+        if gang is not None:
+            self._pods_of.setdefault(gang, {})[uid] = bound
+        self._add(node, requests, -1)
+        if gang is not None and known is None:
+            self._settle(gang, pod_set, node)
+
+    def unbind(self, uid: str) -> None:
+        """Forget a pod that has ended and is gone; an unknown one is fine."""
+        bound = self._bound.pop(uid, None)
+        if bound is None:
+            return
+        self._add(bound.node, bound.requests, 1)
+        if bound.gang is not None:
+            pods = self._pods_of[bound.gang]
+            del pods[uid]
+            if not pods:
+                del self._pods_of[bound.gang]
+
+    def copy(self) -> "Capacity":
+        """Return an independent copy; its indexes are made when they are asked for."""
+        twin = Capacity()
+        twin.nodes = dict(self.nodes)
+        twin.free = {name: dict(free) for name, free in self.free.items()}
+        for uid, allotment in self.allotments.items():
+            places = {name: dict(nodes) for name, nodes in allotment.places.items()}
+            twin.allotments[uid] = Allotment(allotment.shapes, places)
+        twin._bound = dict(self._bound)
+        twin._pods_of = {gang: dict(pods) for gang, pods in self._pods_of.items()}
+        return twin
+
+    # -- gangs --------------------------------------------------------------------------------------------------------
+
+    def allot(self, gang: str, allotment: Allotment) -> None:
+        """Keep room for pods of ``gang`` that are not bound yet, in place of what it had."""
+        self.withdraw(gang)
+        self.allotments[gang] = allotment
+        self._add_all(allotment, -1)
+
+    def withdraw(self, gang: str) -> None:
+        """Give back what is still kept for ``gang``; an unknown one is fine."""
+        allotment = self.allotments.pop(gang, None)
+        if allotment is not None:
+            self._add_all(allotment, 1)
+
+    def _settle(self, gang: str, pod_set: str, node: str) -> None:
+        """One pod came: at the place that was kept for it, or at another, and then any of its set's is given back."""
+        allotment = self.allotments.get(gang)
+        places = None if allotment is None else allotment.places.get(pod_set)
+        if allotment is None or not places:
+            return
+        place = node if node in places else min(places)
+        places[place] -= 1
+        if not places[place]:
+            del places[place]
+        self._add(place, dict(allotment.shapes[pod_set].requests), 1)
+        if not any(allotment.places.values()):
+            del self.allotments[gang]
+
+    def _add_all(self, allotment: Allotment, sign: int) -> None:
+        for name, places in allotment.places.items():
+            for node, count in places.items():
+                self._add(node, dict(allotment.shapes[name].requests), sign * count)
+
+    def _add(self, node: str, by: Amounts, factor: int) -> None:
+        free = self.free.setdefault(node, {})
+        for name, amount in by.items():
+            free[name] = free.get(name, 0) + factor * amount
+        if node not in self.nodes and not any(free.values()):
+            del self.free[node]
+        self._log.append(node)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def index(self, shape: Shape) -> Index:
+        """Return the index of ``shape``, up to date."""
+        index, scarce = self._indexes.pop(shape, None), self.scarce(shape)
+        if index is None or index.scarce != scarce:
+            index = Index(shape, scarce, seen=len(self._log))
+            index.fill({name: index.room(self.free[name]) for name, node in self.nodes.items() if shape.admits(node)})
+        for name in dict.fromkeys(self._log[index.seen :]):
+            index.set(name, self.room(index, name))
+        index.seen = len(self._log)
+        self._indexes[shape] = index
+        if len(self._indexes) > SHAPES_MAX:
+            del self._indexes[next(iter(self._indexes))]
+        self._shorten()
+        return index
+
+    def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
+        """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""
+        node = self.nodes.get(name)
+        if node is None or not index.shape.admits(node):
+            return 0, 0
+        free: Mapping[str, int] = self.free[name]
+        if more:
+            free = {key: free.get(key, 0) + more.get(key, 0) for key in {*free, *more}}
+        return index.room(free)
+
+    def scarce(self, shape: Shape) -> str:
+        """Return the resource of which one pod asks the largest share of what the largest node has."""
+        return max(shape.requests, key=lambda asked: (self.share(*asked), asked[0]))[0]
+
+    def share(self, resource: str, amount: int) -> float:
+        """Return which share ``amount`` is of what the largest node has of ``resource``."""
+        largest = self.largest.get(resource, 0)
+        return amount / largest if largest else float("inf")
+
+    def _shorten(self) -> None:
+        """Forget changes that are in every index; one that was not asked for long is made anew when it is."""
+        if len(self._log) <= 8 * max(1024, len(self.nodes)):
+            return
+        self._indexes = {shape: index for shape, index in self._indexes.items() if index.seen == len(self._log)}
+        self._log.clear()
+        for index in self._indexes.values():
+            index.seen = 0
+
+    def held_by(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return what else would be free, by node, if ``gangs`` gave back what is allotted to them and their pods were
+        gone.
+        """
+        more: dict[str, dict[str, int]] = {}
+        for node, requests, count in self._going(gangs):
+            sums = more.setdefault(node, {})
+            for name, amount in requests.items():
+                sums[name] = sums.get(name, 0) + amount * count
+        return more
+
+    def _going(self, gangs: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
+        for gang in gangs:
+            allotment = self.allotments.get(gang)
+            if allotment is not None:
+                for name, places in allotment.places.items():
+                    requests = dict(allotment.shapes[name].requests)
+                    yield from ((node, requests, count) for node, count in places.items())
+            for bound in self._pods_of.get(gang, {}).values():
+                yield bound.node, bound.requests, 1

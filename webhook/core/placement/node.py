@@ -1,0 +1,36 @@
+"""A node as far as placement needs it, projected from the API server's object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.model.amounts import Amounts
+from webhook.core.model.policy import Taint
+
+PODS = "pods"
+"""The resource of which each pod takes one."""
+UNBOUNDED = 1 << 60
+"""More than any node has, for what is not limited."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node."""
+
+    name: str
+    allocatable: Amounts = field(default_factory=dict)
+    """In thousandths of a unit. Of what is not stated there is none, but for pods: of these any number."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    cordoned: bool = False
+    """``spec.unschedulable``."""
+
+    @property
+    def capacity(self) -> Amounts:
+        """What it has to give, pods included."""
+        return self.allocatable if PODS in self.allocatable else {**self.allocatable, PODS: UNBOUNDED}
+
+    @property
+    def usable(self) -> bool:
+        """New pods may come at all."""
+        return self.ready and not self.cordoned

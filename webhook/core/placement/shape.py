@@ -1,0 +1,84 @@
+"""What the pods of one set ask of a node. Sets of equal shape fit the same nodes, so they share one index.
+
+Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required) and TaintToleration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.model.gang import PodSet, Requirement, Toleration
+from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
+from webhook.core.model.quantity import MILLI
+from webhook.core.placement.node import PODS, UNBOUNDED, NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Hashable; amounts in thousandths, sorted by name."""
+
+    requests: tuple[tuple[str, int], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    """Any term must hold; none: every node."""
+    tolerations: tuple[Toleration, ...] = field(default=())
+
+    def admits(self, node: NodeRecord) -> bool:
+        """Return whether a pod may go to ``node``, whatever is free there."""
+        if not node.usable or node.taints or self.affinity:
+            return self.why_not(node) is None
+        labels = node.labels
+        for key, value in self.selector:  # noqa: SIM110 - asked of every node of a cluster
+            if labels.get(key) != value:
+                return False
+        return True
+
+    def why_not(self, node: NodeRecord) -> str | None:
+        """Return what keeps the pods away from ``node`` for good, in a few words; None when nothing does."""
+        if node.cordoned:
+            return "cordoned"
+        if not node.ready:
+            return "not ready"
+        for taint in node.taints:
+            if _keeps_out(taint) and not any(tolerates(each, taint) for each in self.tolerations):
+                return f"taint {taint.key}"
+        if any(node.labels.get(key) != value for key, value in self.selector):
+            return "node selector"
+        if self.affinity and not any(all(requirement_holds(r, node.labels) for r in term) for term in self.affinity):
+            return "node affinity"
+        return None
+
+    def amount(self, resource: str) -> int:
+        """Return what one pod asks of ``resource``."""
+        return next((amount for name, amount in self.requests if name == resource), 0)
+
+    def fits(self, free: Mapping[str, int]) -> int:
+        """Return how many of the pods ``free`` amounts hold."""
+        most = UNBOUNDED
+        for name, amount in self.requests:
+            count = free.get(name, 0) // amount
+            most = min(most, count)
+        return max(most, 0)
+
+    def lacks(self, free: Mapping[str, int]) -> str | None:
+        """Return the resource of which ``free`` holds least for one pod, None when one pod fits."""
+        short = [(free.get(name, 0) / amount, name) for name, amount in self.requests if free.get(name, 0) < amount]
+        return min(short)[1] if short else None
+
+
+def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Shape:
+    """Return the shape of ``pod_set`` started on ``flavors`` (by name), whose labels and tolerations it gets."""
+    selector, tolerations = dict(pod_set.node_selector), list(pod_set.tolerations)
+    for flavor in (flavors or {}).values():
+        selector |= flavor.node_labels
+        tolerations += flavor.tolerations
+    requests = {name: amount for name, amount in pod_set.price.requests.items() if amount > 0}
+    return Shape(
+        tuple(sorted({**requests, PODS: MILLI}.items())),
+        tuple(sorted(selector.items())),
+        pod_set.node_affinity,
+        tuple(tolerations),
+    )
+
+
+def _keeps_out(taint: Taint) -> bool:
+    return taint.effect in ("NoSchedule", "NoExecute")

@@ -1,0 +1,158 @@
+"""The nodes under a replay: which pods a job has, and where kube-scheduler would put them.
+
+A job of a log says how many GPUs it had, not how they were spread: it is taken as pods of at most a node's GPUs, whole
+nodes first. kube-scheduler binds pod by pod, each to the node with most free (its default, LeastAllocated).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.policy import Taint
+from webhook.core.model.problem import Problem
+from webhook.core.model.quantity import MILLI, QuantityError, parse
+from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.fit import Asked
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.shape import shape_of
+from webhook.errors import PolicyError
+from webhook.laboratory.dry_run.files import objects as files
+
+NODES_MAX: Final = 100_000
+
+
+class NodeFit(StrEnum):
+    """What a start depends on, beside quota."""
+
+    QUOTA = "quota"
+    """Nothing: kube-scheduler binds what it can, and a gang that is not whole in time is stopped."""
+    CHECK = "check"
+    """All pods must fit the nodes; kube-scheduler chooses where."""
+    PACK = "pack"
+    """All pods must fit the nodes, and go where best fit puts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The nodes of a replay."""
+
+    nodes: tuple[NodeRecord, ...]
+    resource: str
+    alike: bool = False
+    """Made by number: flavors have no labels that could tell one from another."""
+
+    @property
+    def largest(self) -> int:
+        """Whole units of the resource on the largest node."""
+        return max(node.allocatable.get(self.resource, 0) for node in self.nodes) // MILLI
+
+    def capacity(self) -> Capacity:
+        """Return the nodes with nothing on them."""
+        empty = Capacity()
+        for node in self.nodes:
+            empty.put_node(node)
+        return empty
+
+    def pod_sets(self, size: int) -> tuple[PodSet, ...]:
+        """Return a job's pods: as many of a whole node as its size has, and one of the rest."""
+        whole, rest = divmod(size, self.largest)
+        main = PodSet("main", whole, _price(self.resource, self.largest))
+        return ((main,) if whole else ()) + ((PodSet("rest", 1, _price(self.resource, rest)),) if rest else ())
+
+
+def _price(resource: str, units: int) -> PodPrice:
+    return PodPrice({resource: units * MILLI}, {resource: units * MILLI})
+
+
+def pool(text: str, resource: str, quota: int) -> Pool:
+    """Return the nodes that ``--nodes`` names. Raises PolicyError.
+
+    A file of Node objects; COUNTxSIZE, as 64x8; or SIZE alone: as many as ``quota`` units come to, rounded up.
+    """
+    count, times, size = text.partition("x")
+    if not times:
+        count, size = "", text
+    if size.isdigit() and (count.isdigit() or not times):
+        nodes = int(count) if times else -(-quota // max(1, int(size)))
+        if not 0 < nodes <= NODES_MAX or not int(size):
+            raise PolicyError((_wrong(text, "no nodes", f"give 1 to {NODES_MAX} nodes of at least 1, as 64x8"),))
+        of_one = {resource: int(size) * MILLI}
+        return Pool(tuple(NodeRecord(f"node-{place:05d}", of_one) for place in range(nodes)), resource, alike=True)
+    found, problems = files.read([Path(text)])
+    nodes_found = [_node(each, resource, problems) for each in found if each.get("kind") == "Node"]
+    having = tuple(node for node in nodes_found if node is not None and node.allocatable[resource])
+    if not having and not problems:
+        problems.append(_wrong(text, f"has no Node with {resource}", "give Node objects, or COUNTxSIZE as in 64x8"))
+    if problems:
+        raise PolicyError(tuple(problems))
+    return Pool(having, resource)
+
+
+def _node(document: Mapping[str, Any], resource: str, problems: list[Problem]) -> NodeRecord | None:
+    name = str((document.get("metadata") or {}).get("name", ""))
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    stated = (status.get("allocatable") or status.get("capacity") or {}).get(resource, 0)
+    try:
+        amount = parse(stated)
+        taints = [Taint(str(t["key"]), str(t.get("value", "")), str(t["effect"])) for t in spec.get("taints") or ()]
+    except (QuantityError, KeyError, TypeError) as error:
+        fix = "give a Node as `kubectl get node -o yaml` prints it"
+        problems.append(_wrong(f"Node {name}", f"cannot be read: {error}", fix))
+        return None
+    labels = {str(key): str(value) for key, value in ((document.get("metadata") or {}).get("labels") or {}).items()}
+    return NodeRecord(name, {resource: amount}, labels, tuple(taints), cordoned=bool(spec.get("unschedulable")))
+
+
+def _wrong(value: str, why: str, fix: str) -> Problem:
+    return Problem("--nodes", value, why, fix)
+
+
+def asked_of(pod_sets: Iterable[PodSet]) -> list[Asked]:
+    """Return what placement is asked for whole pod sets."""
+    return [Asked(each.name, shape_of(each), each.count) for each in pod_sets]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a replay's gangs stand on."""
+
+    capacity: Capacity
+    fit: NodeFit
+    gangs: Mapping[str, Gang]
+
+    def start(self, uid: str) -> int:
+        """Have kube-scheduler bind the pods of a gang that is admitted, wherever they would fit best."""
+        self.capacity.withdraw(uid)
+        return self.bind(uid)
+
+    def bind(self, uid: str) -> int:
+        """Have kube-scheduler bind what it can of a gang, and return how many units its pods hold now."""
+        sets = self.gangs[uid].pod_sets
+        bind(self.capacity, uid, asked_of(sets))
+        held = self.capacity.allotments.get(uid)
+        bound = {} if held is None else {name: sum(places.values()) for name, places in held.places.items()}
+        resource = next(iter(sets[0].price.requests))
+        return sum(each.price.requests[resource] // MILLI * bound.get(each.name, 0) for each in sets)
+
+
+def bind(capacity: Capacity, gang: str, asked: Iterable[Asked]) -> int:
+    """Bind a gang's pods as kube-scheduler does, one by one to the node with most room; return how many found none.
+
+    Pods that were bound before stay; those that were not are tried again.
+    """
+    sets = list(asked)
+    before = capacity.allotments.get(gang)
+    places = {each.name: dict(before.places.get(each.name, {})) if before else {} for each in sets}
+    shapes, missing = {each.name: each.shape for each in sets}, 0
+    for each in sets:
+        wanted, own = each.count - sum(places[each.name].values()), places[each.name]
+        while wanted and (rooms := capacity.index(each.shape).by_room):
+            node = rooms[max(rooms)][0]
+            own[node] = own.get(node, 0) + 1
+            wanted -= 1
+            capacity.allot(gang, Allotment(shapes, {name: dict(nodes) for name, nodes in places.items()}))
+        missing += wanted
+    return missing
