@@ -22,6 +22,7 @@ from webhook.core.model import names
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
+from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
 from webhook.server.review.resources_table import BUILT_IN, Handling
 from webhook.untyped.paths import Path as FieldPath
 
@@ -233,13 +234,15 @@ def ungated_entry() -> dict[str, Any]:
     )
 
 
-def classified(handling: Handling, *, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+def classified(
+    handling: Handling, *, without: Sequence[str] = (), operations: Sequence[str] = ("CREATE", "UPDATE")
+) -> list[dict[str, Any]]:
     """Return rules for what the server's table of resources handles so."""
     by_group: dict[str, list[str]] = {}
     for row in BUILT_IN:
         if row.handling is handling and row.resource not in without:
             by_group.setdefault(row.group, []).append(row.resource)
-    return [rule(group, resources, ["CREATE", "UPDATE"]) for group, resources in by_group.items()]
+    return [rule(group, resources, operations) for group, resources in by_group.items()]
 
 
 def regrouped() -> str:
@@ -336,12 +339,32 @@ def pod_entries() -> list[dict[str, Any]]:
 
 
 def policy_entries() -> list[dict[str, Any]]:
-    """Policy that does not compile is refused when it is written, in every namespace.
+    """Policy that does not compile is refused when written, what holds gangs when deleted; in every namespace.
+
+    An outage must not keep a namespace from being deleted with its LocalQueues: deletions pass then, and what ran in a
+    queue stays charged.
 
     ResourceQuotas are left to the API server's own validation: everybody uses them, so an outage must not refuse them.
     """
     own = {"matchLabels": {"kubernetes.io/metadata.name": names.SYSTEM_NAMESPACE}}
+    by_people = f"request.userInfo.username != '{NAMESPACE_CONTROLLER}'"
+    without = ["resourcequotas", "configmaps", "workloadpriorityclasses"]
     return [
+        entry(
+            "policy-in-use",
+            "/validate/policy",
+            classified(Handling.POLICY, without=without, operations=["DELETE"]),
+            matchConditions=condition("not-with-its-namespace", by_people),
+            failurePolicy="Ignore",
+        ),
+        entry(
+            "policy-config-map-in-use",
+            "/validate/policy",
+            [rule("", ["configmaps"], ["DELETE"])],
+            namespaceSelector=own,
+            matchConditions=condition("the-policy", f"request.name == 'tutti-policy' && {by_people}"),
+            failurePolicy="Ignore",
+        ),
         entry("policy", "/validate/policy", classified(Handling.POLICY, without=["resourcequotas", "configmaps"])),
         entry(
             "policy-config-map",

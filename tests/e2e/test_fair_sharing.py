@@ -34,7 +34,7 @@ def _fair(tutti: Installation | None, kubectl: Kubectl) -> Iterator[None]:
 
 
 @pytest.fixture
-def cohort(admin: Kubectl) -> Iterator[None]:
+def cohort(admin: Kubectl) -> None:
     """A cohort whose quota belongs to a queue that nobody uses, and the teams' queues, which own nothing."""
     admin.apply({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}})
     admin.apply(in_cohort(admin, "idle", GPUS))
@@ -42,8 +42,6 @@ def cohort(admin: Kubectl) -> Iterator[None]:
         admin.apply(in_cohort(admin, team, 0))
         local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": team}}
         admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{team}"}})
-    yield
-    admin.delete("clusterqueue", *(f"{admin.namespace}-{name}" for name in ("idle", *TEAMS)))
 
 
 def in_cohort(admin: Kubectl, name: str, gpus: int, weight: int = 1) -> dict[str, Any]:

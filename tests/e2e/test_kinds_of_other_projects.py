@@ -6,7 +6,7 @@ guarded while it runs, and forgotten when its status says that it has ended.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -202,7 +202,7 @@ def manifest(case: Case, gpus: int) -> Object:
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest, cluster: AnyCluster, admin: Kubectl) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, cluster: AnyCluster, admin: Kubectl) -> Case:
     """The kind, defined on the cluster and seen by Tutti; its queue has room for one GPU on labelled nodes."""
     chosen = CASES[request.param]
     cluster.install_kinds(chosen.project)
@@ -213,8 +213,7 @@ def case(request: pytest.FixtureRequest, cluster: AnyCluster, admin: Kubectl) ->
     admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{QUEUE}"}})
     if chosen.project == "trainer":
         wait_until(lambda: admin.apply(RUNTIME), what="training runtimes are served")
-    yield chosen
-    admin.delete("clusterqueue", f"{admin.namespace}-{QUEUE}")
+    return chosen
 
 
 def set_quota(admin: Kubectl, gpus: int) -> None:

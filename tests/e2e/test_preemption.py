@@ -1,6 +1,5 @@
 """A team takes back what others borrowed from it: a running gang is stopped whole, and comes back later."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -20,11 +19,10 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 
 
 @pytest.fixture
-def cohort(admin: Kubectl) -> Iterator[str]:
+def cohort(admin: Kubectl) -> str:
     """Two queues of four GPUs each, ``lender`` and ``borrower``, in a cohort; the lender takes back what is its own."""
     give_cohort(admin, "lender", "borrower", gpus=4)
-    yield admin.namespace
-    admin.delete("clusterqueue", f"{admin.namespace}-lender", f"{admin.namespace}-borrower")
+    return admin.namespace
 
 
 @pytest.mark.usefixtures("cohort")

@@ -33,7 +33,8 @@ def team(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
     user.delete("job", "--all")
     kubectl("delete", "rolebinding", "default-owner-jobs", "default-owner-edit")
     wait_until(lambda: not user_pods(kubectl), what="its pods are gone")
-    Shell(kubectl)(f"kubectl delete -f {EXAMPLE}/elasticquotatree.yaml")
+    delete = f"kubectl delete -f {EXAMPLE}/elasticquotatree.yaml"
+    wait_until(lambda: Shell(kubectl)(delete), what="the tree holds no job any more")
     wait_until(lambda: names.GATED_NAMESPACE not in labels(kubectl), what="the namespace is free again")
 
 

@@ -37,8 +37,8 @@ def bookstore(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
     kubectl("create", "clusterrolebinding", "ml-lead-views", "--clusterrole=tutti-view", "--user=ml-lead")
     yield lead
     kubectl.delete("clusterrolebinding", "ml-lead", "ml-lead-views")
-    kubectl.delete("clusterqueue", "bookstore-ml-cq")
     kubectl.delete("namespace", "bookstore-ml")
+    wait_until(lambda: kubectl.delete("clusterqueue", "bookstore-ml-cq"), 60, "the queue holds no job any more")
 
 
 def workers(lead: Kubectl) -> list[dict[str, Any]]:

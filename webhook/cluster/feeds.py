@@ -35,7 +35,7 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
-from webhook.dialects import config_map, elastic_quota_tree, merge, resource_quota
+from webhook.dialects import config_map, deleted, elastic_quota_tree, merge, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -360,6 +360,9 @@ class Feeds:
         if old is not None and new is not None and _meaning(old) == _meaning(new):
             # The status of a queue changes with every count that is written into it.
             return
+        self._recompile_soon()
+
+    def _recompile_soon(self) -> None:
         if self._jobs_running and self._recompile_timer is None:
             # A thousand queues applied at once are one compilation.
             self._recompile_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._recompile)
@@ -382,6 +385,8 @@ class Feeds:
             self._ledger_read = ledger
             self.view.set_ledger(ledger)
             self.listener.ledger_changed()
+            if deleted.outdated(self.view.policy, self._holding):
+                self._recompile_soon()
 
     # -- what jobs are read with ------------------------------------------------------------------------------------
 
@@ -409,7 +414,8 @@ class Feeds:
 
     def _recompile(self) -> None:
         self._recompile_timer = None
-        policy = self._compiler.compile(self.policy_objects())
+        compiled = self._compiler.compile(self.policy_objects())
+        policy = deleted.with_deleted(compiled, self.view.policy, self._holding)
         if policy == self.view.policy:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
@@ -417,6 +423,11 @@ class Feeds:
         if (self._rebuild_context() or regated) and self._jobs_running:
             self._relist_jobs()
         self.listener.policy_changed()
+
+    @property
+    def _holding(self) -> set[str]:
+        """Queues that hold gangs."""
+        return {entry.queue for entry in self.view.ledger.entries.values() if entry.queue is not None}
 
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""

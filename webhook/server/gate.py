@@ -180,7 +180,8 @@ class Gate:
         return None
 
     def _validate_policy(self, request: ReviewRequest) -> Answer:
-        return validate_policy.validate(request, self._policy_objects)
+        kept = validate_policy.judge_removal(request, self.view)
+        return kept if not kept.allowed else validate_policy.validate(request, self._policy_objects)
 
     def _exempt(self, request: ReviewRequest) -> bool:
         return request.namespace in self.settings.exempt_namespaces

@@ -1,15 +1,18 @@
 """/validate/policy: a policy object that does not compile is refused with path, value and fix for each mistake.
 
 What dangles (a flavor that does not exist yet, a cohort cycle) only deactivates what depends on it and is warned about,
-because the other object may be on its way. The ConfigMap that holds policy is judged as a whole.
+because the other object may be on its way. The ConfigMap that holds policy is judged as a whole. What goes while it
+holds gangs is refused too (``policy_in_use``).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from webhook.cluster.view import View
 from webhook.core.model.problem import Problem
 from webhook.dialects import config_map, merge
-from webhook.dialects.fragment import source_of
+from webhook.dialects.fragment import Source, source_of
+from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
 
@@ -19,8 +22,28 @@ PolicyObjects = Callable[[], Iterable[Mapping[str, object]]]
 _SHOWN_MAX: Final = 8
 
 
+def judge_removal(request: ReviewRequest, view: View) -> Answer:
+    """Return whether what the request takes away may go: a policy object, or some of those in the ConfigMap."""
+    old = request.old_object
+    if request.subresource or old is None or request.username == NAMESPACE_CONTROLLER:
+        return ALLOW
+    why = next((why for source in _removed(request, old) if (why := why_kept(source, view)) is not None), None)
+    return ALLOW if why is None else deny(Refusal.IN_USE, why)
+
+
+def _removed(request: ReviewRequest, old: Mapping[str, object]) -> list[Source]:
+    if request.resource != "configmaps":
+        return [source_of(old)] if request.operation == "DELETE" else []
+    if request.name != config_map.NAME:
+        return []
+    before, _ = config_map.objects_of(old)
+    after, _ = config_map.objects_of(request.object) if request.object is not None else ((), ())
+    kept = {source_of(known) for known in after}
+    return [source for known in before if (source := source_of(known)) not in kept]
+
+
 def validate(request: ReviewRequest, stored: PolicyObjects) -> Answer:
-    """Return the answer about one policy object or about the policy ConfigMap."""
+    """Return the answer about one policy object or about the policy ConfigMap as it would be stored."""
     obj = request.object
     if request.operation == "DELETE" or request.subresource:
         return ALLOW

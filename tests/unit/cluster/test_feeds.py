@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -62,4 +63,25 @@ async def test_of_many_policy_objects_only_the_one_that_changed_is_read_again(mo
         await asyncio.sleep(5)
         assert parts.view.policy.queues["q-7"].stop_policy == "Hold"
         assert read == ["q-7"]
+        running.cancel()
+
+
+async def test_a_queue_that_was_deleted_stays_while_it_holds_gangs() -> None:
+    """What they held was free for others at once."""
+    stage = Stage()
+    async with stage.cluster as cluster:
+        head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue"}
+        await cluster.create({**head, "metadata": {"name": "q"}, "spec": {"cohortName": "all"}})
+        keeper, _ = await stage.leader()
+        await keeper.commit([replace(reservation("a"), queue="q")])
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(1)
+        await cluster.api().request("DELETE", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q")
+        await asyncio.sleep(1)
+        kept = parts.view.policy.queues["q"]
+        assert (kept.inactive_reason, kept.cohort) == ("Deleted", "all")
+        await keeper.commit(drop=["a"])
+        await asyncio.sleep(1)
+        assert not parts.view.policy.queues
         running.cancel()

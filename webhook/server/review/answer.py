@@ -29,6 +29,7 @@ class Refusal(StrEnum):
     GATE_REMOVED = "GateRemoved"
     UNPRICEABLE = "Unpriceable"
     POLICY = "PolicyInvalid"
+    IN_USE = "PolicyInUse"
     LEDGER_BEHIND = "LedgerBehind"
     LEDGER_UNTRUSTED = "LedgerUntrusted"
     NOT_READY = "NotReady"

@@ -15,6 +15,7 @@ from webhook.core.model import amounts, quantity
 from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue, Strategy
 from webhook.core.quota.tree import Node, QuotaTree, for_people
 from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects.deleted import is_deleted
 from webhook.dialects.elastic_quota_tree import queue_object_name
 from webhook.visibility.http.group import API_VERSION, QUEUES
 
@@ -80,7 +81,8 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
     """Return the document of a queue or cohort, without a resourceVersion."""
     node = listed.node
     metadata = _metadata(listed.namespace, listed.name, created)
-    metadata["annotations"] = {FULL_NAME: node.name}
+    gone = listed.queue is not None and is_deleted(listed.queue)
+    metadata["annotations"] = {FULL_NAME: f"(deleted) {node.name}" if gone else node.name}
     if node.parent is not None:
         metadata["annotations"][_PARENT_FULL_NAME] = node.parent.name
     if listed.dialect == elastic_quota_tree.DIALECT:

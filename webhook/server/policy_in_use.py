@@ -1,0 +1,82 @@
+"""Deleting policy that holds gangs: refused, because what runs there would be charged to nobody.
+
+Kueue keeps such objects by a finalizer until they are empty; Tutti says no at once, and says who holds. The deletion of
+a namespace takes its LocalQueues with it, whatever they hold: its jobs go too.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.cluster.view import View
+from webhook.core.ledger.record import Reservation
+from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects.fragment import Source
+
+NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
+_NAMED_MAX: Final = 5
+_STOP: Final = "set spec.stopPolicy: HoldAndDrain to stop them"
+_FIXES: Final = {
+    (kueue.GROUP, "ClusterQueue"): _STOP,
+    (kueue.GROUP, "LocalQueue"): _STOP,
+    (kueue.GROUP, "Cohort"): "or move its queues to another cohort first",
+    (kueue.GROUP, "ResourceFlavor"): "or set spec.stopPolicy: HoldAndDrain of the queues that use it",
+    (volcano.GROUP, volcano.KIND): "or close it first, so that nothing new starts",
+    (elastic_quota_tree.GROUP, elastic_quota_tree.KIND): "or take out single leaves: what runs there counts above them",
+}
+
+
+def why_kept(source: Source, view: View) -> str | None:
+    """Return why an object of policy may not go now, with who holds it and what to do; None when it may."""
+    holders = sorted(_holders(source, view), key=lambda reservation: reservation.key)
+    if not holders:
+        return None
+    named = ", ".join(reservation.key for reservation in holders[:_NAMED_MAX])
+    more = f" and {len(holders) - _NAMED_MAX} more" if len(holders) > _NAMED_MAX else ""
+    gangs = "a gang" if len(holders) == 1 else f"{len(holders)} gangs"
+    fix = _FIXES[source.group, source.kind]
+    return f"{source} holds {gangs} ({named}{more}): wait until they have ended, or delete them; {fix}"
+
+
+def _holders(source: Source, view: View) -> Iterator[Reservation]:
+    place, entries = (source.group, source.kind), view.ledger.entries.values()
+    if place == (kueue.GROUP, "LocalQueue"):
+        yield from (entry for entry in entries if _came_by(entry, source, view))
+    elif place == (kueue.GROUP, "ResourceFlavor"):
+        yield from (entry for entry in entries if _of_flavor(entry, source.name, view))
+    elif place in _FIXES:
+        queues = _queues_of(source, view)
+        yield from (entry for entry in entries if entry.queue in queues)
+
+
+def _queues_of(source: Source, view: View) -> set[str]:
+    """Return the queues that would go with an object, or lose what it gives them."""
+    policy = view.policy
+    if source.kind == elastic_quota_tree.KIND:
+        return {name for name, queue in policy.queues.items() if queue.dialect == elastic_quota_tree.DIALECT}
+    if source.kind == "ClusterQueue":
+        return {source.name}
+    cohort = source.name if source.kind == "Cohort" else volcano.cohort_name(source.name)
+    own = set() if source.kind == "Cohort" else {source.name}
+    return own | {name for name, queue in policy.queues.items() if cohort in _above(queue.cohort, view)}
+
+
+def _above(cohort: str | None, view: View) -> Iterator[str]:
+    seen: set[str] = set()
+    while cohort is not None and cohort not in seen:
+        seen.add(cohort)
+        yield cohort
+        known = view.policy.cohorts.get(cohort)
+        cohort = None if known is None else known.parent
+
+
+def _came_by(entry: Reservation, local: Source, view: View) -> bool:
+    job = view.jobs.get(entry.uid)
+    named = job is not None and job.queue_label == local.name and entry.namespace == local.namespace
+    known = view.policy.local_queues.get((local.namespace, local.name))
+    return named and known is not None and known.queue == entry.queue
+
+
+def _of_flavor(entry: Reservation, flavor: str, view: View) -> bool:
+    queue = view.policy.queues.get(entry.queue or "")
+    ours = queue is not None and queue.dialect == kueue.DIALECT
+    return ours and any(flavor in pod_set.flavors.values() for pod_set in entry.pod_sets)
