@@ -72,9 +72,9 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     assert suspended(owner, "refused")
     assert list(reservations(admin)) == ["next"]
     evicted = told(owner, "refused", "Evicted")[-1]
-    assert "StartTimeout: only 0 of the 4 pods it needs ran within 6 s after its admission" in evicted
+    assert "PodsReadyTimeout: only 0 of the 4 pods it needs ran within 6 s after its admission" in evicted
     requeue = annotation(owner, "job", "refused", names.REQUEUE)
-    assert (requeue["reason"], requeue["attempts"]) == ("StartTimeout", 1)
+    assert (requeue["reason"], requeue["attempts"]) == ("PodsReadyTimeout", 1)
     owner.delete("job", "next")
     wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted again")
     requeued = "it gives up again, and rests longer"

@@ -255,7 +255,7 @@ class Load:
         marks = ((stored_job(self._cluster, kind, namespace, name) or {}).get("metadata") or {}).get(
             "annotations"
         ) or {}
-        return names.HOLD in marks and "MaximumExecutionTimeExceeded" in marks.get(names.REQUEUE, "")
+        return names.HOLD in marks and "DeactivatedDueToMaximumExecutionTimeExceeded" in marks.get(names.REQUEUE, "")
 
     def _finished(self, kind: str, namespace: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, namespace, name)

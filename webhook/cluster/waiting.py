@@ -79,8 +79,8 @@ def behind_gates(gates: str) -> Reason:
     """Return the reason of a gang whose owner wants others to agree before it is queued."""
     return Reason(
         Code.ADMISSION_GATED,
-        f"waits for {gates} to agree",
-        help=f"it is queued when its annotation {names.ADMISSION_GATES} names nobody",
+        f"its annotation {names.ADMISSION_GATES} names {gates}",
+        help="it is queued when whoever is named has taken the name out",
     )
 
 

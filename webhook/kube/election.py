@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.model import names
-from webhook.wire.times import micro_time_text
+from webhook.wire.times import micro_time_text, unix_seconds
 
 RENEW_DUE_AT: Final = 1 / 3
 """Share of the renew deadline after which to renew; two more attempts fit behind it."""
@@ -34,6 +34,13 @@ class LeaderRecord:
     acquired: str
     renewed: str
     transitions: int
+
+    def ended_seconds(self) -> float | None:
+        """Return when the lease ends unless it is renewed, by its holder's clock; None where that cannot be read."""
+        try:
+            return unix_seconds(self.renewed) + self.lease_seconds
+        except (ValueError, OverflowError):
+            return None
 
 
 def parse(text: str) -> LeaderRecord | None:

@@ -1,5 +1,6 @@
 """From an HTTP status and a metav1.Status to the error class that says what to do next."""
 
+from http import HTTPStatus
 from typing import Final
 
 from webhook import errors
@@ -18,13 +19,21 @@ _STARTING: Final = "not yet ready to handle request"
 """An API server whose admission is not synced after a start answers 403 with this; it means 503."""
 
 
+def _reason(status: int) -> str:
+    """Return what a status means where the answer does not say, as the API server would write it."""
+    try:
+        return HTTPStatus(status).phrase.title().replace(" ", "").replace("-", "")
+    except ValueError:
+        return "Refused"
+
+
 def refusal(status: int, body: bytes, *, is_write: bool) -> errors.ApiError:
     """Return the error for an answer other than 2xx.
 
     After a 5xx nobody can say whether a write was applied (a time-out towards etcd is a 500); after a 4xx it was not.
     """
     said = read_status(body)
-    reason = (said.reason if said else "") or f"HTTP{status}"
+    reason = (said.reason if said else "") or _reason(status)
     message = (said.message if said else "") or body[:200].decode(errors="replace")
     if status == 403 and _STARTING in message:
         return errors.Unavailable(status, reason, message)

@@ -1,13 +1,6 @@
 """Times as Kubernetes writes them in objects, and ages as kubectl shows them."""
 
 from datetime import UTC, datetime
-from functools import lru_cache
-
-
-@lru_cache(maxsize=256)
-def time_text(seconds: int) -> str:
-    """Return Unix time as metav1.Time is written: RFC 3339 in UTC, whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time_text(seconds: float) -> str:

@@ -24,6 +24,7 @@ from webhook.errors import Forbidden, NotFound, Unavailable
 from webhook.jobs.reading.record import Requeue
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.http.app import ROOT
+from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 DEFAULT = {"main": {"cpu": "default"}}
@@ -61,19 +62,19 @@ async def test_a_waiting_gang_is_explained_with_numbers_holders_and_what_would_h
     world.admits(world.waits("first", cpu=3, pods=2))
     world.waits("late", cpu=3, pods=1, created=NOW - 90)
     text = await shown(world, "late")
-    assert "Job team-vision/late  waits for 90s" in text
+    assert "Job team-vision/late  has waited for 90s" in text
     assert "first of its queue" in text
     assert "1 × main: 3 cpu" in text
     assert "why       WaitingForQuota" in text
     assert "cpu of flavor default at queue vision: asked 3, used 6, limit 8" in text
     assert "held by   team-vision/first (6)" in text
-    assert "it starts when 1 cpu more is free" in text
+    assert "it starts when 1 more cpu is free" in text
 
 
 async def test_an_evicted_gang_says_why_and_when_it_is_tried_again() -> None:
     world = World()
     job = world.waits("train")
-    world.view.put_job(replace(job, requeue=Requeue("StartTimeout", NOW, 2, NOW + 60, "only 1 of 2 pods ran")))
+    world.view.put_job(replace(job, requeue=Requeue("PodsReadyTimeout", NOW, 2, NOW + 60, "only 1 of 2 pods ran")))
     text = await shown(world, "train")
     assert "evicted   PodsReadyTimeout: only 1 of 2 pods ran" in text
     assert "2027-01-15T08:01:00Z (attempt 2)" in text
@@ -83,7 +84,7 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
     world = World()
     world.admits(world.waits("train"))
     text = await shown(world, "train")
-    assert "Job team-vision/train  starts for" in text
+    assert "Job team-vision/train  has been starting for" in text
     assert "jobs, of vision" in text
     assert "0 of 2 exist" in text
 
@@ -97,7 +98,7 @@ async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
         job = replace(job, suspended=False, ready=ready, resource_version=job.resource_version + 1)
         world.view.put_job(job)
         text = await shown(world, "train")
-    assert "Job team-vision/train  lacks pods for 0s" in text
+    assert "Job team-vision/train  has lacked pods for 0s" in text
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ async def test_queues_are_printed_below_their_cohort_with_what_they_borrow() -> 
     text = printed(print_queues, await visible_queues(api, "team-vision"))  # type: ignore[arg-type]
     lines = [line.split() for line in text.splitlines()]
     assert lines[1] == ["research", "cohort", "1", "1", "cpu", "6/8"]
-    assert ["vision", "Priority", "1", "1", "cpu", "6/4", "≤8", "(+2)"] in lines
+    assert ["vision", "BestEffortFIFO", "1", "1", "cpu", "6/4", "≤8", "(+2)"] in lines
     assert text.splitlines()[3].startswith("  vision")
 
 
@@ -177,7 +178,7 @@ async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, 
     world.admits(world.waits("first", cpu=3, pods=2))
     world.waits("late", cpu=3, pods=1)
     print_workload(terminal.console(), (await world.documents("workloads", "team-vision"))[1], world.now)
-    assert "it starts when 1 cpu more is free, by gangs ending or by a higher quota" in capsys.readouterr().out
+    assert "it starts when 1 more cpu is free, by gangs ending or by a higher quota" in capsys.readouterr().out
 
 
 async def test_without_queues_it_says_what_to_do() -> None:
@@ -202,6 +203,15 @@ async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
     stored["data"]["meta"] = "{}"
     with pytest.raises(NotFound, match="the leader rebuilds it"):
         printed(print_ledger, stored, NOW)
+
+
+async def test_a_leader_whose_lease_has_run_out_leads_no_more() -> None:
+    lease = LeaderRecord("reconciler-0", 6.0, "2027-01-15T07:00:00Z", micro_time_text(NOW), 1)
+    stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())}
+    assert "leader reconciler-0, renewed" in printed(print_ledger, stored, NOW + 5)
+    said = printed(print_ledger, stored, NOW + 90)
+    assert "nobody leads: the lease of reconciler-0 expired 84s ago" in said
+    assert "leader reconciler-0" not in said
 
 
 def test_the_namespace_is_that_of_the_current_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

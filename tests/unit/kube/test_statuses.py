@@ -56,4 +56,4 @@ def test_only_a_write_that_met_a_server_error_has_an_unknown_outcome() -> None:
 def test_an_answer_that_is_no_status_is_still_an_error(body: bytes) -> None:
     error = refusal(502, body, is_write=False)
     assert isinstance(error, errors.Unavailable)
-    assert error.reason == "HTTP502"
+    assert str(error).startswith("502 BadGateway")

@@ -21,7 +21,8 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     lines.add_column()
     state, since = _state(document)
     title = f"[bold]{owner['kind']} {metadata['namespace']}/{owner['name']}[/bold]"
-    console.print(f"{title}  [{_COLOURS[state]}]{state}[/] for {age_since(since, now)}", highlight=False)
+    colour, words = _STATES[state]
+    console.print(f"{title}  [{colour}]{words.format(age_since(since, now))}[/]", highlight=False)
     lines.add_row("queue", escape(_queue_line(spec, status)))
     if "position" in status:
         ahead = status["position"]
@@ -43,13 +44,13 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     console.print(lines, highlight=False)
 
 
-_COLOURS: Final = {
-    "waits": "yellow",
-    "runs": "green",
-    "starts": "green",
-    "lacks pods": "yellow",
-    "stops": "red",
-    "finished": "blue",
+_STATES: Final = {
+    "waits": ("yellow", "has waited for {}"),
+    "runs": ("green", "has run for {}"),
+    "starts": ("green", "has been starting for {}"),
+    "lacks pods": ("yellow", "has lacked pods for {}"),
+    "stops": ("red", "has been stopping for {}"),
+    "finished": ("blue", "finished {} ago"),
 }
 
 

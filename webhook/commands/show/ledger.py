@@ -21,7 +21,7 @@ from webhook.wire.times import human_age
 def print_ledger(console: Console, stored: Document, now: float) -> None:
     """Print who leads and every reservation. Raises NotFound for a ledger that cannot be read."""
     data = stored.get("data") or {}
-    console.print(_leader_line(leader_of(stored)), highlight=False)
+    console.print(_leader_line(leader_of(stored), now), highlight=False)
     try:
         ledger = ledger_text.decode(data)
     except LedgerCorrupt as error:
@@ -49,9 +49,15 @@ def _called(ledger: Ledger) -> dict[str, str]:
     return {entry.uid: str(entry) for entry in entries} | {uid: uid for uid in shared}
 
 
-def _leader_line(leader: LeaderRecord | None) -> str:
+def _leader_line(leader: LeaderRecord | None, now: float) -> str:
     if leader is None or not leader.holder:
         return "[yellow]nobody leads[/yellow]"
+    ended = leader.ended_seconds()
+    if ended is not None and now > ended:
+        return (
+            f"[red]nobody leads[/red]: the lease of {escape(leader.holder)} expired {human_age(now - ended)} ago "
+            f"(renewed {leader.renewed}); nothing is admitted until a reconciler takes over"
+        )
     return f"leader [bold]{escape(leader.holder)}[/bold], renewed {leader.renewed}, since {leader.acquired}"
 
 

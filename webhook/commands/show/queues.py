@@ -13,7 +13,7 @@ from webhook.visibility.http.tables import Document
 def print_queues(console: Console, documents: Sequence[Document]) -> None:
     """Print queues below their cohorts."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("Queue", "Policy"):
+    for heading in ("Queue", "Strategy"):
         table.add_column(heading, no_wrap=True)
     for heading in ("Waiting", "Running"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -37,8 +37,8 @@ def _queue_row(table: Table, name: str, document: Document) -> None:
     amounts_text = ", ".join(_amount_of(status, name) for name in status.get("nominal", status["usage"])) or "-"
     if stopped:
         amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
-    policy = spec.get("queuePolicy", "cohort")
-    table.add_row(escape(name), policy, str(status["pending"]), str(status["admitted"]), amounts_text)
+    strategy = spec.get("queueingStrategy", "cohort")
+    table.add_row(escape(name), strategy, str(status["pending"]), str(status["admitted"]), amounts_text)
 
 
 def _amount_of(status: Document, resource: str) -> str:
@@ -54,7 +54,7 @@ def _amount_of(status: Document, resource: str) -> str:
 def _in_tree_order(documents: Sequence[Document]) -> list[tuple[int, Document]]:
     """Return the nodes, parents first, with their depth."""
     children: dict[str, list[Document]] = {}
-    present = {_full_name(document) for document in documents if "queuePolicy" not in document["spec"]}
+    present = {_full_name(document) for document in documents if "queueingStrategy" not in document["spec"]}
     for document in documents:
         parent = document["spec"].get("parent", "")
         children.setdefault(parent if parent in present else "", []).append(document)
@@ -63,7 +63,7 @@ def _in_tree_order(documents: Sequence[Document]) -> list[tuple[int, Document]]:
     def walk(parent: str, depth: int) -> None:
         for document in sorted(children.get(parent, ()), key=_full_name):
             ordered.append((depth, document))
-            if "queuePolicy" not in document["spec"]:
+            if "queueingStrategy" not in document["spec"]:
                 walk(_full_name(document), depth + 1)
 
     walk("", 0)

@@ -16,9 +16,10 @@ import orjson
 import structlog
 
 from webhook import metrics
+from webhook.core.model.moments import time_text
 from webhook.errors import ApiError
 from webhook.kube.api import Api
-from webhook.wire.times import micro_time_text, time_text
+from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
 

@@ -22,6 +22,7 @@ from webhook.controllers.reporting.status_documents import (
     local_queue_status,
     pod_group_status,
 )
+from webhook.core.model.moments import time_text
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
 from webhook.core.quota.tree import QuotaTree
@@ -30,7 +31,6 @@ from webhook.errors import ApiError
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import MERGE_PATCH, Api
-from webhook.wire.times import time_text
 
 log = structlog.get_logger(__name__)
 

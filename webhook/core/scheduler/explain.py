@@ -1,11 +1,15 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
+from math import ceil
+
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
 from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
+from webhook.core.model.moments import time_text
+from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.queueing import Lane, Line
@@ -118,10 +122,12 @@ def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -
     missing = block.asked - usage.available(node, block.key)
     if missing <= 0:
         return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
-    text = f"{quantity.render(missing, block.key.resource)} {block.key.resource}"
+    if block.key.resource == MAX_JOBS:
+        return "it starts when a job that runs in the queue has ended, or when more may run at once"
+    amount, resource = quantity.render(missing, block.key.resource), block.key.resource
     if holders:
-        return f"it starts when {text} more is free, by gangs ending or by a higher quota"
-    return f"it starts when the quota is raised by {text}"
+        return f"it starts when {amount} more {resource} is free, by gangs ending or by a higher quota"
+    return f"it starts when the quota is raised by {amount} {resource}"
 
 
 def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holder, ...]:
@@ -142,7 +148,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     if claim is not None and lane.node is not None:
         return _claiming(state, claim, lane.node)
     if line is None:
-        return Reason(Code.BACKING_OFF, f"tries again at {gang.not_before_seconds:.0f} (Unix time)")
+        return Reason(Code.BACKING_OFF, f"tries again at {time_text(ceil(gang.not_before_seconds))}")
     if as_kueue:
         return _as_kueue(lane, line, uid)
     for known in (lane.closed, line.aside, line.request.refusal):

@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from webhook.clock import Clock
+from webhook.core.model.moments import time_text
 from webhook.laboratory.simulated.admission import pods
 from webhook.laboratory.simulated.admission.quota import Quotas
 from webhook.laboratory.simulated.admission.webhooks import Admission, Attributes
@@ -32,7 +33,6 @@ from webhook.laboratory.simulated.requests.refusals import (
     invalid,
     not_found,
 )
-from webhook.wire.times import time_text
 
 Change = Callable[[Stored], Json]
 """Makes the wanted object (a new dict) from the stored one; may raise Refused."""

@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from webhook.clock import Clock, SystemClock
+from webhook.core.model.moments import time_text
 from webhook.errors import TuttiError
 from webhook.server.review.metrics import CERTIFICATE_EXPIRY
 
@@ -168,7 +169,8 @@ def _verify(pair: _Pair, now_seconds: float) -> float:
         raise BadCertificate(f"{pair.directory}: {KEY} is not the key of {CERTIFICATE}")
     starts, expires = _seconds(leaf.not_valid_before_utc), _seconds(leaf.not_valid_after_utc)
     if not starts <= now_seconds < expires:
-        raise BadCertificate(f"{pair.directory}: {CERTIFICATE} is valid from {starts:.0f} to {expires:.0f} only")
+        valid = f"{time_text(int(starts))} to {time_text(int(expires))}"
+        raise BadCertificate(f"{pair.directory}: {CERTIFICATE} is valid from {valid} only")
     if authorities and not any(_issued(chain[-1], authority) or chain[-1] == authority for authority in authorities):
         raise BadCertificate(f"{pair.directory}: {CERTIFICATE} was not issued by {AUTHORITY}")
     return expires

@@ -10,23 +10,14 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import amounts, eviction
+from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import Admission, JobRecord
 from webhook.visibility.documents.milestones import Milestones
-from webhook.wire.times import time_text
 
 Condition = dict[str, Any]
 MESSAGE_CHARACTERS_MAX: Final = 32_768
-_EVICTIONS: Final = {
-    eviction.PREEMPTED: "Preempted",
-    eviction.START_TIMEOUT: "PodsReadyTimeout",
-    eviction.QUEUE_STOPPED: "ClusterQueueStopped",
-    eviction.HELD: "Deactivated",
-    eviction.LIMIT_REACHED: "DeactivatedDueToMaximumExecutionTimeExceeded",
-    eviction.ATTEMPTS_USED_UP: "DeactivatedDueToRequeuingLimitExceeded",
-}
-"""What a gang was stopped for, in Kueue's words; anything else is written as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +81,8 @@ def is_true(document: Mapping[str, Any], kind: str) -> bool:
 
 
 def eviction_reason(why: str) -> str:
-    """Return Kueue's reason for an eviction that Tutti calls ``why``."""
-    return _EVICTIONS.get(why, why if why.isalnum() else "Stopped")
+    """Return why a gang was stopped as a condition's reason. Who edited the ledger may have written anything."""
+    return why if why.isalnum() else "Stopped"
 
 
 def _condition(kind: str, status: bool, reason: str, message: str, since_seconds: float) -> Condition:

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from webhook.cluster.census import Tally, active_condition
 from webhook.core.model import amounts, quantity
-from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue, Strategy
+from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
 from webhook.core.quota.tree import Node, QuotaTree, for_people
 from webhook.dialects import elastic_quota_tree, kueue, volcano
 from webhook.dialects.deleted import is_deleted
@@ -21,8 +21,6 @@ from webhook.visibility.http.group import API_VERSION, QUEUES
 
 _NAMES: Final = UUID("6f1ad6ee-5bd1-4d0b-9cf5-6b8f1d1f8a54")
 """Object uids are a function of the place, so that replicas and restarts agree."""
-_POLICIES: Final = {Strategy.STRICT_FIFO: "Block", Strategy.BEST_EFFORT_FIFO: "Priority"}
-"""Strategies in kube-queue's words; any other stands as it is."""
 FULL_NAME: Final = "kube-queue/quota-fullname"
 _PARENT_FULL_NAME: Final = "kube-queue/parent-quota-fullname"
 _MADE_FROM_TREE: Final = "create-by-kubequeue"
@@ -90,7 +88,7 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
     strategy = None if listed.queue is None else listed.queue.strategy
     spec = {
         "dialect": listed.dialect,
-        **({} if strategy is None else {"queuePolicy": _POLICIES.get(strategy, str(strategy))}),
+        **({} if strategy is None else {"queueingStrategy": str(strategy)}),
         **({} if node.parent is None else {"parent": node.parent.name}),
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
@@ -105,7 +103,7 @@ def local_queue_document(local: LocalQueue, queue: Queue | None, tally: Tally, c
     """Return the document of a namespace's handle on ``queue`` (None while that does not exist)."""
     spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
     if queue is not None:
-        spec["queuePolicy"] = _POLICIES.get(queue.strategy, str(queue.strategy))
+        spec["queueingStrategy"] = str(queue.strategy)
     status = _numbers(tally, None)
     status["conditions"] = [_since(active_condition(queue, local), created)]
     return _document(_metadata(local.namespace, local.name, created), spec, status)

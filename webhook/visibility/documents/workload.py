@@ -10,11 +10,11 @@ from typing import Any, Final
 from webhook.core.ledger.record import ReservedPodSet
 from webhook.core.model import amounts, quantity
 from webhook.core.model.gang import PodSet
+from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.documents.conditions import Facts, conditions
 from webhook.visibility.http.group import API_VERSION, WORKLOADS
-from webhook.wire.times import time_text
 
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """By which Kueue's users find the workload of a job."""

@@ -109,7 +109,7 @@ QUEUE: Final = {
     "spec": _object(
         "What the policy says.",
         dialect=_text("Who wrote it: kueue, elastic-quota-tree or volcano."),
-        queuePolicy=_text("Priority: a gang that does not fit is passed. Block: nobody passes the head."),
+        queueingStrategy=_text("How gangs may pass the head: StrictFIFO, BestEffortFIFO or Backfill."),
         parent=_text("Cohort above."),
         clusterQueue=_text("Of a LocalQueue: the queue behind it."),
         quota=_list(

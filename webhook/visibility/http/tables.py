@@ -92,6 +92,11 @@ def _pods(document: Document, _now: float) -> str:
     return f"{pods['present']}/{pods['wanted']}"
 
 
+def _position(document: Document, _now: float) -> str:
+    ahead = document["status"].get("position")
+    return "" if ahead is None else str(ahead + 1)
+
+
 def _why(document: Document, _now: float) -> str:
     if "reason" in document["status"]:
         return str(document["status"]["reason"]["code"])
@@ -127,7 +132,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Admitted", "string", "Whether the gang may run.", _condition("Admitted")),
         Column("Finished", "string", "Whether the job has ended.", _condition("Finished")),
         _AGE,
-        Column("Position", "string", "Gangs of its queue ahead of it.", _at("status", "position"), _WIDE),
+        Column("Position", "string", "Its place among those that wait in its queue; 1 is next.", _position, _WIDE),
         Column("Pods", "string", "Pods that exist, of those it starts with.", _pods, _WIDE),
         Column("Priority", "integer", "Higher goes first.", _at("spec", "priority"), _WIDE),
         Column("Reason", "string", "Why it waits, or was stopped.", _why, _WIDE),
@@ -143,7 +148,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
             ),
             _WIDE,
         ),
-        Column("Policy", "string", "How later gangs may pass the head.", _at("spec", "queuePolicy"), _WIDE),
+        Column("Strategy", "string", "How later gangs may pass the head.", _at("spec", "queueingStrategy"), _WIDE),
         Column("Pending", "integer", "Gangs that wait.", _at("status", "pending"), _WIDE),
         Column("Admitted", "integer", "Gangs that run.", _at("status", "admitted"), _WIDE),
         Column("Usage", "string", "What admitted gangs hold.", _amounts("status", "usage"), _WIDE),

@@ -114,7 +114,7 @@ def test_the_next_step_follows_from_what_is_stored(name: str) -> None:
 
 def test_pods_that_nothing_can_be_written_on_do_not_keep_a_stopped_gangs_entry() -> None:
     """What refuses to have them told would refuse to have them let go as well."""
-    stopped = replace(RESERVED, stopping="StartTimeout")
+    stopped = replace(RESERVED, stopping="PodsReadyTimeout")
     assert assess_pod_group(stopped, [waits(0), waits(1)], True, None) is Step.VOID
     assert assess_pod_group(stopped, [waits(0), waits(1)], True, None, refused=True) is Step.RELEASE
     assert assess_pod_group(stopped, [waits(0), runs(1)], True, None, refused=True) is Step.STOP

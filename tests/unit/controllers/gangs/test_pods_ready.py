@@ -48,7 +48,7 @@ def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_ou
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 110)
     assert requeue is not None
     assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
-    assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("StartTimeout", 110, 1)
+    assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("PodsReadyTimeout", 110, 1)
     assert requeue.not_before_seconds == 112
 
 
@@ -196,11 +196,11 @@ def test_a_gang_that_used_up_its_attempts_is_held() -> None:
     whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(attempts=1))
     first = whole.overdue("uid", [(RUNNING, RESERVED)], view_with(), 110)
     assert first is not None
-    assert (first.reason, first.attempts) == ("StartTimeout", 1)
+    assert (first.reason, first.attempts) == ("PodsReadyTimeout", 1)
     again = replace(RUNNING, admission=replace(STARTED, attempts=1))
     last = whole.overdue("uid", [(again, RESERVED)], view_with(), 110)
     assert last is not None
-    assert last.reason == "RequeuingLimitExceeded"
+    assert last.reason == "DeactivatedDueToRequeuingLimitExceeded"
     stopping = replace(RESERVED, stopping=last.reason)
     assert is_hold(again, stopping)
     assert requeue_of(again, stopping, last, 111).attempts == 0, "whoever lifts the hold gives it all attempts again"
@@ -209,7 +209,7 @@ def test_a_gang_that_used_up_its_attempts_is_held() -> None:
 def test_plain_pods_are_tried_for_ever() -> None:
     pods = replace(RUNNING, kind=POD_GROUP.key, admission=replace(STARTED, attempts=9))
     last = WholeGangs(replaced(attempts=1)).requeue(pods, "why", 110)
-    assert (last.reason, last.attempts) == ("StartTimeout", 10)
+    assert (last.reason, last.attempts) == ("PodsReadyTimeout", 10)
 
 
 def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() -> None:

@@ -8,14 +8,14 @@ from webhook.jobs.reading.record import Requeue
 
 RUNNING = job(suspended=False, admission=STARTED, run_limit_seconds=60)
 """Admitted at second 100, with 60 s to run."""
-USED_UP = replace(RESERVED, stopping="MaximumExecutionTimeExceeded")
+USED_UP = replace(RESERVED, stopping="DeactivatedDueToMaximumExecutionTimeExceeded")
 
 
 def test_a_gang_is_stopped_when_it_has_run_for_its_limit_and_not_before() -> None:
     assert overrun(RUNNING, RESERVED, 159.9) is None
     found = overrun(RUNNING, RESERVED, 160)
     assert found is not None
-    assert (found.reason, found.place_seconds) == ("MaximumExecutionTimeExceeded", 0)
+    assert (found.reason, found.place_seconds) == ("DeactivatedDueToMaximumExecutionTimeExceeded", 0)
     assert "60 s" in found.message
     assert overrun(replace(RUNNING, run_limit_seconds=None), RESERVED, 9999) is None
 
@@ -41,14 +41,14 @@ def test_what_a_stopped_gang_has_run_is_written_down_once() -> None:
 
 
 def test_a_back_off_survives_the_leader_that_set_it() -> None:
-    stopping = replace(RESERVED, stopping="StartTimeout")
-    noted = Requeue("StartTimeout", 150.0, 3, 170.0, "too slow")
+    stopping = replace(RESERVED, stopping="PodsReadyTimeout")
+    noted = Requeue("PodsReadyTimeout", 150.0, 3, 170.0, "too slow")
     assert requeue_of(job(requeue=noted), stopping, None, 151) == noted
 
 
 def test_a_gang_at_its_limit_is_held_and_has_the_whole_time_again_once_its_owner_lifts_that() -> None:
     written = requeue_of(RUNNING, USED_UP, None, 161)
-    assert (written.reason, written.ran_seconds) == ("MaximumExecutionTimeExceeded", 0.0)
+    assert (written.reason, written.ran_seconds) == ("DeactivatedDueToMaximumExecutionTimeExceeded", 0.0)
     assert is_hold(RUNNING, USED_UP)
     held = job(requeue=written, held=True)
     assert is_hold(held, USED_UP), "the next leader voids it without letting it go"
@@ -58,6 +58,10 @@ def test_a_gang_at_its_limit_is_held_and_has_the_whole_time_again_once_its_owner
 
 def test_whoever_lifts_a_hold_gives_all_attempts_again_whatever_it_was_for() -> None:
     tried = replace(RUNNING, admission=replace(STARTED, attempts=3))
-    for why in ("MaximumExecutionTimeExceeded", "RequeuingLimitExceeded", "Held"):
+    for why in (
+        "DeactivatedDueToMaximumExecutionTimeExceeded",
+        "DeactivatedDueToRequeuingLimitExceeded",
+        "Deactivated",
+    ):
         assert requeue_of(tried, replace(RESERVED, stopping=why), None, 161).attempts == 0, why
     assert requeue_of(tried, replace(RESERVED, stopping="Preempted"), None, 161).attempts == 3

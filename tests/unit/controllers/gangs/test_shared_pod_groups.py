@@ -186,7 +186,10 @@ async def test_all_are_stopped_and_come_back_when_their_pods_do_not_reach_the_qu
             await play.admin.request("PATCH", path, body=orjson.dumps(status), content_type=MERGE_PATCH)
         await asyncio.sleep(24)
         notes = [await play.noted(name, names.REQUEUE) for name in ("left", "right")]
-        assert [(note["reason"], note["attempts"]) for note in notes] == [("StartTimeout", 1), ("StartTimeout", 1)]
+        assert [(note["reason"], note["attempts"]) for note in notes] == [
+            ("PodsReadyTimeout", 1),
+            ("PodsReadyTimeout", 1),
+        ]
         assert notes[0]["place"] == notes[1]["place"]
         assert "only 3 of the 4 pods" in notes[1]["message"]
         await asyncio.sleep(15)
@@ -219,7 +222,7 @@ async def test_a_gang_that_is_stopped_as_soon_as_it_started_keeps_its_entry_whil
             await asyncio.sleep(0.1)
         await play.patch("train", {"spec": {"suspend": True}})
         await asyncio.sleep(3)
-        assert await play.held() == {"train": "Held"}
+        assert await play.held() == {"train": "Deactivated"}
         await asyncio.sleep(5)
         assert await play.held() == {}
 

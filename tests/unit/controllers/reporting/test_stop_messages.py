@@ -37,14 +37,14 @@ async def client() -> AsyncIterator[Client]:
 @pytest.mark.parametrize(
     ("path", "patch", "reason", "note"),
     [
-        (CLUSTER_QUEUE, DRAIN, "QueueStopped", "QueueStopped: queue research is stopped (HoldAndDrain)"),
+        (CLUSTER_QUEUE, DRAIN, "ClusterQueueStopped", "ClusterQueueStopped: queue research is stopped (HoldAndDrain)"),
         (
             LOCAL_QUEUE,
             DRAIN,
             "LocalQueueStopped",
             "LocalQueueStopped: LocalQueue team-a/research is stopped (HoldAndDrain)",
         ),
-        (JOB, {"spec": {"suspend": True}}, "Held", "Held: its owner suspended it"),
+        (JOB, {"spec": {"suspend": True}}, "Deactivated", "Deactivated: its owner suspended it"),
     ],
     ids=["queue", "local queue", "owner"],
 )

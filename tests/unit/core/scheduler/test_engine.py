@@ -51,7 +51,7 @@ def test_the_reason_names_node_numbers_and_holders() -> None:
     )
     assert (reason.asked, reason.used, reason.limit) == (2000, 3000, 4000)
     assert [(h.gang, h.amount) for h in reason.holders] == [("team/first", 3000)]
-    assert "1 cpu more" in reason.help
+    assert "1 more cpu" in reason.help
     assert world.engine.reason("first") is None
 
 
@@ -286,7 +286,8 @@ def test_back_off_is_waited_out_and_blocks_nobody() -> None:
     )
     assert world.engine.next_wake(0) == 30
     assert world.cycle() == ["next"]
-    assert world.engine.reason("tired").code is Code.BACKING_OFF
+    reason = world.engine.reason("tired")
+    assert (reason.code, reason.message) == (Code.BACKING_OFF, "tries again at 1970-01-01T00:00:30Z")
     world.end("next").now = 30
     assert world.cycle() == ["tired"]
     assert world.engine.next_wake(30) is None
@@ -312,7 +313,7 @@ def test_stopped_queues_admit_nothing_and_drain_when_told() -> None:
     assert not world.submit(gang("waits", "a")).plan()
     assert world.engine.reason("waits").code is Code.SUSPENDED
     world.set_policy(queue("a", 2, stop_policy=StopPolicy.HOLD_AND_DRAIN))
-    assert world.plan().stopped == (Stopped("runs", "QueueStopped", "queue a is stopped (HoldAndDrain)"),)
+    assert world.plan().stopped == (Stopped("runs", "ClusterQueueStopped", "queue a is stopped (HoldAndDrain)"),)
     assert not world.plan()
 
 
@@ -439,7 +440,7 @@ def test_the_reason_names_the_node_where_most_is_missing() -> None:
     reason = world.engine.reason("late")
     assert reason is not None
     assert (reason.node, reason.used, reason.limit) == ("cohort org", 14_000, 14_000)
-    assert "7 cpu more" in reason.help
+    assert "7 more cpu" in reason.help
 
 
 def test_room_that_is_free_and_kept_is_said_to_be_kept() -> None:

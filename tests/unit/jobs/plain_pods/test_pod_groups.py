@@ -316,7 +316,7 @@ def test_a_pod_that_moved_on_is_not_lifted() -> None:
 
 
 def test_a_pod_sent_back_says_its_place_and_a_start_takes_that_away() -> None:
-    requeue = Requeue("StartTimeout", 50.0, attempts=2, not_before_seconds=70.0)
+    requeue = Requeue("PodsReadyTimeout", 50.0, attempts=2, not_before_seconds=70.0)
     back = apply(pod(), pod_patches.send_back(decoded(pod()), UID, requeue))
     record = gang_of(back)
     assert record.requeue == requeue

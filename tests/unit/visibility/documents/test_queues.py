@@ -38,7 +38,7 @@ async def test_queues_of_kueue_are_listed_beside_the_tree_and_not_in_its_namespa
     assert ("tutti-system", "vision") in places
     assert ("team-vision", "jobs") in places
     assert not any(namespace == "kube-queue" for namespace, _ in places)
-    cohort = next(d for d in found if "queuePolicy" not in d["spec"])
+    cohort = next(d for d in found if "queueingStrategy" not in d["spec"])
     assert cohort["metadata"]["annotations"]["kube-queue/quota-fullname"] == "research"
 
 
@@ -54,7 +54,7 @@ async def test_a_queue_counts_who_waits_and_runs_and_what_it_borrows() -> None:
     handle = found["team-vision", "jobs"]
     assert (handle["spec"]["clusterQueue"], handle["status"]["pending"]) == ("vision", 1)
     assert handle["status"]["usage"] == {"cpu": "6"}
-    above = next(d for d in found.values() if "queuePolicy" not in d["spec"])
+    above = next(d for d in found.values() if "queueingStrategy" not in d["spec"])
     assert (above["status"]["nominal"], above["status"]["usage"]) == ({"cpu": "8"}, {"cpu": "6"})
     assert above["status"]["borrowed"] == {}
 

@@ -94,11 +94,11 @@ async def test_a_stopped_gang_is_evicted_with_kueues_reason_and_waits_again() ->
     reservation = world.admits(job)
     await world.workload(job)
     world.now += 60
-    world.stops(reservation, "StartTimeout")
+    world.stops(reservation, "PodsReadyTimeout")
     evicted = condition(await world.workload(job), "Evicted")
     assert (evicted["status"], evicted["reason"]) == ("True", "PodsReadyTimeout")
     world.releases(reservation)
-    requeue = Requeue("StartTimeout", world.now, 1, world.now + 60, "only 1 of 2 pods ran within 300 s")
+    requeue = Requeue("PodsReadyTimeout", world.now, 1, world.now + 60, "only 1 of 2 pods ran within 300 s")
     job = replace(job, requeue=requeue, resource_version=9)
     world.view.put_job(job)
     document = await world.workload(job)

@@ -59,7 +59,7 @@ async def test_a_waiting_and_an_admitted_gang_fill_their_rows() -> None:
     rows = [row("workloads", document, NOW, "None") for document in await world.documents("workloads")]
     assert [made["cells"][1:] for made in rows] == [
         ["jobs", "vision", "True", "", "5m", "", "0/2", 0, ""],
-        ["jobs", "", "False", "", "0s", 0, "0/1", 7, "WaitingForQuota"],
+        ["jobs", "", "False", "", "0s", "1", "0/1", 7, "WaitingForQuota"],
     ]
     assert [made["object"] for made in rows] == [None, None]
 

@@ -7,10 +7,10 @@ are collected, as the kinds' strategies say.
 
 from typing import Final
 
+from webhook.core.model.moments import time_text
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Stored
 from webhook.laboratory.simulated.requests.refusals import Json, delete_conflict
-from webhook.wire.times import time_text
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
