@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
-from tests.simulation.load import HARD_PODS, how_it_ended, stored_job
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.pod_group.ensemble import uid_of
+from webhook.jobs.reading.annotations import decode_admission
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -36,6 +37,8 @@ class Invariants:
         self.recent: Callable[[], Sequence[Trees]] | None = None
         """Where policy changes: what a process may know of it."""
         self._ledger = Ledger()
+        self._lost: Ledger | None = None
+        """What stood in the ledger before it was deleted or edited, until another is written."""
         self._work: dict[str, dict[str, int]] = {}
         """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
         self._ended: set[str] = set()
@@ -63,7 +66,7 @@ class Invariants:
         """Check nothing while the store is set back; what it has then is what was seen last."""
         known, self.failure = self.failure, self.failure or Violation("being set back")
         yield
-        self.failure, self._ledger = known, Ledger()
+        self.failure, self._ledger, self._lost = known, Ledger(), None
         self._read_ledger()
         jobs = (stored for storage, _ in self._jobs for stored in self._server.store.items(storage))
         self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
@@ -89,6 +92,7 @@ class Invariants:
             self._no_ensemble_in_part(before)
             self._claims_have_ground()
             self._no_queue_oversubscribed(before)
+            self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
             self._pods_are_reserved()
             self._groups_stay_within_their_count()
@@ -111,6 +115,7 @@ class Invariants:
         try:
             ledger = ledger_text.decode({} if stored is None else stored.copy().get("data") or {})
         except LedgerCorrupt:
+            self._lost = self._lost or self._ledger
             # What it held is held on. How far it had come nobody may know who has to rebuild it.
             self._ledger = replace(self._ledger, epoch=0, seq=0)
             return
@@ -126,6 +131,23 @@ class Invariants:
         new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}
         if new:
             self._fits(self.recent(), new)
+
+    def _rebuilt_is_as_it_was(self) -> None:
+        """Check that what runs holds after a rebuild what it held before, and is charged the same."""
+        lost = self._lost
+        if lost is None or self._ledger.epoch == 0:
+            return
+        self._lost = None
+        for storage, suspended in self._jobs:
+            for stored in self._server.store.items(storage):
+                job, before = stored.copy(), lost.entries.get(stored.uid)
+                noted = decode_admission((job["metadata"].get("annotations") or {}).get(names.ADMISSION), stored.uid)
+                if suspended(job) or how_it_ended(job) or before is None or noted is None or not noted.is_of(before):
+                    continue
+                after, held = self._ledger.entries.get(stored.uid), _held(before, noted.counts)
+                if after is None or _held(after, after.counts) != held:
+                    holds = None if after is None else _held(after, after.counts)
+                    self._fail(f"{before} held {held}, after the rebuild {holds}")
 
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
         """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
@@ -148,9 +170,10 @@ class Invariants:
                 total = self._work.get(reservation.uid, {}).get(name, count)
                 given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
             for key, amount in reservation.usage(given_back).items():
-                if key.resource == GPU and reservation.queue in policy:
+                each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
+                if each is not None and reservation.queue in policy:
                     node = policy[reservation.queue][1] or reservation.queue
-                    used[node] = used.get(node, 0) + amount
+                    used[node] = used.get(node, 0) + amount // each
         room: dict[str, int] = {}
         for queue, (gpus, cohort) in policy.items():
             node = cohort or queue
@@ -299,6 +322,12 @@ class Invariants:
             self._fail(f"claims or bookings left over at rest: {left}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")
+
+
+def _held(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job."""
+    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge) for s in entry.pod_sets]
+    return (entry.queue, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds, sets)
 
 
 def _work(job: dict[str, Any]) -> dict[str, int]:

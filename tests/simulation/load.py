@@ -18,6 +18,9 @@ USER: Final = User.named("researcher")
 QUEUES: Final = ("red", "blue", "alone")
 NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
 COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
+CREDITS: Final = "example.com/credits"
+CREDITS_A_GPU: Final = 10
+"""What a GPU is charged where queues count credits."""
 NAMESPACES: Final = ("team-a", "team-b")
 HARD_PODS: Final = {"team-a": 9}
 PATHS: Final = {
@@ -45,6 +48,7 @@ class Load:
         orphans: bool = True,
         kept: float = 0.0,
         scheduled: float = 0.0,
+        in_credits: bool = False,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -53,6 +57,7 @@ class Load:
         self._orphans = orphans
         self._kept = kept
         self._scheduled = scheduled
+        self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
         self._too_short: dict[tuple[str, str], str] = {}
@@ -84,13 +89,13 @@ class Load:
         version = "kueue.x-k8s.io/v1beta2"
         await self._cluster.create({"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}})
         for queue in QUEUES:
-            resource = {"name": "nvidia.com/gpu", "nominalQuota": NOMINAL_GPUS[queue]}
+            resource = {"name": self._counted, "nominalQuota": NOMINAL_GPUS[queue] * self._each}
             spec: dict[str, Any] = {
                 "namespaceSelector": {},
                 "queueingStrategy": self._rng.choice(("StrictFIFO", "Backfill" if self._limited else "BestEffortFIFO")),
                 "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
                 "resourceGroups": [
-                    {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "gpus", "resources": [resource]}]}
+                    {"coveredResources": [self._counted], "flavors": [{"name": "gpus", "resources": [resource]}]}
                 ],
             }
             if COHORT[queue] is not None:

@@ -16,8 +16,8 @@ import orjson
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
-from tests.simulation.invariants import Invariants
-from tests.simulation.load import Load
+from tests.simulation.invariants import GPU, Invariants
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -27,6 +27,7 @@ from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
+from webhook.kueue_settings import Resources
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -83,6 +84,8 @@ class Weather:
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    in_credits: bool = False
+    """Queues count credits, into which GPUs are turned."""
     scheduled: float = 0.0
     """Chance that a CronJob controls a job."""
     refused: int = 0
@@ -150,6 +153,7 @@ class World:
             orphans=not self.weather.ledger_lost,
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
+            in_credits=self.weather.in_credits,
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
@@ -159,6 +163,10 @@ class World:
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after)
         if self.weather.churn:
             self.invariants.recent = self.churn.recent
+        if self.weather.in_credits:
+            transformation = {"input": GPU, "strategy": "Replace", "outputs": {CREDITS: str(CREDITS_A_GPU)}}
+            resources = Resources.model_validate({"transformations": [transformation]})
+            self.config = self.config.model_copy(update={"resources": resources})
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}

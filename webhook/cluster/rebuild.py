@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from webhook.cluster.view import View
+from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.model.eviction import REBUILT
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy
+from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group import ensemble
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import Admission, JobRecord
@@ -93,23 +95,34 @@ def from_annotation(
         name=job.name,
         queue=admission.queue,
         pod_sets=tuple(
-            ReservedPodSet(s.name, admission.counts.get(s.name, s.count), s.price, admission.flavors.get(s.name, {}))
+            ReservedPodSet(
+                s.name,
+                admission.counts.get(s.name, s.count),
+                s.price,
+                admission.flavors.get(s.name, {}),
+                admission.charges.get(s.name),
+            )
             for s in gang.pod_sets
         ),
         epoch=epoch,
         since_seconds=admission.since_seconds,
         priority=gang.priority,
         stopping=stopping,
+        adopted=admission.adopted,
         evictable=gang.evictable,
         loose_pods=gang.loose_pods,
         membership=admission.membership if job.finished is None else None,
     )
 
 
-def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds: float) -> Reservation:
+def adopted(  # noqa: PLR0917
+    job: JobRecord, gang: Gang, policy: Policy, settings: EngineSettings, epoch: int, now_seconds: float
+) -> Reservation:
     """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor."""
     queue_name = policy.queue_of(job.namespace, job.queue_label)
-    groups = policy.queues[queue_name].resource_groups if queue_name is not None else ()
+    queue = None if queue_name is None else policy.queues[queue_name]
+    groups = () if queue is None else queue.resource_groups
+    charges = (None if queue is None else compile_request(gang, queue, policy.flavors, settings).charges) or {}
     flavors = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
     return Reservation(
         uid=job.uid,
@@ -118,7 +131,10 @@ def adopted(job: JobRecord, gang: Gang, policy: Policy, epoch: int, now_seconds:
         name=job.name,
         queue=queue_name,
         pod_sets=tuple(
-            ReservedPodSet(s.name, s.count, s.price, _asked(flavors, s.price.requests)) for s in gang.pod_sets
+            ReservedPodSet(
+                s.name, s.count, s.price, _asked(flavors, charges.get(s.name, s.price.requests)), charges.get(s.name)
+            )
+            for s in gang.pod_sets
         ),
         epoch=epoch,
         since_seconds=now_seconds,

@@ -66,7 +66,8 @@ class Reconciler:
         self._config = config
         self._clock = clock
         self._announcer = announcer
-        self.engine = EnsembleEngine(engine_settings(config))
+        self._settings = engine_settings(config)
+        self.engine = EnsembleEngine(self._settings)
         self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
         self._labels = NamespaceLabels(api, feeds.view)
@@ -347,7 +348,7 @@ class Reconciler:
         assert self._keeper.ledger is not None
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._now()
-            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, epoch, now))
+            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, self._settings, epoch, now))
             if not self._room.takes(adopted):
                 self._lagging.add(job.uid)
                 return

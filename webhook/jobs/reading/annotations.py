@@ -29,6 +29,8 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         attempts=job.attempts,
         ran_seconds=job.ran_seconds,
         membership=reservation.membership,
+        charges={s.name: s.charge for s in reservation.pod_sets if s.charge is not None},
+        adopted=reservation.adopted,
     )
 
 
@@ -115,6 +117,8 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("attempts", admission.attempts),
         ("ran", round(admission.ran_seconds, 3)),
         ("membership", encode_membership(admission.membership)),
+        ("charges", {name: dict(charge) for name, charge in admission.charges.items()}),
+        ("adopted", admission.adopted),
     ):
         if value:
             fields[key] = value
@@ -140,6 +144,8 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             attempts=int(record.get("attempts", 0)),
             ran_seconds=float(record.get("ran", 0)),
             membership=decode_membership(record.get("membership")),
+            charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()},
+            adopted=record.get("adopted") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -43,6 +43,10 @@ class Admission:
     """How long it had run in earlier starts, which its run-time limit counts too."""
     membership: Membership | None = None
     """The ensemble that it was started with."""
+    charges: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Pod set to resource to what one pod is charged, where that differs from its price."""
+    adopted: bool = False
+    """It ran before Tutti knew it."""
 
     def is_of(self, reservation: Reservation) -> bool:
         """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""

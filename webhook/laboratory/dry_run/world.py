@@ -194,7 +194,7 @@ def _read_gangs(
         except Unreadable as error:
             world.problems.append(error.problem.within(f"{label(obj)}#"))
     world.view.namespaces.update(_labelled(world.view, jobs))
-    _read_jobs(world, jobs, around.now)
+    _read_jobs(world, jobs, around)
 
 
 def _put(world: World, obj: Object, read: Entrant | str) -> None:
@@ -242,7 +242,7 @@ def _labelled(view: View, jobs: list[JobRecord]) -> dict[str, Mapping[str, str]]
     return {name: {**view.namespaces.get(name, {}), **labels} for name, labels in wanted.items()}
 
 
-def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
+def _read_jobs(world: World, jobs: list[JobRecord], around: Surroundings) -> None:
     view = world.view
     reserved: dict[str, Reservation] = dict(rebuild.rebuilt_ledger(view, None).entries)
     for job in jobs:
@@ -252,11 +252,11 @@ def _read_jobs(world: World, jobs: list[JobRecord], now: float) -> None:
             continue
         reservation = reserved.get(job.uid)
         if reservation is None and job.active and not job.suspended and job.admission is None:
-            reservation = rebuild.adopted(job, job.gang, view.policy, 1, now)
+            reservation = rebuild.adopted(job, job.gang, view.policy, around.settings, 1, around.now)
         waiting = waiting_gang(job, view)
         gang = waiting if isinstance(waiting, Gang) else view.with_quorum(job.gang)
         given_back = {} if reservation is None else job.given_back(reservation)
         withheld = waiting if isinstance(waiting, Reason) else None
         if reservation is not None:
-            reservation = replace(reservation, since_seconds=reservation.since_seconds or now)
+            reservation = replace(reservation, since_seconds=reservation.since_seconds or around.now)
         world.entrants[job.uid] = Entrant(gang, reservation, given_back, withheld, leaves=job.finished is not None)
