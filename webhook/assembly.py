@@ -37,9 +37,10 @@ from webhook.kube.api import Api
 from webhook.kube.release import say_release
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.read_api import ReadApi, certificate_problems, read_api
-from webhook.server.gate import Gate
+from webhook.server.gate import Beside, Gate
 from webhook.server.http.app import build_app, build_health_app
 from webhook.server.http.listener import Connections, serve
+from webhook.server.http.one_thread import OneThread
 from webhook.server.http.tls import ServingCertificate
 from webhook.server.pods.tally import Tally
 from webhook.server.review.settings import GateSettings
@@ -198,6 +199,7 @@ def webhook(
     peers: Peers | None = None,
     forwarder: Callable[[Ownership, Peers], Forwarder] = Forwarder,
     started_seconds: float = float("-inf"),
+    beside: Beside | None = None,
 ) -> WebhookParts:
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
 
@@ -224,6 +226,7 @@ def webhook(
         forwarder=passing_on,
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
         pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,
+        **({} if beside is None else {"beside": beside}),
     )
     listener.tally = gate.tally
     return WebhookParts(view, feeds, gate, passing_on)
@@ -250,6 +253,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         rng=rng,
         peers=service_peers or (lambda: config.peers),
         started_seconds=asyncio.get_running_loop().time(),
+        beside=OneThread(),
     )
     if parts.forwarder is not None:
         _trust_peers(parts.forwarder, certificate)

@@ -54,11 +54,14 @@ def compile_policy(objects: Iterable[PolicyObject]) -> Policy:
     return PolicyCompiler().compile(objects)
 
 
-def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Problem, ...]:
+def validate(
+    obj: PolicyObject, others: Iterable[PolicyObject], compiler: PolicyCompiler | None = None
+) -> tuple[Problem, ...]:
     """Return what would be wrong if ``obj`` were stored beside ``others``; errors refuse it, warnings do not.
 
     ``others`` may hold the stored version of the same object, which it replaces. Reported is what ``obj`` adds, in
-    itself (paths are JSON pointers into it) or to other objects (paths name them).
+    itself (paths are JSON pointers into it) or to other objects (paths name them). A ``compiler`` that is kept from one
+    call to the next reads only what has changed.
     """
     source = source_of(obj)
     if (source.group, source.kind) == _RESOURCE_QUOTA:
@@ -67,16 +70,29 @@ def validate(obj: PolicyObject, others: Iterable[PolicyObject]) -> tuple[Problem
     tolerated: set[str] = set()
     rest = []
     for other in others:
-        if source_of(other) == source:
+        of_other = source_of(other)
+        if of_other == source:
             changes += kueue_updates.immutable_changes(other, obj)
             tolerated |= kueue_updates.tolerated_paths(other, obj)
-        else:
+        elif _concerned(of_other, source):
             rest.append(other)
-    compiler = PolicyCompiler()
+    compiler = compiler or PolicyCompiler()
     before = set(compiler.compile(rest).problems)
     added = [found for found in compiler.compile([*rest, obj]).problems if found not in before]
     own = [replace(found, path=found.path.removeprefix(f"{source}#")) for found in added]
     return (*changes, *(replace(found, warning=found.warning or found.path in tolerated) for found in own))
+
+
+def _concerned(other: Source, changed: Source) -> bool:
+    """Return whether a change of one object can make another wrong, or be wrong because of it.
+
+    Of LocalQueues there are thousands: each hangs on its ClusterQueue alone, and that on none of them.
+    """
+    if changed.group != kueue.GROUP:
+        return True
+    if other.kind == "LocalQueue":
+        return False
+    return changed.kind != "WorkloadPriorityClass" or other.kind == changed.kind
 
 
 def _compile(obj: PolicyObject, source: Source) -> Fragment:

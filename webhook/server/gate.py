@@ -6,7 +6,8 @@ namespace, and the settling time after replicas changed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Final
@@ -17,13 +18,13 @@ from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
+from webhook.dialects.merge import PolicyCompiler
 from webhook.errors import RequestError
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.gating import is_child, queue_label
-from webhook.server import validate_policy
 from webhook.server.jobs import children, mutate
 from webhook.server.jobs import validate as validate_jobs
 from webhook.server.pods import validate as validate_pods
@@ -39,12 +40,20 @@ from webhook.server.review.resources_table import Handling, ResourcesTable
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.validate_policy import PolicyObjects
+from webhook.server.validate_policy import judge as judge_policy
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
 
 log = structlog.get_logger(__name__)
 
 Decided = Answer | tuple[int, bytes]
 """Our own answer, or the whole answer of the owning replica."""
+
+
+Beside = Callable[[Callable[[], Answer]], Awaitable[Answer]]
+
+
+async def _at_once(work: Callable[[], Answer]) -> Answer:
+    return work()
 
 
 class Gate:
@@ -62,7 +71,9 @@ class Gate:
         forwarder: Forwarder | None = None,
         classes: ComputeClassPolicy | None = None,
         pods_heard_seconds: Callable[[], float] = lambda: inf,
+        beside: Beside = _at_once,
     ) -> None:
+        """``beside`` runs what takes long without holding up the other reviews."""
         self.view = view
         self.settings = settings or GateSettings()
         self.forwarder = forwarder
@@ -74,6 +85,9 @@ class Gate:
         self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes)
         self._pods = PodRules(view, self.settings, creators, self.tally, classes)
         self._policy_objects = policy_objects
+        self._policy_compiler = PolicyCompiler()
+        self._judging_policy = 0
+        self._beside = beside
         self.decisions = DecisionLog()
         self._waiting = 0
         self._endpoints: Mapping[str, Callable[[ReviewRequest], Answer | None]] = {
@@ -81,7 +95,7 @@ class Gate:
             "/mutate/pods": self._mutate_pods,
             "/validate/jobs": self._validate_jobs,
             "/validate/pods": self._validate_pods,
-            "/validate/policy": self._validate_policy,
+            "/validate/policy": lambda request: None,
         }
 
     @property
@@ -179,10 +193,6 @@ class Gate:
             return validate_pods.decide(review, self._pods, self._now())
         return None
 
-    def _validate_policy(self, request: ReviewRequest) -> Answer:
-        kept = validate_policy.judge_removal(request, self.view)
-        return kept if not kept.allowed else validate_policy.validate(request, self._policy_objects)
-
     def _exempt(self, request: ReviewRequest) -> bool:
         return request.namespace in self.settings.exempt_namespaces
 
@@ -225,6 +235,8 @@ class Gate:
         metrics.WAITING.set(self._waiting)
         try:
             deadline = self._now() + timeout_seconds
+            if path == "/validate/policy":
+                return await self._decide_policy(request, timeout_seconds)
             if path == "/validate/pods":
                 return await self._decide_pod(request, body, deadline, hopped)
             await self._ledger(children.wants_ledger(request, self._jobs), deadline)
@@ -232,6 +244,19 @@ class Gate:
         finally:
             self._waiting -= 1
             metrics.WAITING.set(self._waiting)
+
+    async def _decide_policy(self, request: ReviewRequest, timeout_seconds: float) -> Answer:
+        if self._judging_policy >= self.settings.policy_in_flight_max:
+            return _BUSY
+        stored = self._policy_objects()
+        self._judging_policy += 1
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._beside(partial(judge_policy, request, self.view, stored, self._policy_compiler))
+        except TimeoutError:
+            return _BUSY
+        finally:
+            self._judging_policy -= 1
 
     async def _decide_pod(self, request: ReviewRequest, body: bytes, deadline: float, hopped: bool) -> Decided:
         review = read_review(request)

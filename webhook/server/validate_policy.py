@@ -12,6 +12,7 @@ from webhook.cluster.view import View
 from webhook.core.model.problem import Problem
 from webhook.dialects import config_map, merge
 from webhook.dialects.fragment import Source, source_of
+from webhook.dialects.merge import PolicyCompiler
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
@@ -42,8 +43,19 @@ def _removed(request: ReviewRequest, old: Mapping[str, object]) -> list[Source]:
     return [source for known in before if (source := source_of(known)) not in kept]
 
 
-def validate(request: ReviewRequest, stored: PolicyObjects) -> Answer:
-    """Return the answer about one policy object or about the policy ConfigMap as it would be stored."""
+def judge(
+    request: ReviewRequest, view: View, stored: Iterable[Mapping[str, object]], compiler: PolicyCompiler
+) -> Answer:
+    """Return the answer about one policy object or about the policy ConfigMap.
+
+    It may run beside the event loop: what it reads of the view is replaced as a whole when it changes.
+    """
+    kept = judge_removal(request, view)
+    return validate(request, stored, compiler) if kept.allowed else kept
+
+
+def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], compiler: PolicyCompiler) -> Answer:
+    """Return the answer about an object as it would be stored beside those that are ``stored``."""
     obj = request.object
     if request.operation == "DELETE" or request.subresource:
         return ALLOW
@@ -59,8 +71,8 @@ def validate(request: ReviewRequest, stored: PolicyObjects) -> Answer:
     if request.resource == "configmaps":
         if metadata.get("name") != config_map.NAME:
             return ALLOW
-        return _answer(_config_map(obj, request.old_object, list(stored())))
-    return _answer(merge.validate(obj, stored()))
+        return _answer(_config_map(obj, request.old_object, list(stored)))
+    return _answer(merge.validate(obj, stored, compiler))
 
 
 def _unchanged(request: ReviewRequest, obj: Mapping[str, object]) -> bool:

@@ -1,5 +1,6 @@
 """The policy webhook's question: what would this object break, for itself and for others."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.dialects.reading import cases, changed, summary
-from webhook.dialects.merge import compile_policy, validate
+from webhook.dialects import kueue
+from webhook.dialects.fragment import Fragment
+from webhook.dialects.merge import PolicyCompiler, compile_policy, validate
 from webhook.dialects.registry import RESOURCES, resource_of
 
 RULES = cases("kueue_rules.yaml")["base"]
@@ -121,3 +124,39 @@ def test_every_policy_resource_is_found_and_has_a_path(resource: Any) -> None:
     path = resource.path(resource.versions[0])
     assert path.startswith("/apis/" if resource.group else "/api/v1/")
     assert path.endswith(f"/{resource.plural}")
+
+
+LOCAL = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
+
+
+@given(st.sampled_from(ALL), st.sets(st.sampled_from(["one", "two", "three"])), st.booleans())
+def test_what_a_change_does_not_concern_would_have_said_nothing(
+    obj: dict[str, Any], names: set[str], dangling: bool
+) -> None:
+    """Each LocalQueue names the queue of the rules, or none that exists."""
+    target = {"clusterQueue": "nowhere" if dangling else RULES["ClusterQueue"]["metadata"]["name"]}
+    handles = [{**LOCAL, "metadata": {"name": name, "namespace": "team-a"}, "spec": target} for name in names]
+    rest = [other for other in [*ALL, *handles] if other is not obj]
+    before = set(compile_policy(rest).problems)
+    added = {found.why for found in compile_policy([*rest, obj]).problems if found not in before}
+    assert {found.why for found in validate(obj, [*ALL, *handles])} == added
+
+
+def test_of_thousands_of_local_queues_none_is_read_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    compile_object = kueue.compile_object
+
+    def counted(obj: Mapping[str, Any]) -> Fragment:
+        read.append(obj["metadata"]["name"])
+        return compile_object(obj)
+
+    monkeypatch.setattr(kueue, "compile_object", counted)
+    target = {"clusterQueue": RULES["ClusterQueue"]["metadata"]["name"]}
+    handles = [{**LOCAL, "metadata": {"name": f"q-{n}", "namespace": "team-a"}, "spec": target} for n in range(1000)]
+    validate(handles[0], [*RULES.values(), *handles])
+    assert len(read) <= len(RULES) + 1
+    compiler = PolicyCompiler()
+    for _ in range(2):
+        read.clear()
+        validate(RULES["ClusterQueue"], [*RULES.values(), *handles], compiler)
+    assert read == [RULES["ClusterQueue"]["metadata"]["name"]]

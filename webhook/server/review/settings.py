@@ -23,6 +23,8 @@ class GateSettings:
     """May take ownerReferences away."""
     in_flight_max: int = 256
     """Reviews that may wait (for the ledger or a peer) at the same time; more are answered "busy"."""
+    policy_in_flight_max: int = 16
+    """The same for reviews of policy, which are judged one after another."""
     ledger_wait_seconds: float = 0.5
     """Longest wait for a ledger as new as the pod says."""
     timeout_default_seconds: float = 2.0
