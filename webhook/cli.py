@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from webhook import __version__
-from webhook.errors import WRONG, PolicyError, TuttiError
+from webhook.errors import WRONG, PolicyError, TuttiError, WrongName
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -156,7 +156,11 @@ def explain(
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help."""
+    """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help.
+
+    A PodGroup of plain pods goes by podgroup/NAME or pg/NAME, a pod by pod/NAME. Ends with 2 when Tutti holds
+    nothing of that name.
+    """
     from webhook.commands.show import command  # noqa: PLC0415
 
     asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
@@ -191,11 +195,14 @@ def uninstall(
 
 
 @policy_app.command("check")
-def policy_check(files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")]) -> None:
+def policy_check(
+    files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")], config: ConfigOption = None
+) -> None:
     """Compile policy objects of any dialect; print the quota tree and what is wrong. Ends with 2 when anything is."""
+    from webhook.config import load  # noqa: PLC0415
     from webhook.laboratory.dry_run import policy_check as check  # noqa: PLC0415
 
-    raise typer.Exit(check.run(files))
+    raise typer.Exit(check.run(files, load(config)))
 
 
 def main() -> None:
@@ -205,7 +212,7 @@ def main() -> None:
     """
     try:
         app()
-    except PolicyError as error:
+    except (PolicyError, WrongName) as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(WRONG)
     except TuttiError as error:

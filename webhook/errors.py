@@ -4,6 +4,7 @@ A denial is a value (``core.reasons.Reason``), not an exception; a broken invari
 
 TuttiError
 ├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status
+├── WrongName           somebody names an object that is not there, or that is none of ours
 ├── PolicyError         a policy or configuration that does not compile; carries problems
 └── ApiError            the API server said no, or nothing
     ├── NotFound        404
@@ -46,6 +47,10 @@ class RequestError(TuttiError):
     def __init__(self, http_status: int, message: str) -> None:
         super().__init__(message)
         self.http_status = http_status
+
+
+class WrongName(TuttiError):
+    """What was asked for by name is not there, or is no gang of ours."""
 
 
 class PolicyError(TuttiError):

@@ -20,7 +20,7 @@ from webhook.core.ledger.record import Claim, Ledger, reserve
 from webhook.core.ledger.text import encode
 from webhook.core.model import names
 from webhook.core.model.policy import StopPolicy
-from webhook.errors import Forbidden, NotFound, Unavailable
+from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
 from webhook.jobs.reading.record import Requeue
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.http.app import ROOT
@@ -109,7 +109,7 @@ async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is no kind of job"),
         ("job/free", "Tutti does not hold it"),
-        ("pod/train-0", "ask for podgroup/NAME"),
+        ("pod/train-0", "there is no pod 'train-0' in namespace team-vision"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],
 )
@@ -120,7 +120,7 @@ async def test_a_job_that_is_not_shown_is_explained_too(job: str, part: str) -> 
             "/apis/batch/v1/namespaces/team-vision/jobs/free": {},
         }
     )
-    with pytest.raises(NotFound, match=part):
+    with pytest.raises(WrongName, match=part):
         await workloads_of(api, job, "team-vision")  # type: ignore[arg-type]
 
 
@@ -138,6 +138,32 @@ async def test_a_kind_may_be_written_as_kubectl_takes_it(kind: str) -> None:
     world.waits("train")
     api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": {"items": await world.documents("workloads")}})
     assert len(await workloads_of(api, f"{kind}/train", "team-vision")) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", ["label", "owner"])
+async def test_a_pod_stands_for_its_gang(by: str) -> None:
+    world = World()
+    uid = world.waits("train").uid
+    told = {"labels": {names.GANG_LABEL: uid}} if by == "label" else {"ownerReferences": [{"uid": uid}]}
+    at = "/api/v1/namespaces/team-vision/pods"
+    api = Answers(
+        **{
+            f"{ROOT}/namespaces/team-vision/workloads": {"items": await world.documents("workloads")},
+            f"{at}/train-0": {"metadata": told},
+            f"{at}/stray": {"metadata": {}},
+        }
+    )
+    (found,) = await workloads_of(api, "pod/train-0", "team-vision")  # type: ignore[arg-type]
+    assert found["metadata"]["ownerReferences"][0]["name"] == "train"
+    with pytest.raises(WrongName, match="belongs to no gang"):
+        await workloads_of(api, "pod/stray", "team-vision")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["podgroup", "PodGroups", "pg"])
+async def test_a_gang_of_plain_pods_goes_by_its_pod_group(kind: str) -> None:
+    document = {"metadata": {"ownerReferences": [{"kind": "PodGroup", "name": "ring", "apiVersion": "v1"}]}}
+    api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": {"items": [document]}})
+    assert await workloads_of(api, f"{kind}/ring", "team-vision") == [document]  # type: ignore[arg-type]
 
 
 async def test_queues_are_printed_below_their_cohort_with_what_they_borrow() -> None:

@@ -1,6 +1,7 @@
 """Finds what is asked for: a job's workloads, the queues that one may see, the namespace of the context."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,12 +9,13 @@ import orjson
 import yaml
 
 from webhook.core.model import names
-from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
+from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, Unavailable, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
+from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
 from webhook.visibility.http.tables import Document
 
@@ -37,14 +39,37 @@ def default_namespace(kubeconfig: Path | None) -> str:
 
 
 async def workloads_of(api: Api, job: str, namespace: str) -> list[Document]:
-    """Return the workloads of ``job`` (KIND/NAME). Raises ApiError with a sentence when there is none."""
-    kind, slash, name = job.partition("/")
-    if not slash or not kind or not name:
-        raise NotFound(0, "WrongName", f"{job!r} names no job; write KIND/NAME, for example job/train")
+    """Return the workloads of ``job`` (KIND/NAME); of a pod that of its gang. Raises WrongName when there is none."""
+    kind, name = kind_and_name(job)
     documents = await _read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
-    found = [document for document in documents if _is_of(document, kind, name)]
+    if _names("Pod", kind) or kind.lower() == "po":
+        found = await _of_pod(api, documents, namespace, name)
+    else:
+        found = [document for document in documents if _is_of(document, kind, name)]
     if not found:
         raise await _unknown(api, kind, namespace, name)
+    return found
+
+
+def kind_and_name(job: str) -> tuple[str, str]:
+    """Return what KIND/NAME names. Raises WrongName."""
+    kind, slash, name = job.partition("/")
+    if not slash or not kind or not name:
+        raise WrongName(f"{job!r} names no job; write KIND/NAME, for example job/train")
+    return kind, name
+
+
+async def _of_pod(api: Api, documents: Sequence[Document], namespace: str, name: str) -> list[Document]:
+    """Return the workload of a pod's gang, by its gang label, or by its owner while the gang is not admitted."""
+    try:
+        pod = orjson.loads(await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))["metadata"]
+    except NotFound as error:
+        raise WrongName(f"there is no pod {name!r} in namespace {namespace}") from error
+    uids = {(pod.get("labels") or {}).get(names.GANG_LABEL)}
+    uids |= {owner["uid"] for owner in pod.get("ownerReferences") or ()}
+    found = [document for document in documents if document["metadata"]["labels"][JOB_UID_LABEL] in uids]
+    if not found:
+        raise WrongName(f"pod {namespace}/{name} belongs to no gang that Tutti holds")
     return found
 
 
@@ -79,7 +104,11 @@ def _is_of(document: Document, kind: str, name: str) -> bool:
     if known is not None and (known.kind, known.group) == (owner["kind"], group):
         return True
     # Kinds that only the installation's configuration knows.
-    return _names(owner["kind"], kind)
+    return _names(owner["kind"], kind) or (owner["kind"] == POD_GROUP.kind and _is_pod_group(kind))
+
+
+def _is_pod_group(word: str) -> bool:
+    return _names(POD_GROUP.kind, word) or word.lower() == "pg"
 
 
 def _names(kind: str, word: str) -> bool:
@@ -87,25 +116,20 @@ def _names(kind: str, word: str) -> bool:
     return word.lower().partition(".")[0] in (kind.lower(), f"{kind.lower()}s")
 
 
-async def _unknown(api: Api, kind: str, namespace: str, name: str) -> ApiError:
+async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError:
     """Return the error for a job that the read API does not show."""
     known = by_name(kind)
-    if _names(POD_GROUP.kind, kind):
+    if _is_pod_group(kind):
         why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
-        return NotFound(0, "JobUnknown", why)
-    if _names("Pod", kind):
-        why = "a pod waits with its gang: ask for podgroup/NAME, or for the job that it belongs to"
-        return NotFound(0, "PodOfGang", why)
+        return WrongName(why)
     if known is None:
-        return NotFound(0, "KindUnknown", f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
+        return WrongName(f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
     try:
         if not await _exists(api, known, namespace, name):
-            return NotFound(0, "JobUnknown", f"there is no {known.kind} {name!r} in namespace {namespace}")
+            return WrongName(f"there is no {known.kind} {name!r} in namespace {namespace}")
     except ApiError as error:
         return error
-    return NotFound(
-        0,
-        "NotHeld",
+    return WrongName(
         f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it carries no queue label "
         f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
     )

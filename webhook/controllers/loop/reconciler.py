@@ -40,7 +40,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.core.scheduler.plan import Plan
-from webhook.errors import ApiError, Conflict
+from webhook.errors import ApiError, Conflict, NotFound
 from webhook.jobs.patches import job as patches
 from webhook.jobs.reading.record import JobRecord, Requeue
 from webhook.kube.api import Api
@@ -470,6 +470,8 @@ class Reconciler:
         ):
             self.marks.add(uid)
             return
+        if effect.name == Step.START and not isinstance(failure, (Conflict, NotFound)):
+            self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self.marks.add, uid)
 

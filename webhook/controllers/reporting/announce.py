@@ -38,6 +38,7 @@ class Announcer:
         self._queued: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._codes: dict[str, str] = {}
+        self._delayed: set[str] = set()
         self._unread: dict[str, str] = {}
 
     def queued(self, uid: str) -> None:
@@ -55,6 +56,12 @@ class Announcer:
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
         self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together{others}: {asked}")
+
+    def start_failed(self, uid: str, why: str) -> None:
+        """Tell once why an admitted gang has no pods yet: its start cannot be written."""
+        if uid not in self._delayed:
+            self._delayed.add(uid)
+            self._note(uid, "StartFailed", f"admitted, but its start cannot be written yet: {why}", warning=True)
 
     def stopped(self, reservation: Reservation, why: str, requeue: Requeue | None) -> None:
         """Tell that a gang is being stopped."""
@@ -118,6 +125,7 @@ class Announcer:
     def _forget(self, uid: str) -> None:
         for table in (self._queued, self._told, self._codes):
             table.pop(uid, None)
+        self._delayed.discard(uid)
 
     def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         job = self._view.jobs.get(uid)

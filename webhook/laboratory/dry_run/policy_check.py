@@ -14,23 +14,28 @@ from rich.tree import Tree
 
 from webhook.commands import terminal
 from webhook.commands.terminal import counted
+from webhook.config import Config
 from webhook.core.model import quantity
 from webhook.core.model.policy import Policy, StopPolicy
+from webhook.core.model.problem import Problem, shown
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.dialects import merge
 from webhook.errors import WRONG
-from webhook.laboratory.dry_run.files.objects import read, sort_policy
+from webhook.laboratory.dry_run.files.objects import Object, label, read, sort_policy
 from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
+from webhook.untyped import paths
 
 
-def run(files: Iterable[Path], console: Console | None = None) -> int:
+def run(files: Iterable[Path], config: Config | None = None, console: Console | None = None) -> int:
     """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
     out = console or terminal.console()
     objects, unread = read(files)
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)
     problems = [*unread, *found.problems, *policy.problems]
+    if (config or Config()).fair_sharing is None:
+        problems += _idle_weights(found.objects)
     _print_tree(out, policy)
     for problem in problem_documents(problems):
         show_problem(out, problem)
@@ -45,6 +50,17 @@ def run(files: Iterable[Path], console: Console | None = None) -> int:
         listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
         out.print(f"passed over, being no policy: {listed}", highlight=False, markup=False)
     return WRONG if errors else 0
+
+
+def _idle_weights(objects: Iterable[Object]) -> Iterator[Problem]:
+    """Yield the weights that decide nothing, because shares are not compared."""
+    path = ("spec", "fairSharing", "weight")
+    for obj in objects:
+        weight = paths.find(obj, path)
+        if weight is not None:
+            fix = "write fairSharing in the configuration (--config names it), or leave the weight out"
+            why = "has no effect: fair sharing is off"
+            yield Problem(f"{label(obj)}#/{'/'.join(path)}", shown(weight), why, fix, warning=True)
 
 
 # -- printing ----------------------------------------------------------------------------------------------------------

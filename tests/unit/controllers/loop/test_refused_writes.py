@@ -14,7 +14,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
 from webhook.core.model.reasons import Code
-from webhook.errors import ApiError, Forbidden, Invalid
+from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -96,6 +96,17 @@ async def stage(failure: ApiError = FORBIDDEN) -> AsyncIterator[Stage]:
         yield play
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_start_that_cannot_be_written_says_so_once_on_the_job() -> None:
+    down = Unavailable(500, "InternalError", 'failed calling webhook "jobs.tutti.dev": connection refused')
+    async with stage(down) as play:
+        await asyncio.sleep(60)
+        assert play.line.refused > 2
+        events = orjson.loads(await play.admin.request("GET", "/api/v1/namespaces/team-a/events"))["items"]
+        (told,) = (event for event in events if event["reason"] == "StartFailed")
+        assert (told["involvedObject"]["name"], told["type"]) == ("train", "Warning")
+        assert down.message in told["message"]
 
 
 @pytest.mark.parametrize("failure", [FORBIDDEN, INVALID], ids=["forbidden", "invalid"])

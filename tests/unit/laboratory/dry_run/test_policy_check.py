@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from webhook.config import Config, parse
 from webhook.laboratory.dry_run.policy_check import run
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -24,10 +25,23 @@ spec:
 """
 
 
-def check(*files: Path) -> tuple[int, str]:
+def check(*files: Path, config: Config | None = None) -> tuple[int, str]:
     out = io.StringIO()
-    status = run(files, Console(file=out, width=160))
+    status = run(files, config, Console(file=out, width=160))
     return status, out.getvalue()
+
+
+def test_a_weight_is_warned_of_while_nobody_compares_shares(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(
+        BROKEN.replace("lots", "4").replace("  namespaceSelector", "  fairSharing: {weight: 2}\n  namespaceSelector")
+    )
+    status, text = check(file)
+    assert status == 0
+    assert "spec/fairSharing/weight" in text
+    assert "fair sharing is off" in text
+    _, text = check(file, config=parse("fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}", "config"))
+    assert "fair sharing is off" not in text
 
 
 @pytest.mark.parametrize("folder", ["bookstore/ml/batch", "ack-fleet-queue", "teams", "acs-gang-podgroup"])
