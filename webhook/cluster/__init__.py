@@ -1,4 +1,6 @@
 """What one process knows of one cluster: kept current by watches, read by webhook, reconciler and read API alike.
 
-``feeds`` fills ``view``; ``census`` counts it; ``waiting`` and ``rebuild`` say which gangs wait and which are admitted.
+``feeds`` fills ``view`` (``feed_names`` says what feeds are called); ``unread`` says what nobody can list,
+``read_again`` which kinds a change of classes or limits concerns. ``census`` counts the view; ``waiting`` and
+``rebuild`` say which gangs wait and which are admitted.
 """

@@ -20,7 +20,7 @@ before stands, and where nothing was:
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,14 +28,17 @@ import orjson
 import structlog
 
 from webhook import metrics
-from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
+from webhook.cluster.feed_names import job_feed, policy_feed
+from webhook.cluster.read_again import changed_kinds, meaning
+from webhook.cluster.unread import NEEDED, survey
+from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
-from webhook.dialects import config_map, deleted, elastic_quota_tree, merge, resource_quota
+from webhook.dialects import config_map, deleted, merge, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -55,10 +58,6 @@ log = structlog.get_logger(__name__)
 
 RECOMPILE_SECONDS: Final = 0.05
 """How long changes of policy gather before they are compiled."""
-NEEDED_JOBS: Final = "Job.batch/v1"
-NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", NEEDED_JOBS)
-"""What every cluster serves, and nothing can be decided well without."""
-TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
 
 
 class Listener:
@@ -110,6 +109,7 @@ class Feeds:
     _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _recompile_timer: asyncio.TimerHandle | None = None
+    _context_timer: asyncio.TimerHandle | None = None
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     """What is not read yet has changed."""
     _jobs_running: bool = False
@@ -138,13 +138,13 @@ class Feeds:
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
         for resource in policy_registry.COMPILED:
             for version in resource.versions:
-                self._add(_policy_feed(resource, version), resource.path(version), plain, self._policy)
+                self._add(policy_feed(resource, version), resource.path(version), plain, self._policy)
         for name, path in CONTEXT_PATHS.items():
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
             for served in kind.every_version:
                 path, decode = collection_path(served), self._job_decoder(served)
-                self._add(_job_feed(served), path, decode, self._job, stand_in=self._job_stand_in(served))
+                self._add(job_feed(served), path, decode, self._job, stand_in=self._job_stand_in(served))
         self.view.unsynced.update(self.informers)
 
     def _add(
@@ -188,7 +188,7 @@ class Feeds:
     @property
     def _first(self) -> list[str]:
         """Feeds that jobs are read with: they are filled before any job is."""
-        policies = (_policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
+        policies = (policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
     async def relist_all(self) -> None:
@@ -198,11 +198,11 @@ class Feeds:
 
     async def reread_jobs(self, kind: str) -> None:
         """Read every job of a kind again, and return when that is done."""
-        await asyncio.gather(*(self.informers[_job_feed(each)].reread() for each in self.kinds[kind].every_version))
+        await asyncio.gather(*(self.informers[job_feed(each)].reread() for each in self.kinds[kind].every_version))
 
     def jobs_position(self, kind: str) -> int:
         """Return the newest resourceVersion seen of jobs of a kind: everything up to it is in the view."""
-        return max(self.informers[_job_feed(served)].position for served in self.kinds[kind].every_version)
+        return max(self.informers[job_feed(served)].position for served in self.kinds[kind].every_version)
 
     async def _run_one(self, name: str) -> None:
         informer = self.informers[name]
@@ -224,20 +224,9 @@ class Feeds:
 
     def _refusal_changed(self) -> None:
         """Say anew what is not read yet, and what cannot be read (``View.unread``)."""
-        unread: dict[str, str] = {}
-        excused: set[str] = set()
-        for topic, feeds in self._topics():
-            informers = [self.informers[name] for name in feeds]
-            refused = next((each for each in informers if each.refusal and not each.synced.is_set()), None)
-            if refused is None:
-                continue
-            excused.update(each.name for each in informers if each.refusal)
-            if not any(each.served for each in informers):
-                # Of several versions, which show the same objects, one is enough.
-                unread.setdefault(topic, f"{refused.name}: {refused.refusal}")
-        unsynced = {name for name, each in self.informers.items() if not each.synced.is_set()}
+        unread, unsynced = survey(self.informers, self.kinds)
         self.view.unsynced.clear()
-        self.view.unsynced.update(unsynced - excused)
+        self.view.unsynced.update(unsynced)
         for name, informer in self.informers.items():
             metrics.UNREAD_KINDS.labels(name).set(bool(informer.refusal))
         moved, self._moved = self._moved, asyncio.Event()
@@ -246,20 +235,6 @@ class Feeds:
             log.error("feed.unread", unread=unread) if unread else log.info("feed.all_read")
             self.view.unread = unread
             self.listener.unread_changed()
-
-    def _topics(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield what is not needed by all, by its name in ``View.unread``, and the feeds that show it."""
-        for kind in self.kinds.values():
-            feeds = [_job_feed(served) for served in kind.every_version]
-            if NEEDED_JOBS not in feeds:
-                yield kind.key, feeds
-        for generation in GENERATIONS:
-            yield POD_GROUPS, [f"podgroups.{generation}"]
-        for name in ("trainingruntimes", "clustertrainingruntimes"):
-            yield TRAIN_JOB, [name]
-        for resource in policy_registry.COMPILED:
-            topic = NAMESPACE_QUEUES if resource.kind == elastic_quota_tree.KIND else POLICY
-            yield topic, [_policy_feed(resource, version) for version in resource.versions]
 
     # -- one method a kind of object --------------------------------------------------------------------------------
 
@@ -318,6 +293,9 @@ class Feeds:
 
     def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         fence = None if new is None else resource_quota.compile_object(new.document)[0]
+        if old is not None and new is not None and resource_quota.compile_object(old.document)[0] == fence:
+            # Its status says what is used after every pod; what it bounds has not changed.
+            return
         if new is not None and fence is not None:
             self.view.fences.put_fence(fence)
         elif (gone := new or old) is not None:
@@ -336,7 +314,8 @@ class Feeds:
         regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
         if self._jobs_running and regated and new is not None:
             self._relist_jobs()
-        self.listener.namespace_changed(name)
+        if old is None or new is None or before != labels:
+            self.listener.namespace_changed(name)
 
     def _pod_group(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         changed = new or old
@@ -349,6 +328,10 @@ class Feeds:
             None,
         )
         before = self.view.pod_groups.pop(key, None)
+        if first is not None and first == before:
+            # A scheduler counts in its status.
+            self.view.pod_groups[key] = first
+            return
         if first is not None:
             self.view.pod_groups[key] = first
         if (before and before.queue) != (first and first.queue):
@@ -357,7 +340,7 @@ class Feeds:
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
         self._keep(feed, old, new)
-        if old is not None and new is not None and _meaning(old) == _meaning(new):
+        if old is not None and new is not None and meaning(old.document) == meaning(new.document):
             # The status of a queue changes with every count that is written into it.
             return
         self._recompile_soon()
@@ -369,8 +352,8 @@ class Feeds:
 
     def _context_object(self, feed: str, old: Plain | None, new: Plain | None) -> None:
         self._keep(feed, old, new)
-        if self._jobs_running and self._rebuild_context():
-            self._relist_jobs()
+        if self._jobs_running and self._context_timer is None:
+            self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 
     def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         try:
@@ -401,16 +384,21 @@ class Feeds:
         kept = [item for feed in feeds for item in self._objects.get(feed, {}).values()]
         return [item.document for item in sorted(kept, key=lambda item: (item.namespace, item.name, item.uid))]
 
-    def _rebuild_context(self) -> bool:
+    def _rebuild_context(self) -> None:
+        self._context_timer = None
         context = context_from(
-            priority_classes=self._documents("priorityclasses"),
+            priority_classes=self._meanings("priorityclasses"),
             workload_priority_classes=self.view.policy.priority_classes,
-            limit_ranges=self._documents("limitranges"),
-            runtime_classes=self._documents("runtimeclasses"),
-            training_runtimes=self._documents("trainingruntimes", "clustertrainingruntimes"),
+            limit_ranges=self._meanings("limitranges"),
+            runtime_classes=self._meanings("runtimeclasses"),
+            training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
         )
-        changed, self.context = context != self.context, context
-        return changed
+        before, self.context = self.context, context
+        if self._jobs_running and context != before:
+            self._relist_jobs(changed_kinds(before, context, self.view.jobs.values()))
+
+    def _meanings(self, *feeds: str) -> list[Mapping[str, Any]]:
+        return [meaning(document) for document in self._documents(*feeds)]
 
     def _recompile(self) -> None:
         self._recompile_timer = None
@@ -420,7 +408,8 @@ class Feeds:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
         self.view.policy = policy
-        if (self._rebuild_context() or regated) and self._jobs_running:
+        self._rebuild_context()
+        if regated and self._jobs_running:
             self._relist_jobs()
         self.listener.policy_changed()
 
@@ -433,7 +422,7 @@ class Feeds:
         """Return every policy object of every dialect, those of the ConfigMap included."""
         documents: list[Mapping[str, Any]] = []
         for resource in policy_registry.COMPILED:
-            feeds = [_policy_feed(resource, version) for version in resource.versions]
+            feeds = [policy_feed(resource, version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]
             documents.extend(self._documents(*served[:1]))
@@ -446,32 +435,19 @@ class Feeds:
         found = self.informers[f"podgroups.{record.generation}"].get(record.namespace, record.name)
         return None if found is None else found.document
 
-    def _relist_jobs(self) -> None:
-        for name in self._job_feeds():
-            self.informers[name].relist()
-        for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
-            self._gather(job.namespace, job.name)
+    def _relist_jobs(self, keys: Container[str] | None = None) -> None:
+        """Read all jobs again, or those of the kinds with these keys."""
+        for kind in self.kinds.values():
+            if keys is None or kind.key in keys:
+                for served in kind.every_version:
+                    self.informers[job_feed(served)].relist()
+        if keys is None or pod_groups.POD_GROUP.key in keys:
+            for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
+                self._gather(job.namespace, job.name)
 
     def _job_feeds(self) -> Iterator[str]:
-        return (_job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
+        return (job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
 
 
 def _pod_unread(raw: bytes, _error: Exception) -> PodRecord:
     return pod_record.unread(raw)
-
-
-def _job_feed(kind: JobKind) -> str:
-    return f"{kind.key}/{kind.version}"
-
-
-def _policy_feed(resource: policy_registry.PolicyResource, version: str) -> str:
-    return f"{resource.plural}.{version}.{resource.group}"
-
-
-def _meaning(policy_object: Plain) -> Mapping[str, Any]:
-    """Return what a policy is compiled from: the object without what its writing changes, and without counts."""
-    document = policy_object.document
-    metadata, status = document["metadata"], document.get("status") or {}
-    kept = {name: metadata.get(name) for name in ("namespace", "name", "uid", "labels", "annotations")}
-    # Volcano keeps a queue's being closed in its status.
-    return {**document, "metadata": kept, "status": status.get("state")}

@@ -1,0 +1,161 @@
+"""A change costs what it means: API calls and callbacks are counted, never time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from webhook.assembly import WebhookParts, webhook
+from webhook.clock import LoopClock
+from webhook.cluster.feeds import Listener
+from webhook.config import Config
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.router import Answer, Request
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Heard(Listener):
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def fences_changed(self, namespace: str) -> None:
+        self.calls["fences"] += 1
+
+    def namespace_changed(self, name: str) -> None:
+        self.calls["namespace"] += 1
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        self.calls["pod group"] += 1
+
+
+class Followed:
+    """One process over a simulated cluster, what it lists from now on, and what its listener hears."""
+
+    def __init__(self, cluster: SimulatedCluster, parts: WebhookParts) -> None:
+        self.cluster, self.parts, self.heard = cluster, parts, Heard()
+        self.lists: Counter[str] = Counter()
+        parts.feeds.listener = self.heard
+        handle = cluster.router.handle
+
+        async def counted(request: Request) -> Answer:
+            if request.method == "GET" and "limit" in request.query:
+                self.lists[request.path.rsplit("/", 1)[-1]] += 1
+            return await handle(request)
+
+        cluster.router.handle = counted  # type: ignore[method-assign]
+
+    async def merge(self, path: str, body: bytes) -> None:
+        await self.cluster.api().request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(3)
+
+
+def job(name: str, **pods: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "2"}}}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers, **pods}}
+    metadata = {"name": name, "namespace": "team-a", "labels": {"tutti.dev/queue-name": "lq"}}
+    spec = {"suspend": True, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def limit_range(number: int, namespace: str) -> dict[str, Any]:
+    limits = [{"type": "Container", "max": {"cpu": f"{number + 1}"}}]
+    metadata = {"name": f"limits-{number}", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
+
+
+def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value, **more}
+
+
+@asynccontextmanager
+async def followed() -> AsyncIterator[Followed]:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a", "team-b")) as cluster:
+        await cluster.create(job("train"))
+        await cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": "quota", "namespace": "team-a"},
+                "spec": {"hard": {"pods": "9"}},
+            }
+        )
+        config = Config(missing_kind_retry_seconds=86_400)
+        parts = webhook(cluster.api(), config, identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        yield Followed(cluster, parts)
+        running.cancel()
+
+
+async def test_what_a_resource_quota_uses_concerns_nobody() -> None:
+    async with followed() as it:
+        path = "/api/v1/namespaces/team-a/resourcequotas/quota"
+        for used in range(5):
+            await it.merge(f"{path}/status", b'{"status": {"used": {"pods": "%d"}}}' % used)
+        await it.merge(path, b'{"metadata": {"labels": {"a": "b"}}}')
+        assert it.heard.calls["fences"] == 0
+        await it.merge(path, b'{"spec": {"hard": {"pods": "4"}}}')
+        assert it.heard.calls["fences"] == 1
+        assert it.parts.view.fences.fences("team-a")[0].hard == {"pods": 4000}
+
+
+async def test_a_namespace_concerns_who_follows_it_when_its_labels_change() -> None:
+    async with followed() as it:
+        path = "/api/v1/namespaces/team-a"
+        await it.merge(path, b'{"metadata": {"annotations": {"note": "x"}}}')
+        assert it.heard.calls["namespace"] == 0
+        await it.merge(path, b'{"metadata": {"labels": {"team": "x"}}}')
+        assert it.heard.calls["namespace"] == 1
+
+
+async def test_many_limit_ranges_list_the_kind_that_has_jobs_there_and_no_other() -> None:
+    async with followed() as it:
+        for number in range(20):
+            await it.cluster.create(limit_range(number, "team-a"))
+        await asyncio.sleep(5)
+        assert it.lists == {"jobs": 1}
+        record = next(iter(it.parts.view.jobs.values()))
+        assert "limits-0" in str(record.out_of_bounds) or "cpu" in str(record.out_of_bounds)
+
+
+async def test_limits_and_classes_that_concern_no_job_list_nothing() -> None:
+    async with followed() as it:
+        for number in range(5):
+            await it.cluster.create(limit_range(number, "team-b"))
+        await it.cluster.create(priority_class("high", 1000))
+        await it.merge("/apis/scheduling.k8s.io/v1/priorityclasses/high", b'{"description": "said"}')
+        metadata = {"metadata": {"name": "plain"}, "handler": "runc"}
+        await it.cluster.create({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", **metadata})
+        await asyncio.sleep(5)
+        assert it.lists == {}
+
+
+async def test_a_class_lists_the_kind_of_whoever_waits_for_it() -> None:
+    async with followed() as it:
+        await it.cluster.create(job("later", priorityClassName="high"))
+        await asyncio.sleep(3)
+        record = next(found for found in it.parts.view.jobs.values() if found.name == "later")
+        assert "high" in record.missing_class
+        await it.cluster.create(priority_class("high", 1000))
+        await asyncio.sleep(5)
+        assert it.lists == {"jobs": 1}
+        read = it.parts.view.jobs[record.uid]
+        assert read.gang is not None
+        assert (read.missing_class, read.gang.priority) == ("", 1000)
+
+
+async def test_a_class_that_all_have_by_default_lists_every_kind_that_has_jobs() -> None:
+    async with followed() as it:
+        await it.cluster.create(priority_class("usual", 7, globalDefault=True))
+        await asyncio.sleep(5)
+        assert it.lists == {"jobs": 1}
+        gang = next(iter(it.parts.view.jobs.values())).gang
+        assert gang is not None
+        assert gang.priority == 7
