@@ -254,10 +254,10 @@ class Backfill:
         """Return what was settled last as the ledger is to have it, by uid of the heads."""
         found: dict[str, Booked] = {}
         for uid, turn in self.turns.items():
-            ticket, booking = self.room.tickets.get(uid), self.booked.get(uid)
-            if ticket is not None and ticket.lane is not None and ticket.lane.name is not None:
+            record, booking = self.room.records.get(uid), self.booked.get(uid)
+            if record is not None and record.lane is not None and record.lane.name is not None:
                 at, amounts = (None, {}) if booking is None else (booking.at_seconds, booking.amounts)
-                found[uid] = Booked(ticket.lane.name, turn, at, amounts)
+                found[uid] = Booked(record.lane.name, turn, at, amounts)
         return found
 
     # -- what is planned ---------------------------------------------------------------------------------------------
@@ -323,9 +323,9 @@ class Backfill:
 
         One that waits and is no head was overtaken while nobody led.
         """
-        known = [uid for uid in self.recalled if uid in self.room.tickets]
+        known = [uid for uid in self.recalled if uid in self.room.records]
         for uid in known:
-            before, lane = self.recalled.pop(uid), self.room.tickets[uid].lane
+            before, lane = self.recalled.pop(uid), self.room.records[uid].lane
             line = None if lane is None or lane.name != before.queue else waits_for_quota(lane, fences)
             if line is None or line.head.uid != uid or line.lane.node is None:
                 continue

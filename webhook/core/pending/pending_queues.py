@@ -5,7 +5,7 @@ whether anything keeps it out (``kept_out``), and which flavors its pod sets may
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
@@ -16,20 +16,10 @@ from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
 from webhook.core.pending.eligibility import why_aside, why_closed
-from webhook.core.pending.queueing import Lane, Line, line_key
+from webhook.core.pending.gang_state import Event, GangState, allows
+from webhook.core.pending.queueing import GangRecord, Lane, Line, line_key
 from webhook.core.pending.wake_index import Gate, GateOrder, Need, Parking
 from webhook.core.quota.tree import Node, QuotaTree
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Where one waiting gang is."""
-
-    gang: Gang
-    lane: Lane | None
-    """None while its queue is unknown."""
-    line: Line | None
-    """None while it rests or claims, or its queue is unknown."""
 
 
 class WaitingRoom:
@@ -39,9 +29,10 @@ class WaitingRoom:
         self.settings = settings
         self.policy = Policy()
         self.namespaces: Mapping[str, Mapping[str, str]] = {}
-        self.tickets: dict[str, Ticket] = {}
+        self.records: dict[str, GangRecord] = {}
+        """By uid, every gang that waits."""
         self.lanes: dict[str | None, Lane] = {None: Lane(None)}
-        self.awake: dict[Lane, None] = {}
+        self.active: dict[Lane, None] = {}
         """Lanes that may have a line to decide about."""
         self.room_at: Callable[[Node, FlavorResource], int] = lambda node, key: 0
         """How much a node lets through now beyond its private quota."""
@@ -55,7 +46,7 @@ class WaitingRoom:
         self._looked: dict[Node, int] = {}
         """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
         self._parking = Parking()
-        self._resting: list[tuple[float, str]] = []
+        self._backoff_ends: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
         """Gates where there may be more room."""
         self._woken_by: dict[Line, Gate] = {}
@@ -75,9 +66,9 @@ class WaitingRoom:
             if name not in self.lanes:
                 self.lanes[name] = Lane(name, queue, tree.queues[name], closed=why_closed(queue))
         self._index_lanes()
-        for uid, ticket in list(self.tickets.items()):
-            if self._lane_of(ticket.gang) is not ticket.lane:
-                self._move(uid, ticket)
+        for record in list(self.records.values()):
+            if self._lane_of(record.gang) is not record.lane:
+                self._move(record)
         for lane in self.lanes.values():
             for gang in [gang for gang in lane.claiming.values() if self._why_aside(gang) is not None]:
                 self.unclaim(gang.uid)
@@ -113,23 +104,22 @@ class WaitingRoom:
     def _close(self, lane: Lane) -> None:
         """Give up a lane whose queue changed; its gangs are moved afterwards."""
         del self.lanes[lane.name]
-        self.awake.pop(lane, None)
+        self.active.pop(lane, None)
         for line in lane.lines.values():
             self._parking.forget(line)
             self.pass_on(line)
         self._parking.close(lane)
         self.wake(QueueHead(lane.name))
 
-    def _move(self, uid: str, ticket: Ticket) -> None:
-        """Let a gang wait where the present policy puts it; a rest goes on."""
-        rests = ticket.lane is not None and uid in ticket.lane.resting
-        stays = ticket.lane is not None and self.lanes.get(ticket.lane.name) is ticket.lane
-        if stays:
-            self.withdraw(uid)
+    def _move(self, record: GangRecord) -> None:
+        """Let a gang wait where the present policy puts it; a back-off goes on."""
+        backs_off = record.state is GangState.BACKOFF
+        if record.lane is not None and self.lanes.get(record.lane.name) is record.lane:
+            self.withdraw(record.gang.uid)
         else:
-            del self.tickets[uid]
-        until = ticket.gang.not_before_seconds
-        self.submit(ticket.gang, until - 1 if rests else until)
+            del self.records[record.gang.uid]
+        until = record.gang.not_before_seconds
+        self.submit(record.gang, until - 1 if backs_off else until)
 
     def _why_aside(self, gang: Gang) -> Reason | None:
         return why_aside(gang, self.policy, self.namespaces)
@@ -141,68 +131,80 @@ class WaitingRoom:
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced."""
-        known = self.tickets.get(gang.uid)
+        known = self.records.get(gang.uid)
         if known is not None:
             if known.gang == gang:
                 return
             self.withdraw(gang.uid)
         lane = self._lane_of(gang)
         if lane is None:
-            self.tickets[gang.uid] = Ticket(gang, None, None)
-            return
-        if gang.not_before_seconds > now:
-            lane.resting[gang.uid] = gang
-            heappush(self._resting, (gang.not_before_seconds, gang.uid))
-            self.tickets[gang.uid] = Ticket(gang, lane, None)
-            return
-        self._join(lane, gang)
+            self._note(Event.SUBMITTED, gang, GangState.NO_QUEUE)
+        elif gang.not_before_seconds > now:
+            lane.backoff[gang.uid] = gang
+            heappush(self._backoff_ends, (gang.not_before_seconds, gang.uid))
+            self._note(Event.SUBMITTED, gang, GangState.BACKOFF, lane)
+        else:
+            self._join(Event.SUBMITTED, lane, gang)
+
+    def _note(
+        self, event: Event, gang: Gang, apart: GangState | None, lane: Lane | None = None, line: Line | None = None
+    ) -> None:
+        """Record what became of a gang. Only here a gang comes into another state, or with its whole class."""
+        known = self.records.get(gang.uid)
+        record = self.records[gang.uid] = GangRecord(gang, lane, line, apart)
+        before = GangState.ABSENT if known is None else known.state
+        assert allows(event, before, record.state), f"{event}: {before} to {record.state}"
+
+    def state_of(self, uid: str) -> GangState:
+        """Return the state of a gang that holds nothing."""
+        record = self.records.get(uid)
+        return GangState.ABSENT if record is None else record.state
 
     def withdraw(self, uid: str) -> Gang | None:
         """Forget a waiting gang; None when it did not wait."""
-        ticket = self.tickets.pop(uid, None)
-        if ticket is None:
+        record = self.records.pop(uid, None)
+        if record is None:
             return None
-        if ticket.line is not None:
-            self._leave(ticket.line, uid)
-        elif ticket.lane is not None:
-            ticket.lane.resting.pop(uid, None)
-            if ticket.lane.claiming.pop(uid, None) is not None:
-                self.awake[ticket.lane] = None
-        return ticket.gang
+        if record.line is not None:
+            self._leave(record.line, uid)
+        elif record.lane is not None:
+            record.lane.backoff.pop(uid, None)
+            if record.lane.claiming.pop(uid, None) is not None:
+                self.active[record.lane] = None
+        return record.gang
 
     def claim(self, gang: Gang, line: Line) -> None:
         """Take a gang out of its line and of the order: others are being stopped for it."""
         self._leave(line, gang.uid)
         line.lane.claiming[gang.uid] = gang
-        self.tickets[gang.uid] = Ticket(gang, line.lane, None)
+        self._note(Event.PREEMPTS, gang, GangState.CLAIMING, line.lane)
 
     def unclaim(self, uid: str) -> None:
         """Put a claiming gang back into its line."""
-        lane = self.tickets[uid].lane
+        lane = self.records[uid].lane
         assert lane is not None
-        self._join(lane, lane.claiming.pop(uid))
-        self.awake[lane] = None
+        self._join(Event.CLAIM_LAPSED, lane, lane.claiming.pop(uid))
+        self.active[lane] = None
 
-    def end_rests(self, now: float) -> None:
+    def end_backoffs(self, now: float) -> None:
         """Let gangs whose back-off is over join their lines."""
-        while self._resting and self._resting[0][0] <= now:
-            until, uid = heappop(self._resting)
-            lane = self._rests(until, uid)
-            if lane is not None:
-                self._join(lane, lane.resting.pop(uid))
+        while self._backoff_ends and self._backoff_ends[0][0] <= now:
+            until, uid = heappop(self._backoff_ends)
+            record = self._in_backoff(until, uid)
+            if record is not None and record.lane is not None:
+                self._join(Event.BACKOFF_OVER, record.lane, record.lane.backoff.pop(uid))
 
-    def _rests(self, until: float, uid: str) -> Lane | None:
-        """Return the lane where the gang rests until that very time, if it still does."""
-        ticket = self.tickets.get(uid)
-        lane = None if ticket is None or ticket.line is not None else ticket.lane
-        gang = None if lane is None else lane.resting.get(uid)
-        return lane if gang is not None and gang.not_before_seconds == until else None
+    def _in_backoff(self, until: float, uid: str) -> GangRecord | None:
+        """Return the record of a gang that is in back-off until that very time, if it still is."""
+        record = self.records.get(uid)
+        still = record is not None and record.apart is GangState.BACKOFF and record.gang.not_before_seconds == until
+        return record if still else None
 
-    def next_rest_end(self) -> float | None:
+    def next_backoff_end(self) -> float | None:
         """Return when the earliest back-off ends."""
-        while self._resting and not self._rests(*self._resting[0]):
-            heappop(self._resting)
-        return self._resting[0][0] if self._resting else None
+        while self._backoff_ends and self._in_backoff(*self._backoff_ends[0]) is None:
+            heappop(self._backoff_ends)
+        return self._backoff_ends[0][0] if self._backoff_ends else None
 
     def park(
         self,
@@ -212,7 +214,7 @@ class WaitingRoom:
         marks: Iterable[Need] = (),
     ) -> None:
         """Set a blocked line aside until what blocks it changes."""
-        line.parked = True
+        line.move(Event.BLOCKED)
         line.level = 0 if gate is None else gate[1][0]
         self._parking.park(line, wake_on, gate, marks)
         self.pass_on(line)
@@ -232,7 +234,7 @@ class WaitingRoom:
         self._count(lane)
         self.wake(QueueHead(lane.name))
         head = lane.head() if lane.backfills else None
-        if head is not None and head.parked:
+        if head is not None and head.unschedulable:
             self.wake_line(head)
         self._move_on(lane)
 
@@ -254,11 +256,13 @@ class WaitingRoom:
         """
         if line.hopeless:
             self._count(line.lane)
-        line.parked = line.hopeless = False
+        if line.unschedulable:
+            line.move(Event.WOKEN)
+        line.hopeless = False
         self._parking.forget(line)
         before = line.lane.first()
         line.lane.offer(line)
-        self.awake[line.lane] = None
+        self.active[line.lane] = None
         line.level = level if before is None else 0
         if before is not None:
             before.level = 0
@@ -290,7 +294,7 @@ class WaitingRoom:
         if first is None or first.order_key > line.order_key:
             return False
         first.level = 0
-        self.awake[line.lane] = None
+        self.active[line.lane] = None
         return True
 
     def pass_on(self, line: Line) -> None:
@@ -325,7 +329,7 @@ class WaitingRoom:
             return
         root = lane.node.root.index
         for line in lane.lines.values():
-            if line.parked and rules.may_stop_own(line.sample.priority, priority):
+            if line.unschedulable and rules.may_stop_own(line.sample.priority, priority):
                 for key in line.request.keys:
                     self._parking.also_on(line, Freed(root, key))
 
@@ -335,15 +339,15 @@ class WaitingRoom:
         twin.policy, twin.namespaces = self.policy, self.namespaces
         lines: dict[Line, Line] = {}
         twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
-        twin.awake = {twin.lanes[lane.name]: None for lane in self.awake}
+        twin.active = {twin.lanes[lane.name]: None for lane in self.active}
         twin._index_lanes()
-        twin.tickets = {
-            uid: Ticket(t.gang, t.lane and twin.lanes[t.lane.name], t.line and lines[t.line])
-            for uid, t in self.tickets.items()
+        twin.records = {
+            uid: replace(each, lane=each.lane and twin.lanes[each.lane.name], line=each.line and lines[each.line])
+            for uid, each in self.records.items()
         }
         twin._parking = self._parking.copy(lines)
         twin._touched = {twin._parking.gates[spot]: None for spot in self._open_spots() if spot in twin._parking.gates}
-        twin._resting = list(self._resting)
+        twin._backoff_ends = list(self._backoff_ends)
         return twin
 
     def _open_spots(self) -> list[Freed]:
@@ -355,7 +359,7 @@ class WaitingRoom:
         for _, gang in sorted(lane.waiting(), key=lambda item: item[0]):
             yield gang
 
-    def _join(self, lane: Lane, gang: Gang) -> None:
+    def _join(self, event: Event, lane: Lane, gang: Gang) -> None:
         self.changes += 1
         self._count(lane)
         key = line_key(gang)
@@ -371,7 +375,7 @@ class WaitingRoom:
             line.shifting = line.elastic or line.request.has_alternatives
             line.never = lane.backfills and not _could_ever_start(line)
         line.put(gang)
-        self.tickets[gang.uid] = Ticket(gang, lane, line)
+        self._note(event, gang, None, lane, line)
         if line.order[0][1] == gang.uid:
             self.wake_line(line)
             if lane.backfills and lane.head() is line:
@@ -391,7 +395,7 @@ class WaitingRoom:
         elif was_head:
             self.wake_line(line)
         if was_head:
-            self.awake[line.lane] = None
+            self.active[line.lane] = None
         if led:
             self.head_changed(line.lane)
         elif was_head:

@@ -16,6 +16,7 @@ from webhook.core.assignment.request import LineKey, Request
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.reasons import Reason
+from webhook.core.pending.gang_state import Event, GangState, allows
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 OrderKey = tuple[float, int, float, str]
@@ -78,7 +79,8 @@ class Line:
     """Its borrow level may fall as others are admitted: it may turn to another flavor or to a smaller size."""
     aside: Reason | None = None
     """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
-    parked: bool = False
+    state: GangState = GangState.ACTIVE
+    """Active or unschedulable: that of all its gangs."""
     hopeless: bool = False
     """Under this policy it can never start: there is nothing to keep for it."""
     never: bool = False
@@ -102,6 +104,17 @@ class Line:
     """Number of its entry among those that may be the head of a Backfill queue; 0: it has none."""
     stood_at: OrderKey | None = None
     """Its place when that entry was made."""
+
+    @property
+    def unschedulable(self) -> bool:
+        """It was decided about, and is blocked."""
+        return self.state is GangState.UNSCHEDULABLE
+
+    def move(self, event: Event) -> None:
+        """Become unschedulable, or active again."""
+        after = GangState.UNSCHEDULABLE if event is Event.BLOCKED else GangState.ACTIVE
+        assert allows(event, self.state, after), f"{event}: {self.state} to {after}"
+        self.state = after
 
     def put(self, gang: Gang) -> None:
         """Add one gang that is not yet in the line."""
@@ -149,7 +162,7 @@ class Lane:
     queue: Queue | None = None
     node: Node | None = None
     lines: dict[LineKey, Line] = field(default_factory=dict)
-    resting: dict[str, Gang] = field(default_factory=dict)
+    backoff: dict[str, Gang] = field(default_factory=dict)
     """Gangs in back-off, by uid: neither considered nor in anybody's way."""
     claiming: dict[str, Gang] = field(default_factory=dict)
     """Gangs, by uid, for which others are being stopped: decided, and waiting for the room."""
@@ -250,7 +263,7 @@ class Lane:
             _, stamp, line = self._heap[0]
             if line.stamp != stamp or not line.order or line.aside is not None:
                 heappop(self._heap)
-            elif not line.parked:
+            elif not line.unschedulable:
                 return line
             elif self.strict:
                 return None
@@ -269,7 +282,7 @@ class Lane:
         twin = replace(
             self,
             lines={},
-            resting=dict(self.resting),
+            backoff=dict(self.backoff),
             claiming=dict(self.claiming),
             ranks=dict(self.ranks),
             _heap=[],
@@ -294,7 +307,7 @@ class Lane:
             theirs = (line.rank, -line.sample.priority)
             if theirs <= group:
                 count += len(line.order) if theirs < group else bisect_left(line.order, place)
-        apart = (*self.resting.values(), *self.claiming.values())
+        apart = (*self.backoff.values(), *self.claiming.values())
         return count + sum(self._place_of(other) < (*group, *place) for other in apart)
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
@@ -302,7 +315,7 @@ class Lane:
         for line in self.lines.values():
             for created, uid in line.order:
                 yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
-        for gang in (*self.resting.values(), *self.claiming.values()):
+        for gang in (*self.backoff.values(), *self.claiming.values()):
             yield self._place_of(gang), gang
 
     def _rank_of(self, gang: Gang) -> float:
@@ -310,3 +323,23 @@ class Lane:
 
     def _place_of(self, gang: Gang) -> OrderKey:
         return self._rank_of(gang), -gang.priority, gang.created_seconds, gang.uid
+
+
+@dataclass(frozen=True, slots=True)
+class GangRecord:
+    """All that is known of one gang that waits."""
+
+    gang: Gang
+    lane: Lane | None
+    """None while its queue is unknown."""
+    line: Line | None
+    """None while it is in back-off or claims, or its queue is unknown."""
+    apart: GangState | None
+    """Its state where it is in no equivalence class."""
+
+    @property
+    def state(self) -> GangState:
+        """Its state, or that of its class."""
+        state = self.apart if self.line is None else self.line.state
+        assert state is not None
+        return state

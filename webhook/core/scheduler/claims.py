@@ -5,15 +5,14 @@ outlook keeps the room (``Holdings.promise``). When it is free a cycle takes the
 Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others that are being
 stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang goes first.
 
-A new leader reads claims before it knows all gangs. Until it knows the one that claims, the claim is a *pledge*
-(``State.pledges``): the room is kept and nobody starts in it.
+A new leader reads claims before it knows all gangs. While the one that claims is not known to wait, the room is
+kept and nobody starts in it.
 """
 
 from dataclasses import replace
 
 from webhook.core.ledger.record import Claim, reserve
-from webhook.core.pending.pending_queues import Ticket
-from webhook.core.pending.queueing import Lane
+from webhook.core.pending.queueing import GangRecord, Lane
 from webhook.core.quota.allocations import Holdings
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler.state import State
@@ -21,7 +20,7 @@ from webhook.core.scheduler.state import State
 
 def order(state: State, uid: str) -> tuple[int, float, str]:
     """Return the sort key by which claims are taken up: priority, time, uid."""
-    gang = state.room.tickets[uid].gang
+    gang = state.room.records[uid].gang
     return (-gang.priority, gang.created_seconds, uid)
 
 
@@ -33,8 +32,8 @@ def lapse(state: State, uid: str) -> None:
 
 def let_heads_pass(state: State) -> None:
     """Let claims in StrictFIFO queues lapse when somebody came in ahead of them: the room is for the head."""
-    for uid in list(state.claims):
-        lane = state.room.tickets[uid].lane
+    for uid in state.claimants():
+        lane = state.room.records[uid].lane
         head = lane.top() if lane is not None and lane.strict else None
         if head is not None and head.order_key[1:] < order(state, uid):
             lapse(state, uid)
@@ -44,7 +43,7 @@ def await_others(state: State, uid: str) -> list[str]:
     """Let a claim whose victims are gone await all others of its tree that are being stopped, if what they leave makes
     up for what has been taken of its room; else it lapses. Return their uids.
     """
-    holdings, claim, gang = state.holdings, state.claims[uid], state.room.tickets[uid].gang
+    holdings, claim, gang = state.holdings, state.claims[uid], state.room.records[uid].gang
     node, amounts = holdings.promises[uid]
     others = [each for each in sorted(holdings.stopping) if _shares(holdings, each, node, amounts)]
     gone = {job for each in others for job in holdings.by_uid[each].reservation.jobs}
@@ -65,28 +64,28 @@ def _shares(holdings: Holdings, uid: str, node: Node, amounts: AmountsByFlavor) 
 
 
 def renew(state: State) -> None:
-    """Look at each pledge: it goes on as a claim if its gang waits and still asks the same, and else lapses.
+    """Look at each claim of a gang that is not claiming yet: it goes on if its gang waits and still asks the same.
 
     While the gang is not known to wait, as its job may not have been read yet, the room is kept until all that are
     stopped for it are gone.
     """
-    for uid, claim in list(state.pledges.items()):
-        lane, ticket = state.room.lanes.get(claim.planned.queue), state.room.tickets.get(uid)
+    for uid in state.claimants(known=False):
+        claim = state.claims[uid]
+        lane, record = state.room.lanes.get(claim.planned.queue), state.room.records.get(uid)
         waits = any(each in state.holdings.stopping for each in claim.awaits)
-        if lane is None or lane.node is None or not (waits if ticket is None else _asks_it(ticket, claim, lane)):
+        if lane is None or lane.node is None or not (waits if record is None else _asks_it(record, claim, lane)):
             state.drop_claim(uid)
             continue
         if uid not in state.holdings.promises:
             state.holdings.promise(uid, lane.node, claim.planned.usage())
-        if ticket is not None and ticket.line is not None:
-            state.claims[uid] = state.pledges.pop(uid)
-            state.room.claim(ticket.gang, ticket.line)
+        if record is not None and record.line is not None:
+            state.room.claim(record.gang, record.line)
             state.stirred = True
 
 
-def _asks_it(ticket: Ticket, claim: Claim, lane: Lane) -> bool:
+def _asks_it(record: GangRecord, claim: Claim, lane: Lane) -> bool:
     """Return whether a gang still asks what it claims, and may still have it from ``lane`` and the flavors claimed."""
-    gang, line, planned = ticket.gang, ticket.line, claim.planned
+    gang, line, planned = record.gang, record.line, claim.planned
     if line is None or line.lane is not lane or line.aside is not None or lane.closed is not None:
         return False
     most, least = gang.counts, gang.least_counts

@@ -74,7 +74,7 @@ class Cycle:
             self._state.settle_bookings()
             self._state.end_hunger()
             room.open_gates()
-            awake, room.awake = room.awake, {}
+            awake, room.active = room.active, {}
             for lane in awake:
                 self._enter(lane)
             offer = agenda.pop()
@@ -95,7 +95,7 @@ class Cycle:
                 continue
             self._act(line, decision)
             self._enter(lane)
-        room.awake.update((lane, None) for lane in agenda.lanes())
+        room.active.update((lane, None) for lane in agenda.lanes())
 
     def _decide_first(self, lane: Lane) -> Decision:
         line = lane.first()
@@ -213,17 +213,17 @@ class Cycle:
         Those whose gangs are not known come first: what they may have come before is not known either.
         """
         state = self._state
-        if not state.stirred or not state.claims:
+        claimants = state.claimants()
+        if not state.stirred or not claimants:
             state.stirred = False
             return
         holdings, view = state.holdings, state.holdings.usage.copy()
         gone: set[str] = set()
-        for claimant in (*state.pledges, *sorted(state.claims, key=partial(claims.order, state))):
+        for claimant in (*state.claimants(known=False), *sorted(claimants, key=partial(claims.order, state))):
             if self._spent:
                 return
             node, amounts = holdings.promises[claimant]
-            known = claimant in state.claims
-            claim = state.claims[claimant] if known else state.pledges[claimant]
+            known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
             waits = [uid for uid in claim.awaits if uid in holdings.stopping]
             if known and view.fits(node, amounts) and self._is_free(claimant, claim):
@@ -243,22 +243,22 @@ class Cycle:
 
     def _is_free(self, uid: str, claim: Claim) -> bool:
         state, (node, amounts) = self._state, self._state.holdings.promises[uid]
-        gang, counts = state.room.tickets[uid].gang, claim.planned.counts
+        gang, counts = state.room.records[uid].gang, claim.planned.counts
         if not state.holdings.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
             return False
         return not isinstance(state.decider.places(gang, counts, claim.planned.flavors), Misplaced)
 
     def _take_up(self, uid: str) -> None:
-        state, claim, ticket = self._state, self._state.claims.pop(uid), self._state.room.tickets[uid]
-        assert ticket.lane is not None
+        state, claim, record = self._state, self._state.claims.pop(uid), self._state.room.records[uid]
+        assert record.lane is not None
         amounts = state.holdings.promises[uid][1]
-        places = state.decider.places(ticket.gang, claim.planned.counts, claim.planned.flavors)
+        places = state.decider.places(record.gang, claim.planned.counts, claim.planned.flavors)
         assert not isinstance(places, Misplaced), "looked at before"
         state.allot(uid, places)
         state.holdings.withdraw_promise(uid)
         state.room.withdraw(uid)
-        reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=ticket.gang.priority)
-        self._count(charge(state, ticket.lane, ticket.gang, reservation, amounts))
+        reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
+        self._count(charge(state, record.lane, record.gang, reservation, amounts))
 
     def _hold_back(self, line: Line, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
@@ -351,10 +351,9 @@ def drain(state: State) -> tuple[Stopped, ...]:
     stopped = []
     for uid in sorted(state.holdings.by_uid):
         holding = state.holdings.by_uid[uid]
-        going = uid in state.draining or holding.reservation.stopping is not None
+        going = uid in state.holdings.stopping
         found = None if going or not holding.reservation.evictable else _drained_by(state, holding)
         if found is not None:
-            state.draining[uid] = None
             state.holdings.stop(uid)
             stopped.append(found)
     return tuple(stopped)

@@ -20,6 +20,7 @@ from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import NodesFreed
+from webhook.core.pending.gang_state import GangState
 from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Holding
 from webhook.core.quota.fences import Fences
@@ -54,15 +55,15 @@ class Engine:
         if gang.uid in state.holdings.by_uid:
             state.after[gang.uid] = gang
             return
-        known = state.room.tickets.get(gang.uid)
+        known = state.room.records.get(gang.uid)
         if known is not None and known.gang != gang:
-            state.withdraw(gang.uid)
+            state.forget(gang.uid)
         state.room.submit(gang, now)
 
     def withdraw(self, uid: str) -> None:
         """Forget a waiting gang; an unknown one is fine."""
         self._state.after.pop(uid, None)
-        self._state.withdraw(uid)
+        self._state.forget(uid)
 
     def restore(
         self, reservation: Reservation, gang: Gang | None = None, reclaimed: Mapping[str, int] | None = None
@@ -73,7 +74,7 @@ class Engine:
         """
         state, uid = self._state, reservation.uid
         known = state.holdings.by_uid.get(uid)
-        waiting = state.withdraw(uid)
+        waiting = state.forget(uid)
         gang = gang or waiting or (None if known is None else known.gang)
         holding = Holding(reservation, reservation.usage(reclaimed), gang, reclaimed)
         if known is not None and uid in state.holdings.stopping and reservation.stopping is None:
@@ -86,8 +87,8 @@ class Engine:
         """Let claims that the ledger has stand, whoever made them, from the next cycle on; the gangs that are stopped
         for them are restored before that.
         """
-        known = self._state.claims.keys() | self._state.pledges.keys()
-        self._state.pledges |= {uid: claim for uid, claim in claims.items() if uid not in known}
+        known = self._state.claims
+        known |= {uid: claim for uid, claim in claims.items() if uid not in known}
 
     def restore_bookings(self, bookings: Mapping[str, Booked]) -> None:
         """Let the heads of Backfill queues keep what an earlier leader booked for them, if they are the heads still."""
@@ -104,8 +105,7 @@ class Engine:
         if holding is None:
             return
         state.let_go(holding)
-        for table in (state.growing, state.draining):
-            table.pop(uid, None)
+        state.growing.pop(uid, None)
         after = state.after.pop(uid, None)
         if after is not None:
             state.room.submit(after, after.not_before_seconds - 1)
@@ -133,7 +133,7 @@ class Engine:
         """
         state = self._state
         state.fences, state.now, state.followed = fences, now, None
-        state.room.end_rests(now)
+        state.room.end_backoffs(now)
         state.age_usage(now)
         stopped = drain(state)
         if not admit:
@@ -151,11 +151,11 @@ class Engine:
         """
         state = self._state
         state.fences, state.now, state.followed = fences, now, claims
-        state.room.end_rests(now)
+        state.room.end_backoffs(now)
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""
-        return self._state.pledges | self._state.claims
+        return dict(self._state.claims)
 
     def bookings(self) -> dict[str, Booked]:
         """Return what is booked for the heads of Backfill queues, by uid, as the ledger is to have it."""
@@ -166,8 +166,15 @@ class Engine:
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
         decayed = self._state.decayed
-        times = (self._state.room.next_rest_end(), None if decayed is None else decayed.next_sample())
+        times = (self._state.room.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
+
+    def state(self, uid: str) -> GangState:
+        """Return where a gang stands."""
+        holdings = self._state.holdings
+        if uid in holdings.by_uid:
+            return GangState.STOPPING if uid in holdings.stopping else GangState.RESERVED
+        return self._state.room.state_of(uid)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
@@ -179,7 +186,7 @@ class Engine:
             lane = self._state.room.lanes.get(queue)
             return [] if lane is None else list(self._state.room.in_order(lane))
         lanes = sorted(self._state.room.lanes.values(), key=lambda lane: lane.name or "")
-        lost = [t.gang for t in self._state.room.tickets.values() if t.lane is None]
+        lost = [t.gang for t in self._state.room.records.values() if t.lane is None]
         lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
         return [gang for lane in lanes for gang in self._state.room.in_order(lane)] + lost
 
@@ -189,7 +196,9 @@ class Engine:
 
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
-        lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.parked)
+        lines = (
+            line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.unschedulable
+        )
         scans = ((line, self._state.unfinished(line)) for line in lines)
         return frozenset(
             (line.head.uid, tuple(sorted(scan.flavors.items())) if scan else (), line.aside and len(line.verdicts))
@@ -198,16 +207,16 @@ class Engine:
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""
-        ticket = self._state.room.tickets.get(uid)
-        if ticket is None or ticket.lane is None:
+        record = self._state.room.records.get(uid)
+        if record is None or record.lane is None:
             return None
-        return ticket.lane.ahead_of(ticket.gang)
+        return record.lane.ahead_of(record.gang)
 
     def queue_of(self, uid: str) -> str | None:
         """Return the queue that a waiting gang waits in or an admitted one is charged to."""
-        ticket = self._state.room.tickets.get(uid)
-        if ticket is not None:
-            return None if ticket.lane is None else ticket.lane.name
+        record = self._state.room.records.get(uid)
+        if record is not None:
+            return None if record.lane is None else record.lane.name
         holding = self._state.holdings.by_uid.get(uid)
         return None if holding is None else holding.reservation.queue
 

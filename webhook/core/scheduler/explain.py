@@ -12,6 +12,7 @@ from webhook.core.model.moments import time_text
 from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import Lane, Line
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Holding, Holdings
@@ -136,15 +137,15 @@ def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holde
 
 def why_waiting(state: State, uid: str) -> Reason | None:
     """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
-    ticket = state.room.tickets.get(uid)
-    if ticket is None:
+    record = state.room.records.get(uid)
+    if record is None:
         return None
-    gang, lane, line = ticket.gang, ticket.lane, ticket.line
+    gang, lane, line = record.gang, record.lane, record.line
     as_kueue = state.settings.one_head_per_queue
     if lane is None:
         what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
         return Reason(Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND, what, help=fix)
-    claim = state.claims.get(uid) or (state.followed or {}).get(uid)
+    claim = state.claims.get(uid) if record.state is GangState.CLAIMING else (state.followed or {}).get(uid)
     if claim is not None and lane.node is not None:
         return _claiming(state, claim, lane.node)
     if line is None:
@@ -174,7 +175,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
     if decision.misplaced is not None and state.nodes is not None:
         return why_misplaced(state.nodes, decision.misplaced)
-    if line.parked and decision.victims and decision.fence is None:
+    if line.unschedulable and decision.victims and decision.fence is None:
         names = ", ".join(str(victim.holding) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")

@@ -94,7 +94,7 @@ def one_head_cycle(state: State, now: float, epoch: int) -> Plan:
             line.sticky = None
     grown = grow_all(state)
     state.end_hunger()
-    state.room.awake = {}
+    state.room.active = {}
     state.turn += 1
     return Plan(tuple(reservations), grown, tuple(snapshot.preempted))
 
@@ -112,7 +112,7 @@ def _popped(lane: Lane) -> Line | None:
     """
     if lane.closed is not None:
         return None
-    awake = [line for line in lane.lines.values() if not line.parked and line.aside is None]
+    awake = [line for line in lane.lines.values() if not line.unschedulable and line.aside is None]
     lines = [line for line in awake if line.sticky]
     first = lane.first()
     head = min(lines if first is None else [*lines, first], key=_place, default=None)
@@ -262,7 +262,7 @@ def _step_aside(snapshot: _Snapshot, line: Line, decision: Decision) -> None:
         return
     line.verdicts |= dict.fromkeys(line.gangs, why)
     for other in line.lane.lines.values():
-        if other.alike(line) and not other.parked:
+        if other.alike(line) and not other.unschedulable:
             told = {} if other.aside is None else other.verdicts
             other.verdicts = dict.fromkeys(other.gangs, why) | told
             park(snapshot.state, other, decision)

@@ -12,6 +12,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
+from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.pending_queues import WaitingRoom
 from webhook.core.pending.queueing import Lane, Line, Scan
 from webhook.core.placement.capacity import Allotment, Capacity
@@ -32,19 +33,15 @@ class State:
     fences: Fences = field(default_factory=Fences)
     """As of the last cycle, or what a follower looks at."""
     claims: dict[str, Claim] = field(default_factory=dict)
-    """By uid, the rights of waiting gangs to room that is being made for them. What the outlook keeps for each is among
-    the promises of ``holdings``.
+    """By uid, the rights of gangs to room that is being made for them, also of those that an earlier leader wrote and
+    that are not known to wait yet. What the outlook keeps for each is among the promises of ``holdings``.
     """
     followed: Mapping[str, Claim] | None = None
     """By uid, the claims of the leader that this engine follows; None: it decides itself."""
-    pledges: dict[str, Claim] = field(default_factory=dict)
-    """By uid, claims that an earlier leader wrote, of gangs that are not known to wait yet."""
     after: dict[str, Gang] = field(default_factory=dict)
     """Gangs that are to wait as soon as their old reservation is released."""
     growing: dict[str, None] = field(default_factory=dict)
     """Gangs admitted below full size for which something changed."""
-    draining: dict[str, None] = field(default_factory=dict)
-    """Gangs whose stop was planned and is not yet in the ledger."""
     stopped_for_share: dict[str, str] = field(default_factory=dict)
     """Gangs that were stopped for the share of another, and its uid. Not in the ledger: a new leader may stop and
     start a gang once more than this one would."""
@@ -96,37 +93,43 @@ class State:
         """Decide by another policy; where it says something new, everybody is decided about anew."""
         tree = QuotaTree(policy, self.holdings.tree)
         self.holdings.rebase(tree)
-        lanes = dict(self.room.lanes)
+        lanes, claimants = dict(self.room.lanes), self.claimants()
         self.room.set_policy(policy, tree, namespaces)
         self.policy, self._decider = policy, None
         for name, lane in lanes.items():
             if self.room.lanes.get(name) is not lane:
                 self.holdings.withdraw_promise(QueueHead(lane.name))
-        for uid in list(self.claims):
-            home = self.room.tickets[uid].lane
-            if home is None or uid not in home.claiming:
+        for uid in claimants:
+            if not self.is_claiming(uid):
                 self.drop_claim(uid)
-        self.room.end_rests(now)
+        self.room.end_backoffs(now)
         self.growing = dict.fromkeys(self.holdings.by_uid)
         if self.decayed is not None:
             self._rerank_all(self._decaying_lanes())
         self.undrained = self.stirred = True
 
-    def withdraw(self, uid: str) -> Gang | None:
-        """Forget a waiting gang, with what is promised to it, and return it."""
-        ticket = self.room.tickets.get(uid)
+    def is_claiming(self, uid: str) -> bool:
+        """Return whether others are being stopped for a gang that is known to wait."""
+        return self.room.state_of(uid) is GangState.CLAIMING
+
+    def claimants(self, *, known: bool = True) -> list[str]:
+        """Return the gangs that claim room, by uid: those that are known to wait for it, or the others."""
+        return [uid for uid in self.claims if self.is_claiming(uid) == known]
+
+    def forget(self, uid: str) -> Gang | None:
+        """Forget a waiting gang, with all that is kept for it, and return it."""
+        record = self.room.records.get(uid)
         self.drop_claim(uid)
         gang = self.room.withdraw(uid)
         self.forget_stops(uid)
-        if ticket is not None and ticket.lane is not None and (ticket.lane.strict or ticket.lane.backfills):
-            self.let_head_go(ticket.lane)
+        if record is not None and record.lane is not None and (record.lane.strict or record.lane.backfills):
+            self.let_head_go(record.lane)
             self.growing.update(dict.fromkeys(self.partial()))
         return gang
 
     def drop_claim(self, uid: str) -> None:
         """End a claim and wake those who may have the room instead."""
         self.claims.pop(uid, None)
-        self.pledges.pop(uid, None)
         promised = self.holdings.promises.get(uid)
         if promised is not None:
             self.holdings.withdraw_promise(uid)
@@ -165,7 +168,7 @@ class State:
     def _rerank(self, lane: Lane, local: tuple[str, str]) -> None:
         assert self.decayed is not None
         lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
-        self.room.awake[lane] = None
+        self.room.active[lane] = None
         self.room.head_changed(lane)
 
     def _ranks(self, queue: str) -> Mapping[str, float] | None:
@@ -266,7 +269,7 @@ class State:
 
     def knows(self, uid: str) -> bool:
         """Return whether a gang waits or holds something."""
-        return uid in self.holdings.by_uid or uid in self.room.tickets
+        return uid in self.holdings.by_uid or uid in self.room.records
 
     def yields(self, uid: str) -> bool:
         """Return whether a gang was stopped for the share of another that is still about: it stops nobody for its own.
@@ -284,9 +287,9 @@ class State:
         """Have those decided about again who were stopped for ``by``, if that is gone."""
         victims = [] if self.knows(by) else [uid for uid, of in self.stopped_for_share.items() if of == by]
         for victim in victims:
-            ticket = self.room.tickets.get(victim)
-            if ticket is not None and ticket.line is not None and ticket.line.parked:
-                self.room.wake_line(ticket.line)
+            record = self.room.records.get(victim)
+            if record is not None and record.line is not None and record.line.unschedulable:
+                self.room.wake_line(record.line)
 
     def let_go(self, holding: Holding) -> None:
         """Return what a holding charges and wake whom that could help."""
@@ -309,7 +312,7 @@ class State:
         for lane in self.room.lanes.values():
             if lane.node is not None and lane.node.root is root:
                 for line in lane.lines.values():
-                    if line.parked and line.aside is None:
+                    if line.unschedulable and line.aside is None:
                         self.room.wake_line(line)
 
     def unfinished(self, line: Line) -> Scan | None:
@@ -336,10 +339,9 @@ class State:
 
     def renounce(self, uid: str) -> None:
         """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
-        self.draining.pop(uid, None)
         self.stopped_for_share.pop(uid, None)
         self.holdings.unstop(uid)
-        for claimant in [claimant for claimant, claim in self.claims.items() if uid in claim.awaits]:
+        for claimant in [claimant for claimant in self.claimants() if uid in self.claims[claimant].awaits]:
             self.drop_claim(claimant)
             self.room.unclaim(claimant)
 
@@ -357,11 +359,10 @@ class State:
         self.stirred = True
 
     def copy(self) -> "State":
-        """Return an independent state; gangs that are parked stay parked."""
+        """Return an independent state; gangs that are unschedulable stay so."""
         twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
         twin.nodes = None if self.nodes is None else self.nodes.copy()
-        twin.claims, twin.pledges = dict(self.claims), dict(self.pledges)
-        twin.after, twin.growing, twin.draining = dict(self.after), dict(self.growing), dict(self.draining)
+        twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred

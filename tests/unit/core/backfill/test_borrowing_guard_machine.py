@@ -165,7 +165,7 @@ class HungerMachine(RuleBasedStateMachine):
                 admitted, grown, stopped = decided
                 return [admitted, grown, sorted(stopped)]
             for taker in plan.admitted:
-                if taker.uid not in before._state.claims:
+                if not before._state.is_claiming(taker.uid):
                     needy = self._keeps_waiting(before, taker.queue, _usage(taker), earlier, taker.uid)
                     assert needy is None, f"{taker.uid} took what {needy} needs"
             running |= {reservation.uid: reservation for reservation in (*plan.admitted, *plan.grown)}
@@ -232,7 +232,7 @@ class HungerMachine(RuleBasedStateMachine):
         """Return what a hungry gang asks, or None if it is not hungry."""
         holdings, queues = engine._state.holdings, self.world.policy.queues
         found, node = queues[waiting.queue or ""], holdings.tree.queues[waiting.queue or ""]
-        resting = waiting.not_before_seconds > self.world.now or waiting.uid in engine._state.claims
+        resting = waiting.not_before_seconds > self.world.now or engine._state.is_claiming(waiting.uid)
         if not found.yields_to_hungry or found.stop_policy is not StopPolicy.NONE or resting:
             return None
         if fences.shortfall(waiting, waiting.least_counts) is not None:

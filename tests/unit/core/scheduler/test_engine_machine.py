@@ -381,7 +381,7 @@ class EngineMachine(RuleBasedStateMachine):
             state = engine._state
             for uid, claim in engine.claims().items():
                 assert any(each in state.holdings.stopping for each in claim.awaits), f"{uid} awaits nobody"
-                assert (uid in state.claims) == (uid in self.waiting)
+                assert state.is_claiming(uid) == (uid in self.waiting)
             heads = {QueueHead(lane.name) for lane in state.room.lanes.values()}
             assert state.holdings.promises.keys() - heads <= engine.claims().keys()
             assert engine.claims().keys() <= state.holdings.promises.keys()
