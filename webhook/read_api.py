@@ -17,7 +17,7 @@ from webhook.clock import Clock
 from webhook.cluster.census import Census
 from webhook.cluster.view import View
 from webhook.core.model.reasons import Reason
-from webhook.core.scheduler.engine import Engine
+from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
 from webhook.server.http.listener import Connections, serve
@@ -87,7 +87,7 @@ class ReadApi:
 
 def read_api(
     view: View,
-    engine: Engine,
+    engine: EnsembleEngine,
     census: Census,
     kinds: Mapping[str, JobKind],
     *,

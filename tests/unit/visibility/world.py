@@ -12,7 +12,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, reserve
 from webhook.core.model.policy import LocalQueue, Policy
 from webhook.core.model.reasons import Reason
-from webhook.core.scheduler.engine import Engine
+from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents.board import Board
@@ -45,7 +45,7 @@ class World:
         self.settle_seconds = 2.0
         """Longer than anything that was read before is shown again."""
         self.view = View(policy=rules or two_queues())
-        self.engine = Engine()
+        self.engine = EnsembleEngine()
         self.engine.set_policy(self.view.policy, {}, self.now)
         self.withheld: dict[str, Reason] = {}
         self.objects: list[Mapping[str, Any]] = []

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from webhook.cluster.feeds import Listener
 from webhook.cluster.view import View
 from webhook.core.model.pods import PodRecord
-from webhook.core.scheduler.engine import Engine
+from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.reading.record import JobRecord
 
 
 class Marks(Listener):
     """Gangs to look at, and whether the policy is new."""
 
-    def __init__(self, view: View, engine: Engine, on_ledger: Callable[[], None]) -> None:
+    def __init__(self, view: View, engine: EnsembleEngine, on_ledger: Callable[[], None]) -> None:
         """``on_ledger`` is called when the ledger was read anew."""
         self._view = view
         self._engine = engine

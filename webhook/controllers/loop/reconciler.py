@@ -39,6 +39,7 @@ from webhook.core.model.eviction import ENDED, HELD, PREEMPTED
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.errors import ApiError, Conflict, NotFound
 from webhook.jobs.patches import job as patches
@@ -67,7 +68,7 @@ class Reconciler:
         self._clock = clock
         self._announcer = announcer
         self._settings = engine_settings(config)
-        self.engine = EnsembleEngine(self._settings)
+        self.engine = EnsembleEngine(Engine(self._settings))
         self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
         self._labels = NamespaceLabels(api, feeds.view)

@@ -64,7 +64,8 @@ _S = GangState
 _DECIDED_BY_CLASS: Final = (_S.ACTIVE, _S.UNSCHEDULABLE)
 _QUEUED: Final = (_S.NO_QUEUE, _S.BACKOFF, *_DECIDED_BY_CLASS)
 _WAITING: Final = (*_QUEUED, _S.CLAIMING)
-_HOLDING: Final = (_S.RESERVED, _S.STOPPING)
+HOLDING: Final = (_S.RESERVED, _S.STOPPING)
+"""States of gangs that hold a reservation."""
 
 TRANSITIONS: Final[Mapping[Event, Transition]] = {
     Event.SUBMITTED: _row((_S.ABSENT, *_WAITING), *_QUEUED),
@@ -75,11 +76,11 @@ TRANSITIONS: Final[Mapping[Event, Transition]] = {
     Event.PREEMPTS: _row((_S.ACTIVE,), _S.CLAIMING),
     Event.CLAIM_LAPSED: _row((_S.CLAIMING,), *_DECIDED_BY_CLASS),
     Event.ADMITTED: _row((_S.ACTIVE, _S.CLAIMING), _S.RESERVED),
-    Event.RESTORED: _row((_S.ABSENT, *_WAITING, *_HOLDING), *_HOLDING),
+    Event.RESTORED: _row((_S.ABSENT, *_WAITING, *HOLDING), *HOLDING),
     Event.STOPPED: _row((_S.RESERVED,), _S.STOPPING),
     Event.WITHDRAWN: _row(_WAITING, _S.ABSENT),
     # Its job may have changed meanwhile and wait to start again.
-    Event.RELEASED: _row(_HOLDING, _S.ABSENT, *_QUEUED),
+    Event.RELEASED: _row(HOLDING, _S.ABSENT, *_QUEUED),
 }
 
 

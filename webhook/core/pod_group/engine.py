@@ -2,7 +2,7 @@
 
 Jobs that share a PodGroup wait as one gang once they bring as many pods as it needs, are admitted by one decision and
 are victims together; before that they wait with a reason, and the engine does not know them. ``ensemble_group`` says
-which of them are a gang. Everything else passes straight through to ``Engine``.
+which of them are a gang. Everything else passes straight through to the ``Engine`` that it drives.
 
 What changed in a group is settled with the engine before the next decision or question, once for all of it.
 """
@@ -14,7 +14,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.reasons import Reason
-from webhook.core.model.settings import EngineSettings
+from webhook.core.pending.gang_state import HOLDING, GangState
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble import Key, Part
 from webhook.core.pod_group.group import Group
@@ -23,11 +23,16 @@ from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan, Preempted
 
 
-class EnsembleEngine(Engine):
+class EnsembleEngine:
     """Decides which jobs start, those of one PodGroup together."""
 
-    def __init__(self, settings: EngineSettings | None = None) -> None:
-        super().__init__(settings)
+    def __init__(self, engine: Engine | None = None) -> None:
+        self._engine = engine = Engine() if engine is None else engine
+        # What is the same of jobs and of gangs.
+        self.set_policy, self.wake_namespace = engine.set_policy, engine.wake_namespace
+        self.restore_claims, self.claims = engine.restore_claims, engine.claims
+        self.restore_bookings, self.bookings = engine.restore_bookings, engine.bookings
+        self.restore_usage, self.follow, self.potential = engine.restore_usage, engine.follow, engine.potential
         self._groups: dict[Key, Group] = {}
         self._key_of: dict[str, Key] = {}
         """Uid of a job, or the engine's of an ensemble, to its group."""
@@ -36,7 +41,7 @@ class EnsembleEngine(Engine):
 
     def reset(self) -> None:
         """Forget everything, as ``Engine.reset`` does."""
-        super().reset()
+        self._engine.reset()
         for table in (self._groups, self._key_of, self._unsettled):
             table.clear()
 
@@ -49,7 +54,7 @@ class EnsembleEngine(Engine):
         if self._key_of.get(gang.uid) != key:
             self._part_with(gang.uid)
         if key is None:
-            super().submit(gang, now)
+            self._engine.submit(gang, now)
         else:
             self._join(gang.uid, key).waiting[gang.uid] = gang
 
@@ -57,7 +62,7 @@ class EnsembleEngine(Engine):
         """Forget a waiting job; an unknown one is fine."""
         key = self._key_of.get(uid)
         if key is None:
-            super().withdraw(uid)
+            self._engine.withdraw(uid)
             return
         self._groups[key].waiting.pop(uid, None)
         self._tidy(uid, key)
@@ -81,16 +86,16 @@ class EnsembleEngine(Engine):
             group.waiting.pop(uid, None)
             group.held[uid] = Part(reservation, gang, reclaimed or {})
         if reservation.membership is None:
-            super().restore(reservation, gang, reclaimed)
-        elif uid in self._state.holdings.by_uid:
-            super().release(uid)
+            self._engine.restore(reservation, gang, reclaimed)
+        elif self._engine.state(uid) in HOLDING:
+            self._engine.release(uid)
 
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""
         key = self._key_of.get(uid)
         part = None if key is None else self._groups[key].held.pop(uid, None)
         if part is None or part.reservation.membership is None:
-            super().release(uid)
+            self._engine.release(uid)
         if key is not None:
             self._tidy(uid, key)
 
@@ -106,7 +111,7 @@ class EnsembleEngine(Engine):
         """Decide as ``Engine.cycle`` does; what the plan says of an ensemble it says of each of its jobs."""
         self._now = now
         self._settle()
-        plan = super().cycle(now, fences, epoch, admit, most)
+        plan = self._engine.cycle(now, fences, epoch, admit, most)
         if not self._groups:
             return plan
         going = {*(victim.uid for victim in plan.preempted), *(each.uid for each in plan.stopped)}
@@ -126,7 +131,7 @@ class EnsembleEngine(Engine):
         if whole.uid != group.uid:
             if not group.makes_quorum_with(whole, going):
                 # The same cycle stops those whom it was to join: it waits with them.
-                super().release(whole.uid)
+                self._engine.release(whole.uid)
                 fences.drop_reservation(whole.namespace, whole.uid)
                 return ()
             group.held[whole.uid] = Part(whole, group.waiting.pop(whole.uid, gang))
@@ -185,7 +190,7 @@ class EnsembleEngine(Engine):
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes."""
         self._settle()
-        return super().next_wake(now)
+        return self._engine.next_wake(now)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a job waits, with the numbers of this moment; None when it does not wait."""
@@ -196,12 +201,12 @@ class EnsembleEngine(Engine):
         if group is not None and group.passed_over(uid):
             first = [job for gang in group.submitted.values() for job in self._expanded(gang)]
             return ensemble.behind(first)
-        return super().reason(self._stands_as(uid))
+        return self._engine.reason(self._stands_as(uid))
 
     def waiting(self, queue: str | None = None) -> list[Gang]:
         """Return the waiting jobs of one queue in its order, or all of them, those that are not considered yet last."""
         self._settle()
-        found = [job for gang in super().waiting(queue) for job in self._expanded(gang)]
+        found = [job for gang in self._engine.waiting(queue) for job in self._expanded(gang)]
         if queue is not None:
             return found
         groups = (self._groups[key] for key in sorted(self._groups))
@@ -212,12 +217,12 @@ class EnsembleEngine(Engine):
     def undecided(self) -> frozenset[object]:
         """Return what the next cycle starts from."""
         self._settle()
-        return super().undecided()
+        return self._engine.undecided()
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting job, or of its ensemble, in its queue; None when it is not in one."""
         self._settle()
-        return super().position(self._stands_as(uid))
+        return self._engine.position(self._stands_as(uid))
 
     def queue_of(self, uid: str) -> str | None:
         """Return the queue that a waiting job waits in or an admitted one is charged to."""
@@ -225,20 +230,20 @@ class EnsembleEngine(Engine):
         group = self._waits_in(uid)
         if group is not None:
             gang = group.waiting[uid]
-            return self._state.policy.queue_of(gang.namespace, gang.queue)
+            return self._engine.policy.queue_of(gang.namespace, gang.queue)
         known = self._group_of(uid)
         part = None if known is None else known.held.get(uid)
-        return super().queue_of(uid) if part is None else part.reservation.queue
+        return self._engine.queue_of(uid) if part is None else part.reservation.queue
 
     def usage(self, node: str) -> Mapping[FlavorResource, int]:
         """Return what a queue or cohort uses; empty when there is none of that name."""
         self._settle()
-        return super().usage(node)
+        return self._engine.usage(node)
 
     def copy(self) -> "EnsembleEngine":
         """Return an independent engine in the same state."""
-        twin = EnsembleEngine(self._state.settings)
-        twin._state, twin._now = self._state.copy(), self._now
+        twin = EnsembleEngine(self._engine.copy())
+        twin._now = self._now
         twin._groups = {key: group.copy() for key, group in self._groups.items()}
         twin._key_of, twin._unsettled = dict(self._key_of), dict(self._unsettled)
         return twin
@@ -280,8 +285,8 @@ class EnsembleEngine(Engine):
         """Let a job go that names another PodGroup now, or none."""
         key = self._key_of.get(uid)
         if key is None:
-            if self._state.knows(uid):
-                super().withdraw(uid)
+            if self._engine.state(uid) is not GangState.ABSENT:
+                self._engine.withdraw(uid)
             return
         group = self._groups[key]
         group.waiting.pop(uid, None)
@@ -289,7 +294,7 @@ class EnsembleEngine(Engine):
         self._tidy(uid, key)
         self._settle()
         if part is not None and part.reservation.membership is None:
-            super().release(uid)
+            self._engine.release(uid)
 
     def _tidy(self, uid: str, key: Key) -> None:
         group = self._groups[key]
@@ -310,16 +315,16 @@ class EnsembleEngine(Engine):
     def _settle_held(self, group: Group) -> None:
         charged = bool(group.members)
         if charged:
-            super().restore(*group.holding())
+            self._engine.restore(*group.holding())
         elif group.charged:
-            super().release(group.uid)
+            self._engine.release(group.uid)
         group.charged = charged
 
     def _settle_waiting(self, group: Group) -> None:
         wanted = group.decide_what_waits()
         for uid in group.submitted.keys() - wanted.keys():
-            super().withdraw(uid)
+            self._engine.withdraw(uid)
         for uid, gang in wanted.items():
             if group.submitted.get(uid) != gang:
-                super().submit(gang, self._now)
+                self._engine.submit(gang, self._now)
         group.submitted = wanted

@@ -38,6 +38,11 @@ class Engine:
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._state = State.empty(settings or EngineSettings())
 
+    @property
+    def policy(self) -> Policy:
+        """The policy that is decided by."""
+        return self._state.policy
+
     def reset(self) -> None:
         """Forget everything: what was decided and never carried out is no longer so."""
         self._state = State.empty(self._state.settings)

@@ -15,6 +15,7 @@ from webhook.core.model.problem import Problem
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.dry_run.workloads.entrant import Entrant
 from webhook.laboratory.dry_run.world import World
@@ -62,7 +63,7 @@ class Run:
 
     def __post_init__(self) -> None:
         view = self.world.view
-        self.engine = EnsembleEngine(self.settings)
+        self.engine = EnsembleEngine(Engine(self.settings))
         policy = _closed_spared(view.policy) if self.settings.one_head_per_queue else view.policy
         self.engine.set_policy(policy, view.namespaces, self.now)
         for local, consumed in self.world.consumed.items():

@@ -15,7 +15,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.model.reasons import Code, Reason
-from webhook.core.scheduler.engine import Engine
+from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents.board import Board, Key
@@ -65,7 +65,7 @@ class WorkloadWriter:
 
     board: Board
     view: View
-    engine: Engine
+    engine: EnsembleEngine
     kinds: Mapping[str, JobKind]
     chronicle: Chronicle
     reason: Callable[[str], Reason | None]

@@ -477,7 +477,7 @@ def _engine_charges_what_the_ledger_says(world: Shared) -> None:
 
 
 def test_an_engine_without_shared_groups_is_the_plain_engine() -> None:
-    plain, shared = Engine(EngineSettings()), EnsembleEngine(EngineSettings())
+    plain, shared = Engine(EngineSettings()), EnsembleEngine(Engine(EngineSettings()))
     assert plain.next_wake(0.0) == shared.next_wake(0.0)
     assert shared.reason("nobody") is None
     assert shared.queue_of("nobody") is None
