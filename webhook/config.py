@@ -164,12 +164,11 @@ _KUEUE_ALONE: Final = {
 """What changes Kueue's decisions, or is in each of its files, and what to do here instead."""
 
 
-def engine_settings(config: Config, *, one_head_per_queue: bool = False) -> EngineSettings:
+def engine_settings(config: Config) -> EngineSettings:
     """Return what of ``config`` decides."""
     resources, sharing = config.resources, config.admission_fair_sharing
     return EngineSettings(
         fair_sharing=() if config.fair_sharing is None else config.fair_sharing.preemption_strategies,
-        one_head_per_queue=one_head_per_queue,
         excluded_prefixes=resources.exclude_resource_prefixes,
         transformations=tuple(
             Transformation(rule.input, rule.outputs, rule.strategy == "Replace", rule.multiply_by)

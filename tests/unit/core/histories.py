@@ -6,8 +6,9 @@ decide, for a comparison between processes that hash differently.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -30,18 +31,21 @@ from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
+from webhook.laboratory.dry_run.one_head import OneHeadEngine
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
-RULES = {
-    "classical": EngineSettings(),
-    "fair": FAIR,
-    "decay": EngineSettings(usage_decay=UsageDecay(half_life_seconds=10.0, sampling_interval_seconds=2.0)),
-    "one head": EngineSettings(one_head_per_queue=True),
+RULES: dict[str, Callable[[], Engine]] = {
+    "classical": Engine,
+    "fair": partial(Engine, FAIR),
+    "decay": partial(
+        Engine, EngineSettings(usage_decay=UsageDecay(half_life_seconds=10.0, sampling_interval_seconds=2.0))
+    ),
+    "one head": OneHeadEngine,
 }
 NAMESPACES = {name: {"kubernetes.io/metadata.name": name, "tier": "one"} for name in ("team", "other")}
 
 
-def history(seed: int, order: int, rules: EngineSettings) -> list[object]:
+def history(seed: int, order: int, rules: Callable[[], Engine]) -> list[object]:
     """Return what is decided in the history ``seed``, told in the order ``order``; 0 is the plain one."""
     return History(seed, order, rules).run()
 
@@ -49,10 +53,10 @@ def history(seed: int, order: int, rules: EngineSettings) -> list[object]:
 class History:
     """One engine, and dice of two kinds: for what happens, and for the order in which it is told."""
 
-    def __init__(self, seed: int, order: int, rules: EngineSettings) -> None:
+    def __init__(self, seed: int, order: int, rules: Callable[[], Engine]) -> None:
         self.what, self.order = Random(seed), Random(order) if order else None
-        self.engine, self.fences = Engine(rules), Fences()
-        self.decay = rules.usage_decay is not None
+        self.rules, self.engine, self.fences = rules, rules(), Fences()
+        self.decay = self.engine._state.decayed is not None
         self.now, self.number = 0.0, 0
         self.known: dict[str, Gang] = {}
         self.admitted: dict[str, Reservation] = {}
@@ -124,7 +128,7 @@ class History:
     def _restart(self) -> None:
         """Another leader reads the ledger and what waits, in whatever order they are listed."""
         waiting = [each.uid for each in self.engine.waiting()]
-        former, self.engine, self.fences = self.engine, Engine(self.engine._state.settings), Fences()
+        former, self.engine, self.fences = self.engine, self.rules(), Fences()
         self.engine.set_policy(self._turned(former._state.policy), NAMESPACES, self.now)
         for uid in self._mixed(self.admitted):
             self.engine.restore(self.admitted[uid], self.known[uid])

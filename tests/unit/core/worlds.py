@@ -74,8 +74,10 @@ def gang(name: str, queue: str | None, cpu: int = 1, pods: int = 1, **settings: 
 class World:
     """An engine with its fences and a clock that stands still until told."""
 
-    def __init__(self, *nodes: Queue | Cohort, settings: EngineSettings | None = None, **more: Any) -> None:
-        self.engine = Engine(settings)
+    def __init__(
+        self, *nodes: Queue | Cohort, settings: EngineSettings | None = None, engine: Engine | None = None, **more: Any
+    ) -> None:
+        self.engine = engine or Engine(settings)
         self.fences = Fences()
         self.now = 0.0
         self.set_policy(*nodes, **more)

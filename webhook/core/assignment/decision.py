@@ -8,6 +8,7 @@ stopping others for its full size wins over shrinking, as in Kueue.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from webhook.core.assignment.fair_sharing import targets_of
 from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, assign
@@ -133,12 +134,10 @@ class Attempt:
     node: Node | None
     resume: Mapping[int, int] | None = None
     """Flavors to pass over, as an earlier attempt left it."""
-    snapshot: Usage | None = None
-    """Judge against this and nothing else, gangs being stopped among the candidates: one of Kueue's nominations."""
-    gone: frozenset[str] = frozenset()
-    """Gangs that the snapshot no longer charges."""
     room: Mapping[FlavorResource, int] = field(default_factory=dict)
     """The most that may be taken of what, where that is less than there is."""
+    looks_further: ClassVar[bool] = True
+    """It tries flavors after one that preemption cannot clear, and stops only those with whom the share lasts."""
     _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
 
     def best(self) -> Decision:
@@ -169,7 +168,7 @@ class Attempt:
             fence = self.decider.fences.shortfall(self.gang, counts)
             if assignment.mode is Mode.FIT:
                 decision = self._placed(Decision(counts, assignment, fence))
-                if decision.fits or fence is not None or not assignment.resume or self.snapshot is not None:
+                if decision.fits or fence is not None or not assignment.resume or not self.looks_further:
                     return decision
                 # The quota has room in this flavor and its nodes have not: the scan goes on after it.
                 resume, passed = {**(resume or {}), **assignment.resume}, decision
@@ -179,7 +178,7 @@ class Attempt:
             victims, awaits = self._room(asked, assignment.needs_room)
             if fence is not None and not self._clears_fences(counts, victims, awaits):
                 return Decision(counts, assignment, fence)
-            if victims or awaits or not assignment.resume or self.snapshot is not None:
+            if victims or awaits or not assignment.resume or not self.looks_further:
                 return self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
             resume, passed = {**(resume or {}), **assignment.resume}, Decision(counts, assignment)
@@ -223,14 +222,17 @@ class Attempt:
                 low = middle + 1
         return found
 
+    def views(self) -> tuple[Usage, Usage]:
+        """Return what is used now, and what will be once all that is decided is done: a gang has to fit both."""
+        return self.decider.holdings.usage, self.decider.holdings.outlook
+
     def _judge(self, key: FlavorResource, amount: int) -> Verdict:
         """Return how ``amount`` of one key could be had."""
         node, holdings = self.node, self.decider.holdings
         assert node is not None
         if amount > self.room.get(key, amount):
             return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
-        now = holdings.usage if self.snapshot is None else self.snapshot
-        view = holdings.outlook if self.snapshot is None else self.snapshot
+        now, view = self.views()
         level, may_reclaim = view.borrow_level(node, key, amount)
         if amount <= max(0, now.available(node, key)) and (view is now or amount <= max(0, view.available(node, key))):
             return Verdict(Mode.FIT, level)
@@ -259,13 +261,13 @@ class Attempt:
             return (), ()
         memo = (needs, tuple(sorted(amounts.items())))
         if memo not in self._searched:
-            preemptor = self._preemptor()
-            awaits = () if self.snapshot is not None else self._awaited(preemptor, needs)
+            preemptor = self.preemptor()
+            awaits = self.awaited(preemptor, needs)
             victims: tuple[Candidate, ...] = ()
             if preemptor.fits(amounts, borrowing=True):
                 self._searched[memo] = ((), awaits)
             else:
-                victims = tuple(targets_of(preemptor, lasting=self.snapshot is None)(amounts, needs))
+                victims = tuple(targets_of(preemptor, lasting=self.looks_further)(amounts, needs))
                 self._searched[memo] = (victims, awaits if victims else ())
         return self._searched[memo]
 
@@ -277,7 +279,8 @@ class Attempt:
             return rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
         return rules.borrow_within_cohort is not PreemptionPolicy.NEVER
 
-    def _preemptor(self) -> Preemptor:
+    def preemptor(self) -> Preemptor:
+        """Return the gang as one that may have others stopped."""
         assert self.queue is not None
         assert self.node is not None
         holdings = self.decider.holdings
@@ -286,14 +289,14 @@ class Attempt:
             self.queue,
             self.node,
             holdings,
-            usage=holdings.outlook if self.snapshot is None else self.snapshot,
+            usage=holdings.outlook,
             strategies=self.decider.settings.fair_sharing,
-            spared=self.gone if self.snapshot is not None else holdings.stopping.keys(),
+            spared=holdings.stopping.keys(),
             ranks=self.decider.ranks,
-            yields=self.snapshot is None and self.decider.yields(self.gang.uid),
+            yields=self.decider.yields(self.gang.uid),
         )
 
-    def _awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
+    def awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
         """Return the gangs being stopped that this gang could have stopped itself: it may count on their room."""
         rules, found = preemptor.queue.preemption, []
         holdings = self.decider.holdings

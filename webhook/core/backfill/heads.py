@@ -50,7 +50,7 @@ class Heads:
         first = [head for lane in lanes if lane.closed is None and (head := lane.head()) is not None]
         fenced = [head for head in first if fences.bind(head.sample.namespace)]
         self._known.pop(scope, None)
-        if not fenced and not self.room.settings.one_head_per_queue:
+        if not fenced:
             self._known[scope] = (version, tuple(first))
         return [head for head in first if head not in fenced or _passes_fences(head, fences)]
 

@@ -34,8 +34,6 @@ class EngineSettings:
 
     fair_sharing: tuple[str, ...] = ()
     """Kueue's ``fairSharing.preemptionStrategies`` in order; empty: classical preemption and order."""
-    one_head_per_queue: bool = False
-    """Comparison mode: a cycle considers only the head of each queue, all against the same state, as Kueue does."""
     excluded_prefixes: tuple[str, ...] = ()
     """Requested resources with such a prefix are not charged."""
     transformations: tuple[Transformation, ...] = ()

@@ -48,20 +48,9 @@ def _fence_key(price: PodPrice, requests: LineKey) -> LineKey:
     return (limits, price.has_deadline, price.best_effort, price.cross_namespace_affinity, price.unstated)
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Where one of Kueue's cycles stopped to look for flavors for a gang; the next one goes on from there."""
-
-    uid: str
-    cycle: int
-    """Number of that cycle."""
-    flavors: Mapping[int, int]
-    """Choice of the gang's request to the flavor to go on with; only choices that have some left."""
-
-
 @dataclass(slots=True, eq=False)
 class Line:
-    """Gangs of one queue that ask the same. The head is the earliest, unless one is sticky."""
+    """Gangs of one queue that ask the same. The head is the earliest."""
 
     lane: "Lane"
     key: LineKey
@@ -87,12 +76,6 @@ class Line:
     """In a Backfill queue: that was so when the line was made, before anybody decided about it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
-    sticky: str | None = None
-    """Uid of its gang for which others were stopped in the last of Kueue's cycles: it goes first in the next one."""
-    scan: Scan | None = None
-    """Set when the last of Kueue's cycles that had its head left flavors untried."""
-    verdicts: dict[str, Reason] = field(default_factory=dict)
-    """By uid, what Kueue's cycles said of its gangs when they last had their turn."""
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
@@ -124,28 +107,13 @@ class Line:
     def drop(self, uid: str) -> Gang:
         """Take one gang out."""
         gang = self.gangs.pop(uid)
-        self.verdicts.pop(uid, None)
-        if self.sticky == uid:
-            self.sticky = None
         del self.order[bisect_left(self.order, (gang.created_seconds, uid))]
         return gang
-
-    def alike(self, other: "Line") -> bool:
-        """Return whether the gangs of both ask the same of a queue at the same priority, wherever they come from and
-        whatever their fences see in them.
-        """
-        return self.sample.priority == other.sample.priority and self._shapes == other._shapes
-
-    @property
-    def _shapes(self) -> list[object]:
-        sets = self.key[-1]
-        assert isinstance(sets, tuple)
-        return [shape for shape, *_ in sets]
 
     @property
     def head(self) -> Gang:
         """The gang whose turn it is."""
-        return self.gangs[self.sticky or self.order[0][1]]
+        return self.gangs[self.order[0][1]]
 
     @property
     def order_key(self) -> OrderKey:
@@ -289,9 +257,7 @@ class Lane:
             _standing=[],
         )
         for key, line in self.lines.items():
-            copied = replace(
-                line, lane=twin, gangs=dict(line.gangs), order=list(line.order), verdicts=dict(line.verdicts)
-            )
+            copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
             twin.lines[key] = lines[line] = copied
         twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
         heapify(twin._heap)

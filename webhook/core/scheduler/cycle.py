@@ -194,7 +194,7 @@ class Cycle:
     def _preempt(self, line: Line, decision: Decision) -> None:
         state, lane = self._state, line.lane
         assert lane.node is not None
-        stopped = stop_all(state, line, decision.victims)
+        stopped = stop_all(state, lane, line.head, decision.victims)
         self._preempted += stopped
         self._steps += bool(stopped)
         gang = line.head
@@ -284,7 +284,7 @@ class Cycle:
             state.holdings.promise(head, node, held)
 
 
-# -- what both kinds of cycle do ------------------------------------------------------------------------------------
+# -- what every cycle does ------------------------------------------------------------------------------------
 
 
 def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
@@ -312,9 +312,9 @@ def charge(
     return reservation
 
 
-def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[Preempted]:
-    """Mark ``victims`` as being stopped for the head of ``line``; those already going are left out of the result."""
-    gang, stopped = line.head, []
+def stop_all(state: State, lane: Lane, gang: Gang, victims: tuple[Candidate, ...]) -> list[Preempted]:
+    """Mark ``victims`` as being stopped for ``gang`` of a queue; those already going are left out of the result."""
+    stopped = []
     for victim in victims:
         if victim.holding.uid in state.holdings.stopping:
             continue
@@ -322,7 +322,7 @@ def stop_all(state: State, line: Line, victims: tuple[Candidate, ...]) -> list[P
         if victim.variant is Variant.FAIR_SHARING:
             state.note_stop(victim.holding.uid, gang.uid)
         why = victim.variant.reason
-        text = f"stopped for {gang.key} of queue {line.lane.name} ({why})"
+        text = f"stopped for {gang.key} of queue {lane.name} ({why})"
         stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))
     return stopped
 

@@ -7,8 +7,7 @@ the offers the lowest borrow level goes first, then priority, time, uid. What do
 it, and only a change there has it decided about again: a cycle costs what changed, not what waits.
 
 The parts: ``waiting_room`` (who waits where), ``holdings`` (who holds what), ``decision`` (one gang), ``preemption``
-and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``one_head`` (a cycle as Kueue does it), ``explain`` (why
-not).
+and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``explain`` (why not).
 """
 
 from collections.abc import Mapping
@@ -27,7 +26,6 @@ from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName
 from webhook.core.scheduler.cycle import Cycle, drain
 from webhook.core.scheduler.explain import never, why_waiting
-from webhook.core.scheduler.one_head import one_head_cycle
 from webhook.core.scheduler.plan import Plan
 from webhook.core.scheduler.state import State
 
@@ -143,11 +141,12 @@ class Engine:
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
-        if state.settings.one_head_per_queue:
-            plan = one_head_cycle(state, now, epoch)
-        else:
-            plan = Cycle(state, now, epoch, most).run()
+        plan = self._decide(now, epoch, most)
         return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
+
+    def _decide(self, now: float, epoch: int, most: int | None) -> Plan:
+        """Return what to admit, grow and preempt."""
+        return Cycle(self._state, now, epoch, most).run()
 
     def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
         """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
@@ -196,19 +195,12 @@ class Engine:
         return [gang for lane in lanes for gang in self._state.room.in_order(lane)] + lost
 
     def undecided(self) -> frozenset[object]:
-        """Return what the next cycle starts from: the head of each line that is not parked, which flavors it tried, and
-        how many gangs of a namespace that is not selected had their turn.
+        """Return what the next cycle starts from: the heads that it decides about.
 
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
-        lines = (
-            line for lane in self._state.room.lanes.values() for line in lane.lines.values() if not line.unschedulable
-        )
-        scans = ((line, self._state.unfinished(line)) for line in lines)
-        return frozenset(
-            (line.head.uid, tuple(sorted(scan.flavors.items())) if scan else (), line.aside and len(line.verdicts))
-            for line, scan in scans
-        )
+        lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values())
+        return frozenset(line.head.uid for line in lines if not line.unschedulable)
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

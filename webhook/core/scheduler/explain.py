@@ -13,7 +13,6 @@ from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import Lane, Line
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.tree import Node, Usage
@@ -141,17 +140,14 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     if record is None:
         return None
     gang, lane, line = record.gang, record.lane, record.line
-    as_kueue = state.settings.one_head_per_queue
     if lane is None:
         what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
-        return Reason(Code.MISCONFIGURED if as_kueue else Code.QUEUE_NOT_FOUND, what, help=fix)
+        return Reason(Code.QUEUE_NOT_FOUND, what, help=fix)
     claim = state.claims.get(uid) if record.state is GangState.CLAIMING else (state.followed or {}).get(uid)
     if claim is not None and lane.node is not None:
         return _claiming(state, claim, lane.node)
     if line is None:
         return Reason(Code.BACKING_OFF, f"tries again at {time_text(ceil(gang.not_before_seconds))}")
-    if as_kueue:
-        return _as_kueue(lane, line, uid)
     for known in (lane.closed, line.aside, line.request.refusal):
         if known is not None:
             return known
@@ -180,19 +176,6 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
     return explain(line.head, decision, lane.node, state.holdings)
-
-
-def _as_kueue(lane: Lane, line: Line, uid: str) -> Reason:
-    """Return what Kueue would have said when the gang last had its turn, with the numbers of then."""
-    if lane.closed is not None:
-        return lane.closed
-    if line.aside is not None and line.aside.code is Code.SUSPENDED:
-        return line.aside
-    said = line.verdicts.get(uid)
-    if said is not None:
-        return said
-    ahead = lane.ahead_of(line.gangs[uid])
-    return Reason(Code.PENDING_EVALUATION, f"has not had its turn; {ahead} of queue {lane.name} are ahead of it")
 
 
 def _claiming(state: State, claim: Claim, node: Node) -> Reason:

@@ -22,7 +22,7 @@ from webhook.core.scheduler.state import State
 def park(state: State, line: Line, decision: Decision) -> None:
     """Set a blocked line aside until something that is in its way changes."""
     line.fence = decision.fence
-    short, node = _short_of(state, line, decision), line.lane.node
+    short, node = short_of(state, line, decision), line.lane.node
     line.hopeless = not short and decision.fence is None
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
@@ -53,7 +53,7 @@ def park(state: State, line: Line, decision: Decision) -> None:
         state.room.head_changed(line.lane)
 
 
-def _short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResource, None]:
+def short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResource, None]:
     """Return what would have to be freed for a line to start; empty where no room helps."""
     blocks, lane = decision.assignment.blocks, line.lane
     if line.elastic and lane.node is not None and not decision.fits:
@@ -115,7 +115,7 @@ def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple
 def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
     """Return whether nothing but room at the node that refused it can let the line's head start."""
     settings = state.settings
-    if line.shifting or settings.one_head_per_queue or settings.fair_sharing:
+    if line.shifting or settings.fair_sharing:
         return False
     if decision.fence is not None or line.lane.keeps_quota(line):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.

@@ -14,7 +14,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.pending_queues import WaitingRoom
-from webhook.core.pending.queueing import Lane, Line, Scan
+from webhook.core.pending.queueing import Lane, Line
 from webhook.core.placement.capacity import Allotment, Capacity
 from webhook.core.quota.allocations import Holding, Holdings
 from webhook.core.quota.fences import Fences
@@ -55,10 +55,6 @@ class State:
     """A queue may have started to drain."""
     stirred: bool = True
     """Something changed that a claim may have waited for."""
-    turn: int = 0
-    """Number of the next of Kueue's cycles, or of the one that goes on."""
-    moved: dict[Node, int] = field(default_factory=dict)
-    """Root of a tree to the ``turn`` at which a gang was last admitted to it or left it."""
 
     backfill: Backfill = field(init=False)
     """The heads of Backfill queues."""
@@ -302,29 +298,7 @@ class State:
             self.room.wake(NodesFreed())
         if node is not None:
             self.wake(node, holding.amounts)
-            if self.settings.one_head_per_queue:
-                self.moved[node.root] = self.turn
-                self._queue_anew(node.root)
         self.stirred = True
-
-    def _queue_anew(self, root: Node) -> None:
-        """Give everybody in a tree where room became free another turn, as Kueue does."""
-        for lane in self.room.lanes.values():
-            if lane.node is not None and lane.node.root is root:
-                for line in lane.lines.values():
-                    if line.unschedulable and line.aside is None:
-                        self.room.wake_line(line)
-
-    def unfinished(self, line: Line) -> Scan | None:
-        """Return the scan that the next of Kueue's cycles goes on with for the head of ``line``, if there is one.
-
-        One of the cycle before counts whatever happened since; an older one as long as nobody came to the tree or left.
-        """
-        scan, node = line.scan, line.lane.node
-        if scan is None or scan.uid != line.head.uid:
-            return None
-        moved = -1 if node is None else self.moved.get(node.root, -1)
-        return scan if scan.cycle >= self.turn - 1 or moved < scan.cycle else None
 
     def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
         """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
@@ -366,7 +340,6 @@ class State:
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred
-        twin.turn, twin.moved = self.turn, dict(self.moved)
         twin.hunger.watched = dict(self.hunger.watched)
         twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
         twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)

@@ -71,8 +71,7 @@ def decide(
     """
     world = build(objects, config, options.now)
     world.problems[:0] = problems
-    settings = engine_settings(config, one_head_per_queue=options.one_head_per_queue)
-    paper = Run(world, options.now, settings)
+    paper = Run(world, options.now, engine_settings(config), options.one_head_per_queue)
     return report(paper, paper.cycles(only_one=options.one_cycle))
 
 

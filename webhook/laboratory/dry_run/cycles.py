@@ -17,6 +17,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
+from webhook.laboratory.dry_run.one_head import OneHeadEngine
 from webhook.laboratory.dry_run.workloads.entrant import Entrant
 from webhook.laboratory.dry_run.world import World
 
@@ -54,6 +55,8 @@ class Run:
     world: World
     now: float
     settings: EngineSettings
+    one_head_per_queue: bool = False
+    """A cycle considers only the head of each queue, all against the same state, as Kueue does."""
     engine: EnsembleEngine = field(init=False)
     _held: dict[str, Reservation] = field(default_factory=dict)
     """By uid."""
@@ -63,8 +66,8 @@ class Run:
 
     def __post_init__(self) -> None:
         view = self.world.view
-        self.engine = EnsembleEngine(Engine(self.settings))
-        policy = _closed_spared(view.policy) if self.settings.one_head_per_queue else view.policy
+        self.engine = EnsembleEngine((OneHeadEngine if self.one_head_per_queue else Engine)(self.settings))
+        policy = _closed_spared(view.policy) if self.one_head_per_queue else view.policy
         self.engine.set_policy(policy, view.namespaces, self.now)
         for local, consumed in self.world.consumed.items():
             self.engine.restore_usage(local, consumed)
@@ -72,7 +75,7 @@ class Run:
             if entrant.reservation is None:
                 self._queue(entrant)
                 continue
-            if entrant.written_off and self.settings.one_head_per_queue:
+            if entrant.written_off and self.one_head_per_queue:
                 continue
             self._hold(entrant.reservation)
             if entrant.reservation.stopping is not None:
@@ -90,7 +93,7 @@ class Run:
             done.append(Cycle(plan, self._waiting()))
             if not plan and not self._going and start in seen:
                 return _without_rest(done)
-            if plan and self.settings.one_head_per_queue and start in seen:
+            if plan and self.one_head_per_queue and start in seen:
                 break
             seen.add(start)
             self._let_go()
@@ -138,7 +141,7 @@ class Run:
     def _queue(self, entrant: Entrant) -> None:
         if entrant.withheld is None:
             self.engine.submit(entrant.gang, self.now)
-        elif self.settings.one_head_per_queue and entrant.withheld.code in _TAKE_TURNS:
+        elif self.one_head_per_queue and entrant.withheld.code in _TAKE_TURNS:
             self.engine.submit(replace(entrant.gang, refusal=entrant.withheld), self.now)
         else:
             self._withheld[entrant.gang.uid] = (entrant.gang, entrant.withheld)
@@ -159,7 +162,7 @@ class Run:
     def _never_settles(self, number: int) -> None:
         text = "would go on for ever: gangs stop each other in turn"
         fix = "report it with these files"
-        if self.settings.one_head_per_queue:
+        if self.one_head_per_queue:
             fix = "one head a queue promises nothing to a preemptor; without --one-head-per-queue its claim is kept"
         self.world.problems.append(Problem("cycles", str(number), text, fix))
 

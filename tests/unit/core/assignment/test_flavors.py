@@ -20,6 +20,8 @@ from webhook.core.model.policy import (
 )
 from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings, Transformation
+from webhook.core.scheduler.engine import Engine
+from webhook.laboratory.dry_run.one_head import OneHeadEngine
 
 STOP, NEXT = SearchPolicy.MAY_STOP_SEARCH, SearchPolicy.TRY_NEXT_FLAVOR
 SPOT = Flavor("spot", {"zone": "a", "type": "spot"}, (Taint("spot", "yes"),))
@@ -153,12 +155,12 @@ def test_a_pod_set_of_no_pods_goes_back_to_a_flavor_with_room(first: int, second
     assert not found.resume
 
 
-@pytest.mark.parametrize("one_head", [False, True])
-def test_a_gang_that_looked_on_starts_when_what_it_passed_over_has_room(one_head: bool) -> None:
+@pytest.mark.parametrize("engine", [Engine, OneHeadEngine])
+def test_a_gang_that_looked_on_starts_when_what_it_passed_over_has_room(engine: type[Engine]) -> None:
     zones = (Flavor("west", {"zone": "west"}), Flavor("east", {"zone": "east"}))
     rules = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
     mine = queue("a", None, group(west={"cpu": 3}, east={"cpu": 8}), preemption=rules)
-    world = World(mine, settings=EngineSettings(one_head_per_queue=one_head), flavors=zones)
+    world = World(mine, engine=engine(), flavors=zones)
     sets = (
         PodSet("here", 1, PodPrice({"cpu": 2000}), node_selector={"zone": "west"}),
         PodSet("anywhere", 2, PodPrice({"cpu": 2000})),

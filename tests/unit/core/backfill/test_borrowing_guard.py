@@ -3,19 +3,18 @@
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.model.policy import StopPolicy
 from webhook.core.model.reasons import Code
-from webhook.core.model.settings import EngineSettings
 from webhook.core.quota.fence import Fence
+from webhook.core.scheduler.engine import Engine
+from webhook.laboratory.dry_run.one_head import OneHeadEngine
 
-ONE_HEAD = EngineSettings(one_head_per_queue=True)
 
-
-def tree(settings: EngineSettings | None = None, **second: object) -> World:
+def tree(engine: Engine | None = None, **second: object) -> World:
     """Ten cpu: ``full`` owns 4 and uses 6, ``hungry`` owns 4 and uses none, 2 belong to nobody."""
     world = World(
         cohort("root", cpu=2),
         queue("full", 4, cohort="root", yields_to_hungry=True),
         queue("hungry", 4, cohort="root", yields_to_hungry=True, **second),
-        settings=settings,
+        engine=engine,
     )
     world.submit(*(gang(f"runs{number}", "full") for number in range(6)))
     while world.cycle():
@@ -36,7 +35,7 @@ def test_room_gathers_for_the_hungry_and_goes_to_others_only_afterwards() -> Non
 
 
 def test_with_one_head_a_cycle_room_gathers_for_the_hungry_too() -> None:
-    world = tree(ONE_HEAD).submit(gang("large", "hungry", 5), gang("small", "full"))
+    world = tree(OneHeadEngine()).submit(gang("large", "hungry", 5), gang("small", "full"))
     assert world.cycle() == []
     assert world.engine.reason("small").code is Code.BEHIND_HUNGRY
     assert world.end("runs0").cycle() == ["large"]
@@ -44,8 +43,8 @@ def test_with_one_head_a_cycle_room_gathers_for_the_hungry_too() -> None:
 
 
 def test_who_is_held_up_is_woken_when_the_hungry_gang_goes_away() -> None:
-    for settings in (None, ONE_HEAD):
-        world = tree(settings).submit(gang("large", "hungry", 5), gang("small", "full"))
+    for engine in (Engine(), OneHeadEngine()):
+        world = tree(engine).submit(gang("large", "hungry", 5), gang("small", "full"))
         assert world.cycle() == []
         world.engine.withdraw("large")
         assert world.cycle() == ["small"]

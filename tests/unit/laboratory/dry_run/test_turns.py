@@ -13,7 +13,7 @@ import pytest
 from tests.unit.core.worlds import World, gang, queue
 from webhook.core.model.policy import LabelSelector, Preemption, PreemptionPolicy, Strategy
 from webhook.core.model.reasons import Code, Reason
-from webhook.core.model.settings import EngineSettings
+from webhook.laboratory.dry_run.one_head import OneHeadEngine
 
 TEAM = LabelSelector({"kubernetes.io/metadata.name": "team"})
 ODD = Reason(Code.MISCONFIGURED, "its pods could not be created")
@@ -217,7 +217,7 @@ def world_of(model: Turns) -> tuple[World, dict[str, Asks]]:
             for name, amount in nominal.items()
         ]
 
-    world = World(*queues(roomy), settings=EngineSettings(one_head_per_queue=True))
+    world = World(*queues(roomy), engine=OneHeadEngine())
     for running in model.running.values():
         for each in running:
             submit(world, each)
