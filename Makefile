@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
+.PHONY: help env check test sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,6 +27,9 @@ check: env ## lint, types and import rules
 
 test: env ## everything that needs no outside binary (about two minutes)
 	$(RUN) -m pytest -q -n 2
+
+sim-long: env ## new seeds of the simulation on all cores until STEPS=1000000 writes were checked; shrinks what fails
+	$(RUN) -m tests.simulation --steps $(or $(STEPS),1000000) $(SIMFLAGS)
 
 mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)
 	$(RUN) -m tests.mutants

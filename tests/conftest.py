@@ -9,9 +9,10 @@ Properties try the same examples in each run, however slow the machine is; other
 import asyncio
 from collections.abc import Callable, Mapping
 
-import async_solipsism
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.virtual_loop import VirtualLoop
 
 settings.register_profile("explore", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
@@ -28,5 +29,13 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the event loop of one test."""
     if item.get_closest_marker("virtual_time") is not None:
-        return {"virtual": async_solipsism.EventLoop}
+        return {"virtual": VirtualLoop}
     return {"real": asyncio.new_event_loop}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how much the simulation has checked, in all processes together."""
+    passed = terminalreporter.getreports("passed")
+    steps = [value for report in passed for name, value in report.user_properties if name == "steps"]
+    if steps:
+        terminalreporter.write_line(f"simulation: {sum(steps)} stored writes checked in {len(steps)} stories")

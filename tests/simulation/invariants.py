@@ -41,6 +41,15 @@ class Invariants:
         """What stood in the ledger before it was deleted or edited, until another is written."""
         self._work: dict[str, dict[str, int]] = {}
         """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
+        self._running: dict[str, dict[str, Any]] = {}
+        """Pods of gangs that were let go and have not ended, by uid."""
+        self._succeeded: dict[str, tuple[str, str]] = {}
+        self._succeeded_counts: dict[str, dict[str, int]] = {}
+        """Gang to its succeeded pods by pod set."""
+        self._counted: dict[str, tuple[tuple[str, str], int]] = {}
+        """Pods of groups of Kueue's that were let go: their group, and how many they say there are."""
+        self._alive: dict[str, str] = {}
+        """Pods that have not ended, with their namespaces."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
         registry = cluster.server.registry
@@ -70,6 +79,10 @@ class Invariants:
         self._read_ledger()
         jobs = (stored for storage, _ in self._jobs for stored in self._server.store.items(storage))
         self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
+        for uid in [*self._alive, *self._succeeded, *self._counted]:
+            self._forget_pod(uid)
+        for stored in self._server.store.items(self._pods):
+            self._remember_pod(stored.uid, stored.object)
 
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
@@ -94,6 +107,7 @@ class Invariants:
             self._no_queue_oversubscribed(before)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
+            self._note_pod(event)
             self._pods_are_reserved()
             self._groups_stay_within_their_count()
             self._no_fence_oversubscribed()
@@ -113,7 +127,7 @@ class Invariants:
     def _read_ledger(self) -> None:
         stored = self._server.store.get(self._config_maps, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
         try:
-            ledger = ledger_text.decode({} if stored is None else stored.copy().get("data") or {})
+            ledger = ledger_text.decode({} if stored is None else stored.object.get("data") or {})
         except LedgerCorrupt:
             self._lost = self._lost or self._ledger
             # What it held is held on. How far it had come nobody may know who has to rebuild it.
@@ -224,24 +238,44 @@ class Invariants:
         return name in each.succeeded or (stored is not None and how_it_ended(stored) not in (None, "Failed"))
 
     def _gang_pods(self) -> list[dict[str, Any]]:
-        return [
-            pod
-            for stored in self._server.store.items(self._pods)
-            if (pod := stored.copy())["metadata"].get("labels", {}).get(names.GANG_LABEL)
-            # Plain pods that wait behind our gate are stored, and take nothing of what was reserved.
-            and {"name": names.SCHEDULING_GATE} not in (pod["spec"].get("schedulingGates") or ())
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+        return list(self._running.values())
 
-    def _succeeded_pods(self) -> dict[str, dict[str, int]]:
-        ended: dict[str, dict[str, int]] = {}
-        for stored in self._server.store.items(self._pods):
-            pod = stored.copy()
-            labels = pod["metadata"].get("labels", {})
-            if labels.get(names.GANG_LABEL) and (pod.get("status") or {}).get("phase") == "Succeeded":
-                counts = ended.setdefault(labels[names.GANG_LABEL], {})
-                counts[labels[names.POD_SET_LABEL]] = counts.get(labels[names.POD_SET_LABEL], 0) + 1
-        return ended
+    def _succeeded_pods(self) -> Mapping[str, Mapping[str, int]]:
+        return self._succeeded_counts
+
+    def _note_pod(self, event: Event) -> None:
+        """Keep what is asked of all pods at each step up to date."""
+        uid, pod = event.current.uid, event.current.object
+        self._forget_pod(uid)
+        if event.type != "DELETED":
+            self._remember_pod(uid, pod)
+
+    def _remember_pod(self, uid: str, pod: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        labels, phase = metadata.get("labels", {}), (pod.get("status") or {}).get("phase")
+        gates = pod["spec"].get("schedulingGates") or ()
+        gang = labels.get(names.GANG_LABEL)
+        if phase not in ("Succeeded", "Failed"):
+            self._alive[uid] = metadata["namespace"]
+            # Plain pods that wait behind our gate are stored, and take nothing of what was reserved.
+            if gang and {"name": names.SCHEDULING_GATE} not in gates:
+                self._running[uid] = pod
+        elif gang and phase == "Succeeded":
+            self._succeeded[uid] = (gang, labels[names.POD_SET_LABEL])
+            counts = self._succeeded_counts.setdefault(gang, {})
+            counts[labels[names.POD_SET_LABEL]] = counts.get(labels[names.POD_SET_LABEL], 0) + 1
+        count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
+        if count is not None and not gates and not metadata.get("deletionTimestamp") and phase != "Failed":
+            group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
+            self._counted[uid] = (group, int(count))
+
+    def _forget_pod(self, uid: str) -> None:
+        self._alive.pop(uid, None)
+        self._running.pop(uid, None)
+        self._counted.pop(uid, None)
+        if uid in self._succeeded:
+            gang, pod_set = self._succeeded.pop(uid)
+            self._succeeded_counts[gang][pod_set] -= 1
 
     def _pods_are_reserved(self) -> None:
         counts: dict[tuple[str, str], int] = {}
@@ -260,14 +294,8 @@ class Invariants:
     def _groups_stay_within_their_count(self) -> None:
         """Check that of a group of Kueue's no more pods run or have succeeded than each of them says there are."""
         found: dict[tuple[str, str], list[int]] = {}
-        for stored in self._server.store.items(self._pods):
-            pod = stored.copy()
-            metadata, gates = pod["metadata"], pod["spec"].get("schedulingGates")
-            count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
-            ended = metadata.get("deletionTimestamp") or (pod.get("status") or {}).get("phase") == "Failed"
-            if count is not None and not gates and not ended:
-                group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
-                found.setdefault(group, []).append(int(count))
+        for group, count in self._counted.values():
+            found.setdefault(group, []).append(count)
         for (namespace, name), counts in found.items():
             if len(counts) > max(counts):
                 self._fail(f"{len(counts)} pods of group {namespace}/{name} were let go, it has {max(counts)}")
@@ -276,11 +304,7 @@ class Invariants:
         if self.recent is not None:
             return
         for namespace, hard in HARD_PODS.items():
-            live = sum(
-                1
-                for stored in self._server.store.items(self._pods, namespace)
-                if (stored.copy().get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-            )
+            live = sum(1 for of in self._alive.values() if of == namespace)
             if live > hard:
                 self._fail(f"{namespace} has {live} pods, its ResourceQuota allows {hard}")
 

@@ -121,9 +121,9 @@ class Load:
         uid = orjson.loads(await self._cluster.api().request("POST", path, body=body))["metadata"]["uid"]
         return {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": uid, "controller": True}
 
-    async def run(self, jobs: int, seconds: float) -> None:
-        """Do ``jobs`` creations and as many other things over ``seconds``."""
-        for _ in range(jobs):
+    async def run(self, jobs: int, seconds: float, upto: int) -> None:
+        """Do ``jobs`` creations and as many other things over ``seconds``, of which only the first ``upto``."""
+        for _ in range(upto):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / jobs))
             await self._attempt(self._create())
             if self._jobs and self._rng.random() < 0.5:
@@ -275,11 +275,11 @@ _VERSION_KIND: Final = {
 
 
 def stored_job(cluster: SimulatedCluster, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-    """Return a job as the server has it, if it is there."""
+    """Return a job as the server has it, if it is there; not to be changed."""
     resource = cluster.server.registry.of_kind(*_VERSION_KIND[kind])
     assert resource is not None
     stored = cluster.server.store.get(resource.storage, namespace, name)
-    return None if stored is None else stored.copy()
+    return None if stored is None else stored.object
 
 
 def how_it_ended(job: dict[str, Any]) -> str | None:

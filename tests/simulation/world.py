@@ -177,8 +177,13 @@ class World:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    async def run(self, jobs: int, busy_seconds: float, settle_seconds: float = 900) -> None:
-        """Run the whole story: load under faults, then calm, then everything must have come to rest."""
+    async def run(
+        self, jobs: int, busy_seconds: float, settle_seconds: float = 900, *, upto: int | None = None
+    ) -> None:
+        """Run the whole story: load under faults, then calm, then everything must have come to rest.
+
+        With ``upto`` users stop after so many of the jobs: the same story, cut short.
+        """
         self._register()
         await self.cluster.start()
         await self.load.prepare()
@@ -195,7 +200,7 @@ class World:
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
-            await self.load.run(jobs, busy_seconds)
+            await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
             await restoring
             await losing
             await churning

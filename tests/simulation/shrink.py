@@ -1,0 +1,93 @@
+"""One story of the simulation as a value, how it is told, and the shortest one that still fails."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import structlog
+
+from tests import virtual_loop
+from tests.simulation.weathers import WEATHERS
+from tests.simulation.world import Weather, World
+
+JOBS: Final = 12
+LESS: Final[dict[str, Any]] = {
+    "crash": 0.0,
+    "freeze": 0.0,
+    "pod_groups": 0,
+    "ensembles": 0,
+    "churn": 0,
+    "scheduled": 0.0,
+    "unlisted": 0,
+    "in_credits": False,
+    "refused": 0,
+    "ledger_lost": 0,
+    "restored": False,
+    "limited": 0.0,
+    "long": 0.0,
+    "kept": 0.0,
+}
+"""What may be left out of a weather, and what it is then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a seed chooses in a weather, up to so many jobs."""
+
+    weather: str
+    seed: int
+    jobs: int = JOBS
+    without: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """How to tell it again."""
+        less = f" --without {','.join(self.without)}" if self.without else ""
+        return f'python -m tests.simulation --weather "{self.weather}" --seed {self.seed} --jobs {self.jobs}{less}'
+
+    def sky(self) -> Weather:
+        """Return the weather without what is left out."""
+        return replace(WEATHERS[self.weather][0], **{name: LESS[name] for name in self.without})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a story ended; an empty failure is a good end."""
+
+    steps: int
+    failure: str
+    cpu_seconds: float
+
+
+def tell(story: Story) -> Outcome:
+    """Run one story in virtual time, in a loop of its own."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    worlds: list[World] = []
+
+    async def story_told() -> None:
+        worlds.append(World(story.seed, story.sky()))
+        await worlds[0].run(JOBS, 60, upto=story.jobs)
+
+    began, failure = time.process_time(), ""
+    try:
+        virtual_loop.run(story_told())
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+    return Outcome(worlds[0].invariants.steps if worlds else 0, failure, time.process_time() - began)
+
+
+def shrunk(story: Story) -> tuple[Story, Outcome]:
+    """Return the shortest story found that fails as well: with fewer jobs, then with less in the weather."""
+    best, outcome = story, tell(story)
+    for jobs in range(1, story.jobs):
+        shorter = replace(best, jobs=jobs)
+        if (told := tell(shorter)).failure:
+            best, outcome = shorter, told
+            break
+    for name, value in LESS.items():
+        if getattr(best.sky(), name) == value:
+            continue
+        simpler = replace(best, without=(*best.without, name))
+        if (told := tell(simpler)).failure:
+            best, outcome = simpler, told
+    return best, outcome

@@ -1,0 +1,66 @@
+"""How rough it may be, how many seeds of each weather run in `make test`, and seeds that once found something."""
+
+from dataclasses import replace
+
+from tests.simulation.world import CALM_WEATHER, Weather
+
+PAST_FAILURES = (
+    ("rough", 23),
+    ("crashing", 125),
+    ("crashing", 206),
+    ("rough with shared pod groups", 38),
+    ("rough with shared pod groups", 94),
+    ("crashing with shared pod groups", 121),
+    ("calm with a backup restored", 6),
+    ("rough with a backup restored", 5),
+    ("rough with jobs refused and kept", 7),
+    ("rough with long jobs", 502932),
+    ("rough with Kueue's pod groups", 500170),
+    ("rough with a ledger lost", 500512),
+    ("rough with jobs refused and kept", 503181),
+    ("crashing with plain pods", 500141),
+    ("crashing with plain pods", 501167),
+)
+"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
+while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
+another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead, a
+rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start that
+was never tried again, two leaders that took jobs for deleted which they had not read yet, a rebuild that
+gave away the room of pods that were ending, a count that forgot succeeded pods because they were deleted, users whose
+groups grew beyond what their queue can ever hold."""
+WEATHERS = {
+    "calm": (CALM_WEATHER, 2),
+    "rough": (Weather(), 20),
+    "rough without deadlines": (Weather(deadlines=False), 6),
+    "crashing": (Weather(crash=0.05), 8),
+    "calm with plain pods": (replace(CALM_WEATHER, pod_groups=5), 2),
+    "rough with plain pods": (Weather(pod_groups=5), 8),
+    "crashing with plain pods": (Weather(crash=0.05, pod_groups=5), 4),
+    "calm with Kueue's pod groups": (replace(CALM_WEATHER, pod_groups=5, kueues=True), 2),
+    "rough with Kueue's pod groups": (Weather(pod_groups=5, kueues=True), 6),
+    "crashing with Kueue's pod groups": (Weather(crash=0.05, pod_groups=5, kueues=True), 4),
+    "calm with shared pod groups": (replace(CALM_WEATHER, ensembles=4), 2),
+    "rough with shared pod groups": (Weather(ensembles=4), 8),
+    "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 4),
+    "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 2),
+    "rough with run-time limits": (Weather(limited=0.5), 8),
+    "calm with long jobs": (replace(CALM_WEATHER, long=0.8), 2),
+    "rough with long jobs": (Weather(long=0.8), 8),
+    "calm on Kubernetes 1.34": (replace(CALM_WEATHER, release=34), 1),
+    "rough on Kubernetes 1.34": (Weather(release=34), 6),
+    "calm with a backup restored": (replace(CALM_WEATHER, restored=True), 2),
+    "rough with a backup restored": (Weather(restored=True), 3),
+    "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 2),
+    "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 3),
+    "calm with jobs of CronJobs": (replace(CALM_WEATHER, scheduled=0.5), 1),
+    "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 2),
+    "calm with new policy": (replace(CALM_WEATHER, churn=12), 2),
+    "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 3),
+    "calm with kinds that nobody can list": (replace(CALM_WEATHER, unlisted=2, pod_groups=2, ensembles=2), 2),
+    "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 3),
+    "calm with credits and a ledger lost": (replace(CALM_WEATHER, in_credits=True, ledger_lost=4), 1),
+    "rough with credits and a ledger lost": (Weather(in_credits=True, ledger_lost=4), 2),
+    "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),
+    "rough with a ledger lost": (Weather(ledger_lost=4), 3),
+}
+"""Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""
