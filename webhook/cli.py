@@ -166,6 +166,33 @@ def explain(
     asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
 
+Jobs = Annotated[list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train.")]
+
+
+@app.command()
+def hold(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+    """Keep jobs from starting, or stop them whole, until they are released: they keep their place."""
+    from webhook.commands import verbs  # noqa: PLC0415
+
+    asyncio.run(verbs.each(verbs.hold, jobs, namespace, kubeconfig))
+
+
+@app.command()
+def release(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+    """Let held jobs wait for their turn again."""
+    from webhook.commands import verbs  # noqa: PLC0415
+
+    asyncio.run(verbs.each(verbs.release, jobs, namespace, kubeconfig))
+
+
+@app.command()
+def cancel(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+    """Delete jobs and their pods, whether they wait or run."""
+    from webhook.commands import verbs  # noqa: PLC0415
+
+    asyncio.run(verbs.each(verbs.cancel, jobs, namespace, kubeconfig))
+
+
 @app.command()
 def queues(kubeconfig: KubeconfigOption = None) -> None:
     """Show every queue and cohort: quota, usage, who borrows, how many wait."""

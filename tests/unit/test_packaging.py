@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from fnmatch import fnmatch
 from importlib.metadata import packages_distributions
@@ -118,3 +119,8 @@ def test_the_image_is_built_from_files_that_exist_and_are_sent_to_the_builder() 
         path = source.rstrip("/")
         assert (ROOT / path).exists(), source
         assert any(path == entry or fnmatch(path, f"{entry}/*") for entry in sent), f"{source} is held back"
+
+
+def test_the_command_is_a_plugin_of_kubectl_too() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kubectl-tutti"] == scripts["tutti"]

@@ -1,0 +1,99 @@
+"""What an owner does to a job by ``tutti hold``, ``release`` and ``cancel``, with a reconciler at work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from webhook.assembly import reconciler
+from webhook.clock import LoopClock
+from webhook.commands.verbs import cancel, hold, release
+from webhook.config import Config
+from webhook.core.model import names
+from webhook.errors import NotFound, WrongName
+from webhook.kube.api import Api
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Api]:
+    """Yield the connection of somebody in a cluster of four cpu with a leader and no webhook."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as simulated:
+        await simulated.add_node("node")
+        for item in POLICY:
+            await simulated.create(item)
+        parts = reconciler(simulated.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(2)
+        yield simulated.api()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def create(api: Api, job: dict[str, Any]) -> None:
+    await api.request("POST", JOBS, body=orjson.dumps(job))
+
+
+async def stored(api: Api, name: str = "train") -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(await api.request("GET", f"{JOBS}/{name}"))
+    return found
+
+
+async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() -> None:
+    async with cluster() as api:
+        await create(api, waiting_job("first", pods=3))
+        await asyncio.sleep(3)
+        await create(api, waiting_job(pods=3))
+        await asyncio.sleep(3)
+        assert "does not start until" in await hold(api, "job/train", "team-a")
+        assert "is held already" in await hold(api, "job/train", "team-a")
+        assert "is deleted" in await cancel(api, "job/first", "team-a")
+        await asyncio.sleep(60)
+        assert (await stored(api))["spec"]["suspend"]
+        assert "waits for its turn again" in await release(api, "job/train", "team-a")
+        await asyncio.sleep(5)
+        job = await stored(api)
+        assert not job["spec"]["suspend"]
+        assert names.ADMISSION_GATES not in job["metadata"]["annotations"]
+
+
+async def test_a_running_job_that_is_held_stops_whole() -> None:
+    async with cluster() as api:
+        await create(api, waiting_job(pods=3))
+        await asyncio.sleep(5)
+        assert not (await stored(api))["spec"]["suspend"]
+        assert "stops, all its pods" in await hold(api, "job/train", "team-a")
+        await asyncio.sleep(60)
+        assert (await stored(api))["spec"]["suspend"]
+        assert names.HOLD in (await stored(api))["metadata"]["annotations"]
+
+
+async def test_the_gates_of_others_stay_when_a_job_is_held_and_released() -> None:
+    async with cluster() as api:
+        job = waiting_job(pods=3)
+        job["metadata"]["annotations"] = {names.ADMISSION_GATES: "acme.com/budget"}
+        await create(api, job)
+        for verb, left in ((hold, "acme.com/budget,tutti.dev/owner"), (release, "acme.com/budget")):
+            await verb(api, "jobs/train", "team-a")
+            assert (await stored(api))["metadata"]["annotations"][names.ADMISSION_GATES] == left
+        assert "is not held" in await release(api, "job/train", "team-a")
+
+
+async def test_a_job_that_is_not_there_is_named() -> None:
+    async with cluster() as api:
+        for job, part in (("job/nope", "no Job 'nope'"), ("gizmo/nope", "no kind of job"), ("nope", "write KIND/NAME")):
+            with pytest.raises(WrongName, match=part):
+                await hold(api, job, "team-a")
+        await create(api, waiting_job())
+        await cancel(api, "job/train", "team-a")
+        await asyncio.sleep(30)
+        with pytest.raises(NotFound):
+            await stored(api)
