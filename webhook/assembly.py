@@ -17,8 +17,8 @@ import structlog
 
 from webhook import logs
 from webhook.clock import Clock, SystemClock
-from webhook.cluster.census import Census
 from webhook.cluster.feeds import Feeds, Listener
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.ledger.keeper import SetBack
@@ -117,11 +117,11 @@ def reconciler(
     announcer = Announcer(recorder, view, every_kind, clock.now)
     loop = Reconciler(api, feeds, terms, config=config, clock=clock, announcer=announcer)
     feeds.listener = loop.marks
-    census = Census(view)
+    queue_counts = QueueCounts(view)
     status = StatusWriter(
         api,
         view,
-        census,
+        queue_counts,
         leading=lambda: loop.leading,
         policy_objects=feeds.policy_objects,
         pod_group_object=feeds.pod_group_object,
@@ -133,7 +133,7 @@ def reconciler(
     reads = read_api(
         view,
         loop.engine,
-        census,
+        queue_counts,
         every_kind,
         identity=identity,
         clock=clock,

@@ -99,7 +99,7 @@ def try_files(  # noqa: PLR0917
     now: Annotated[str | None, typer.Option(help="The time: RFC 3339 or Unix seconds. Default: the clock.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Decide on paper: which gangs of these files would start, which would be stopped, why the others would wait.
+    """Dry run: which gangs of these files would start, which would be stopped, why the others would wait.
 
     Ends with 2 when something in the files is wrong.
     """

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 from webhook.clock import Clock
-from webhook.cluster.census import Census
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.core.model.reasons import Reason
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -22,10 +22,10 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
 from webhook.server.http.listener import Connections, serve
 from webhook.server.http.tls import BadCertificate, ServingCertificate
-from webhook.visibility.documents.board import Board
 from webhook.visibility.documents.milestones import Chronicle
 from webhook.visibility.documents.queue_writer import QueueWriter
 from webhook.visibility.documents.reporter import Reporter
+from webhook.visibility.documents.watch_cache import WatchCache
 from webhook.visibility.documents.workload_writer import WorkloadWriter
 from webhook.visibility.http.app import build_app
 from webhook.visibility.http.front_proxy import FrontProxy
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 class ReadApi:
     """The read API of one replica."""
 
-    board: Board
+    cache: WatchCache
     reporter: Reporter
     view: View
     clock: Clock
@@ -58,7 +58,7 @@ class ReadApi:
     ) -> web.Application:
         """Return the application; ``refusal`` says why a caller is turned away."""
         return build_app(
-            self.board,
+            self.cache,
             self.reporter,
             now=self.clock.now,
             refusal=refusal,
@@ -81,14 +81,14 @@ class ReadApi:
                 tasks.create_task(self.reporter.run(), name="read API documents")
         finally:
             # Open watches would hold up the end, and with it the hand-over of the lease.
-            self.board.end()
+            self.cache.end()
             await listener.close()
 
 
 def read_api(
     view: View,
     engine: EnsembleEngine,
-    census: Census,
+    queue_counts: QueueCounts,
     kinds: Mapping[str, JobKind],
     *,
     identity: str,
@@ -98,10 +98,10 @@ def read_api(
     system_namespace: str,
 ) -> ReadApi:
     """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
-    board, chronicle = Board(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
-    workloads = WorkloadWriter(board, view, engine, kinds, chronicle, reason)
-    queues = QueueWriter(board, view, census, policy_objects, system_namespace)
-    return ReadApi(board, Reporter(workloads, queues, chronicle), view, clock)
+    cache, chronicle = WatchCache(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
+    workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason)
+    queues = QueueWriter(cache, view, queue_counts, policy_objects, system_namespace)
+    return ReadApi(cache, Reporter(workloads, queues, chronicle), view, clock)
 
 
 def certificate_problems(certificate: ServingCertificate, clock: Clock) -> list[str]:

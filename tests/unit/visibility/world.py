@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.core.worlds import cohort, gang, group, policy, queue
 from tests.unit.jobs.records import waiting_job
-from webhook.cluster.census import Census
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, reserve
 from webhook.core.model.policy import LocalQueue, Policy
@@ -15,10 +15,10 @@ from webhook.core.model.reasons import Reason
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.record import JobRecord
-from webhook.visibility.documents.board import Board
 from webhook.visibility.documents.milestones import Chronicle
 from webhook.visibility.documents.queue_writer import QueueWriter
 from webhook.visibility.documents.reporter import Reporter
+from webhook.visibility.documents.watch_cache import WatchCache
 from webhook.visibility.documents.workload_writer import WorkloadWriter
 
 NOW = 1_800_000_000.0
@@ -49,12 +49,12 @@ class World:
         self.engine.set_policy(self.view.policy, {}, self.now)
         self.withheld: dict[str, Reason] = {}
         self.objects: list[Mapping[str, Any]] = []
-        self.board = Board(lambda: self.now, replica)
-        self.census = Census(self.view)
+        self.cache = WatchCache(lambda: self.now, replica)
+        self.queue_counts = QueueCounts(self.view)
         chronicle = Chronicle(self.view, lambda: self.now)
         self.reporter = Reporter(
-            WorkloadWriter(self.board, self.view, self.engine, KINDS, chronicle, self.reason),
-            QueueWriter(self.board, self.view, self.census, lambda: self.objects, "tutti-system"),
+            WorkloadWriter(self.cache, self.view, self.engine, KINDS, chronicle, self.reason),
+            QueueWriter(self.cache, self.view, self.queue_counts, lambda: self.objects, "tutti-system"),
             chronicle,
         )
 
@@ -103,4 +103,4 @@ class World:
         """Read all documents, as new as they can be."""
         await asyncio.sleep(self.settle_seconds)
         await self.reporter.fresh(resource, namespace)
-        return [document.parse() for _, document in self.board.documents(resource, namespace)]
+        return [document.parse() for _, document in self.cache.documents(resource, namespace)]

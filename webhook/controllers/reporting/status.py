@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 import structlog
 
-from webhook.cluster.census import Census, Counts
+from webhook.cluster.queue_counts import Counts, QueueCounts
 from webhook.cluster.view import View
 from webhook.controllers.reporting.status_documents import (
     Status,
@@ -71,7 +71,7 @@ class StatusWriter:
 
     api: Api
     view: View
-    census: Census
+    queue_counts: QueueCounts
     leading: Callable[[], bool]
     policy_objects: Callable[[], Iterable[Object]]
     pod_group_object: Callable[[PodGroupRecord], Object | None]
@@ -110,7 +110,7 @@ class StatusWriter:
 
     async def write_due(self) -> None:
         """Write every status that changed and was not written lately."""
-        now, counts = asyncio.get_running_loop().time(), self.census.take(LOOK_SECONDS)
+        now, counts = asyncio.get_running_loop().time(), self.queue_counts.take(LOOK_SECONDS)
         slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         present: set[str] = set()
         due = []

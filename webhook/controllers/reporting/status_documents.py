@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.cluster.census import Counts, Tally, active_condition
+from webhook.cluster.queue_counts import Counts, Tally, active_condition
 from webhook.core.model import amounts, quantity
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, Quota

@@ -1,7 +1,7 @@
 """``tutti demo``: two teams share 16 GPUs, and their gangs queue, borrow, start whole and finish before your eyes.
 
 Read in this order: ``stages`` (the cluster it plays on), ``processes`` (Tutti's own, as in production), ``watching``
-(what is seen of it, through the API alone), ``play`` (what the teams do), ``screen`` and ``tale`` (how it is told).
+(what is seen of it, through the API alone), ``play`` (what the teams do), ``screen`` and ``summary`` (how it is told).
 """
 
 import asyncio

@@ -11,7 +11,7 @@ from webhook.errors import ApiError, Conflict, Invalid, NotFound, TuttiError, Un
 from webhook.kube.api import Api
 from webhook.laboratory.demo import files
 from webhook.laboratory.demo.screen import Screen, say
-from webhook.laboratory.demo.summary import Tale
+from webhook.laboratory.demo.summary import Summary
 from webhook.laboratory.demo.watching import GPU, Watcher
 
 GPUS: Final = 16
@@ -76,7 +76,7 @@ async def _set_up(api: Api, made: list[dict[str, Any]]) -> None:
 
 
 async def _show(api: Api, seconds: float, check: Callable[[], None], made: list[dict[str, Any]]) -> int:
-    tale, loop = Tale(), asyncio.get_running_loop()
+    summary, loop = Summary(), asyncio.get_running_loop()
     watcher = Watcher(api, _queues(made))
     tasks = await watcher.follow()
     scenes = {name: files.teams(name) for _, name in SCENES}
@@ -85,25 +85,25 @@ async def _show(api: Api, seconds: float, check: Callable[[], None], made: list[
     directing = asyncio.create_task(_direct(api, scenes))
     try:
         with Screen(GPUS) as screen:
-            while not tale.over(expected) and loop.time() - began < seconds:
+            while not summary.over(expected) and loop.time() - began < seconds:
                 await asyncio.sleep(LOOK_SECONDS)
                 check()
                 for task in (directing, *tasks):
                     if task.done():
                         task.result()
                 picture = watcher.look()
-                screen.show(picture, tale.see(picture, loop.time() - began), loop.time() - began)
+                screen.show(picture, summary.see(picture, loop.time() - began), loop.time() - began)
     finally:
         for task in (directing, *tasks):
             task.cancel()
         await asyncio.gather(directing, *tasks, return_exceptions=True)
     took = loop.time() - began
     say("")
-    for sentence in tale.sentences(GPUS, took):
+    for sentence in summary.sentences(GPUS, took):
         say(sentence)
-    if not tale.over(expected):
+    if not summary.over(expected):
         say(f"The play was cut short after {seconds:.0f} s: not every gang had ended.")
-    return 0 if tale.over(expected) and tale.succeeded else 1
+    return 0 if summary.over(expected) and summary.succeeded else 1
 
 
 async def _direct(api: Api, scenes: dict[str, list[dict[str, Any]]]) -> None:

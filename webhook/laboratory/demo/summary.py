@@ -35,7 +35,7 @@ class Life:
         return self.states[-1][1]
 
 
-class Tale:
+class Summary:
     """Takes in one picture after the other."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""``tutti try``: what would be admitted, preempted and kept waiting, decided on paper from files.
+"""``tutti try``: what would be admitted, preempted and kept waiting, decided from files alone.
 
 Ends with 2 when there are problems, whatever could be decided all the same.
 """
@@ -71,8 +71,8 @@ def decide(
     """
     world = build(objects, config, options.now)
     world.problems[:0] = problems
-    paper = Run(world, options.now, engine_settings(config), options.one_head_per_queue)
-    return report(paper, paper.cycles(only_one=options.one_cycle))
+    dry = Run(world, options.now, engine_settings(config), options.one_head_per_queue)
+    return report(dry, dry.cycles(only_one=options.one_cycle))
 
 
 def _time(text: str) -> float:

@@ -114,7 +114,7 @@ class Run:
     def _hold(self, reservation: Reservation) -> None:
         entrant = self.world.entrants[reservation.uid]
         self._held[reservation.uid] = reservation
-        # There are no pods on paper that could go: until it is gone, what is being stopped claims what it held.
+        # A dry run has no pods that could go: until it is gone, what is being stopped claims what it held.
         self.world.view.fences.put_reservation(replace(reservation, stopping=None), entrant.reclaimed)
 
     def _let_go(self) -> None:

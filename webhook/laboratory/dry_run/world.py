@@ -41,7 +41,7 @@ _CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrain
 class World:
     """Everything that files state."""
 
-    view: View = field(default_factory=lambda: View(name="paper"))
+    view: View = field(default_factory=lambda: View(name="dry-run"))
     entrants: dict[str, Entrant] = field(default_factory=dict)
     """By uid, in the order in which they were read."""
     skipped: list[Skipped] = field(default_factory=list)

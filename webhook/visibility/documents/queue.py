@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from webhook.cluster.census import Tally, active_condition
+from webhook.cluster.queue_counts import Tally, active_condition
 from webhook.core.model import amounts, quantity
 from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
 from webhook.core.quota.tree import Node, QuotaTree, for_people

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from webhook.cluster.census import Census, Counts, Tally
+from webhook.cluster.queue_counts import Counts, QueueCounts, Tally
 from webhook.cluster.view import View
 from webhook.core.model.policy import LocalQueue, Policy
 from webhook.core.quota.tree import QuotaTree
-from webhook.visibility.documents.board import Board, Key
 from webhook.visibility.documents.queue import (
     Listed,
     Source,
@@ -17,16 +16,17 @@ from webhook.visibility.documents.queue import (
     local_queue_document,
     queue_document,
 )
+from webhook.visibility.documents.watch_cache import Key, WatchCache
 from webhook.visibility.http.group import QUEUES
 
 
 @dataclass(slots=True)
 class QueueWriter:
-    """Keeps the queues on a board like those of a view."""
+    """Keeps the queues in a watch cache like those of a view."""
 
-    board: Board
+    cache: WatchCache
     view: View
-    census: Census
+    queue_counts: QueueCounts
     policy_objects: Callable[[], Iterable[Mapping[str, Any]]]
     """Read for their creation times only."""
     system_namespace: str
@@ -39,8 +39,8 @@ class QueueWriter:
     """What each document was last written from."""
 
     def write(self, max_age_seconds: float) -> None:
-        """Bring the board up to date with counts of at most that age."""
-        counts, policy = self.census.take(max_age_seconds), self.view.policy
+        """Bring the watch cache up to date with counts of at most that age."""
+        counts, policy = self.queue_counts.take(max_age_seconds), self.view.policy
         if counts is self._counts and policy is self._policy:
             return
         if policy is not self._policy:
@@ -51,13 +51,13 @@ class QueueWriter:
             tally = replace(counts.below(listed.node), usage=counts.charged(listed.node))
             if self._tallies.get(key) != tally:
                 self._tallies[key] = tally
-                self.board.put(key, queue_document(listed, tally, self._created.get(listed.source)))
+                self.cache.put(key, queue_document(listed, tally, self._created.get(listed.source)))
         for key, local in self._locals.items():
             tally = counts.local_queues.get((local.namespace, local.name), Tally())
             if key not in self._tallies or self._tallies[key] != tally:
                 self._tallies[key] = tally
                 created = self._created.get(("LocalQueue", local.namespace, local.name))
-                self.board.put(key, local_queue_document(local, policy.queues.get(local.queue), tally, created))
+                self.cache.put(key, local_queue_document(local, policy.queues.get(local.queue), tally, created))
 
     def _take_policy(self, policy: Policy) -> None:
         before = set(self._tallies)
@@ -68,4 +68,4 @@ class QueueWriter:
         handles = {Key(QUEUES.plural, local.namespace, local.name): local for local in policy.local_queues.values()}
         self._locals = {key: local for key, local in handles.items() if key not in present}
         for key in before - present - self._locals.keys():
-            self.board.drop(key)
+            self.cache.drop(key)

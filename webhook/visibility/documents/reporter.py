@@ -1,4 +1,4 @@
-"""Keeps the board true, when somebody asks.
+"""Keeps the watch cache true, when somebody asks.
 
 No document is written while nobody reads. A read brings what it asks for up to date first; while watches are open that
 is done twice a second. However often somebody asks, finding out what changed takes at most a fifth of a core from the

@@ -18,9 +18,9 @@ from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import JobRecord
-from webhook.visibility.documents.board import Board, Key
 from webhook.visibility.documents.conditions import Facts
 from webhook.visibility.documents.milestones import Chronicle
+from webhook.visibility.documents.watch_cache import Key, WatchCache
 from webhook.visibility.documents.workload import workload, workload_name
 from webhook.visibility.http.group import WORKLOADS
 
@@ -61,9 +61,9 @@ class _Seen:
 
 @dataclass(slots=True)
 class WorkloadWriter:
-    """Keeps the workloads on a board like those of a view."""
+    """Keeps the workloads in a watch cache like those of a view."""
 
-    board: Board
+    cache: WatchCache
     view: View
     engine: EnsembleEngine
     kinds: Mapping[str, JobKind]
@@ -74,7 +74,7 @@ class WorkloadWriter:
     """Queue to its gangs' places, as far as this look needed them."""
 
     async def write(self, care: Care) -> float:
-        """Bring the board up to date; return how long finding out what changed took."""
+        """Bring the watch cache up to date; return how long finding out what changed took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self.chronicle.note()
@@ -127,7 +127,7 @@ class WorkloadWriter:
     def _drop(self, uid: str) -> None:
         known = self._seen.pop(uid)
         if known.key is not None:
-            self.board.drop(known.key)
+            self.cache.drop(known.key)
 
     def _write(self, uid: str) -> None:
         """Write one gang's document."""
@@ -161,7 +161,7 @@ class WorkloadWriter:
             asked_at=asyncio.get_running_loop().time(),
             provisional=reason is not None and reason.code is Code.PENDING_EVALUATION,
         )
-        self.board.put(key, workload(facts))
+        self.cache.put(key, workload(facts))
 
     def _places(self, queue: str) -> dict[str, int]:
         if queue not in self._positions:

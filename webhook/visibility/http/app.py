@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from webhook.visibility.documents.board import Board, Expired, Key
 from webhook.visibility.documents.reporter import Reporter
+from webhook.visibility.documents.watch_cache import Expired, Key, WatchCache
 from webhook.visibility.http import discovery, openapi
 from webhook.visibility.http.group import API_VERSION, GROUP, RESOURCES, VERSION
 from webhook.visibility.http.responses import refuse, reply
@@ -37,7 +37,7 @@ class _Asked:
 
 
 def build_app(
-    board: Board,
+    cache: WatchCache,
     reporter: Reporter,
     *,
     now: Callable[[], float],
@@ -49,7 +49,7 @@ def build_app(
 
     ``refusal`` says why a caller is not the front proxy; ``ready`` whether the caches are full.
     """
-    front = _Front(board, reporter, now, ready)
+    front = _Front(cache, reporter, now, ready)
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -99,8 +99,10 @@ def _fixed(document: Mapping[str, Any]) -> Handler:
 class _Front:
     """Answers reads."""
 
-    def __init__(self, board: Board, reporter: Reporter, now: Callable[[], float], ready: Callable[[], bool]) -> None:
-        self._board = board
+    def __init__(
+        self, cache: WatchCache, reporter: Reporter, now: Callable[[], float], ready: Callable[[], bool]
+    ) -> None:
+        self._cache = cache
         self._reporter = reporter
         self._now = now
         self._ready = ready
@@ -134,7 +136,7 @@ class _Front:
         return read
 
     def _get(self, request: web.Request, chosen: Selection, name: str) -> web.StreamResponse:
-        found = self._board.get(Key(chosen.resource, chosen.namespace or "", name))
+        found = self._cache.get(Key(chosen.resource, chosen.namespace or "", name))
         if found is None:
             return refuse(404, f'{chosen.resource}.{GROUP} "{name}" not found', resource=chosen.resource, name=name)
         asked = _asked(request)
@@ -144,10 +146,10 @@ class _Front:
         return web.Response(body=found.render(), content_type=_JSON)
 
     async def _list(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
-        version, asked, now = self._board.advance(), _asked(request), self._now()
+        version, asked, now = self._cache.advance(), _asked(request), self._now()
         texts: list[bytes] = []
         rows: list[dict[str, Any]] = []
-        for number, (_, document) in enumerate(self._board.documents(chosen.resource, chosen.namespace), start=1):
+        for number, (_, document) in enumerate(self._cache.documents(chosen.resource, chosen.namespace), start=1):
             parsed = document.parse() if asked.table or not chosen.everything else None
             if parsed is not None and not chosen.matches(parsed):
                 continue
@@ -168,7 +170,7 @@ class _Front:
         try:
             asked_for = _watch_request(request, chosen)
             if asked_for.version is not None:
-                self._board.position(asked_for.version)
+                self._cache.position(asked_for.version)
         except Expired as expired:
             return refuse(410, str(expired), resource=chosen.resource)
         except ValueError as error:
@@ -178,7 +180,7 @@ class _Front:
         self._reporter.watch_opened(chosen.resource)
         try:
             await response.prepare(request)
-            async for line in Watch(self._board, asked_for, self._now).lines():
+            async for line in Watch(self._cache, asked_for, self._now).lines():
                 await response.write(line)
             await response.write_eof()
         except ConnectionResetError:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from webhook.core.model.policy import LabelSelector
 from webhook.kube.selectors import parse_labels
 from webhook.untyped import paths
-from webhook.visibility.documents.board import Key
+from webhook.visibility.documents.watch_cache import Key
 
 FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.queueName", "status.admission.clusterQueue")
 """Fields that can be selected by."""

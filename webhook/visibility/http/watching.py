@@ -1,4 +1,4 @@
-"""Watches: what changed on the board since a version, line by line, as documents or as one-row tables.
+"""Watches: what changed in the watch cache since a version, line by line, as documents or as one-row tables.
 
 As in Kubernetes: without a version, or from version 0, everything that stands comes first; from a version, what changed
 since; a version that is too old answers ERROR 410 and the client lists again. Bookmarks tell the version reached, when
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.visibility.documents.board import Board, Document, Expired, Key
+from webhook.visibility.documents.watch_cache import Document, Expired, Key, WatchCache
 from webhook.visibility.http.group import API_VERSION, RESOURCES
 from webhook.visibility.http.responses import status
 from webhook.visibility.http.selecting import Selection
@@ -43,8 +43,8 @@ class WatchRequest:
 class Watch:
     """The lines of one watch."""
 
-    def __init__(self, board: Board, request: WatchRequest, now: Callable[[], float]) -> None:
-        self._board = board
+    def __init__(self, cache: WatchCache, request: WatchRequest, now: Callable[[], float]) -> None:
+        self._cache = cache
         self._request = request
         self._now = now
         self._resource = request.selection.resource
@@ -60,16 +60,16 @@ class Watch:
         try:
             for line in self._begin():
                 yield line
-            while (left := ends - loop.time()) > LEAST_SECONDS and not self._board.ended:
+            while (left := ends - loop.time()) > LEAST_SECONDS and not self._cache.ended:
                 found = list(self._changes())
                 if self._request.bookmarks and loop.time() >= bookmark_at:
                     bookmark_at = loop.time() + BOOKMARK_SECONDS
                     # Before anything is sent: what changes while it is being sent comes after this version.
-                    self._position = self._board.advance()
+                    self._position = self._cache.advance()
                     found.append(self._bookmark())
                 for line in found:
                     yield line
-                await self._board.moved(min(left, max(LEAST_SECONDS, bookmark_at - loop.time())))
+                await self._cache.moved(min(left, max(LEAST_SECONDS, bookmark_at - loop.time())))
         except Expired as expired:
             yield _event("ERROR", orjson.dumps(status(410, str(expired))))
 
@@ -77,21 +77,21 @@ class Watch:
         """Find where to begin; yield everything that stands, if that is where."""
         selection, version = self._request.selection, self._request.version
         if version is None:
-            self._position = self._board.advance()
-            for key, document in self._board.documents(selection.resource, selection.namespace):
+            self._position = self._cache.advance()
+            for key, document in self._cache.documents(selection.resource, selection.namespace):
                 yield from self._tell(key, document, after=0)
             if self._request.initial_end:
                 yield self._bookmark(_INITIAL_END)
             return
-        self._position = self._board.position(version)
-        for key, document in self._board.documents(selection.resource, selection.namespace):
+        self._position = self._cache.position(version)
+        for key, document in self._cache.documents(selection.resource, selection.namespace):
             if document.version <= self._position and self._selects(document):
                 self._shown.add(key)
 
     def _changes(self) -> Iterable[bytes]:
         after = self._position
-        changes = self._board.changes(self._resource, after)
-        self._position = self._board.version
+        changes = self._cache.changes(self._resource, after)
+        self._position = self._cache.version
         for key, document in changes:
             if self._request.selection.has_place(key):
                 yield from self._tell(key, document, after)

@@ -14,7 +14,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY,
 from webhook import metrics
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
-from webhook.cluster.census import Census
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.core.model.reasons import Code
@@ -73,7 +73,7 @@ async def test_a_status_that_cannot_be_made_does_not_end_the_leader(monkeypatch:
     def take(*_: Any) -> Any:
         raise KeyError("a status that nobody thought of")
 
-    monkeypatch.setattr(Census, "take", take)
+    monkeypatch.setattr(QueueCounts, "take", take)
     async with led() as (cluster, _):
         await cluster.create(waiting_job("train"))
         await asyncio.sleep(10)

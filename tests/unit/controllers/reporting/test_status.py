@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.visibility.world import World
-from webhook.cluster.census import Census
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
@@ -73,7 +73,7 @@ class Running:
         self.writer = StatusWriter(
             self.stored,  # type: ignore[arg-type]
             self.world.view,
-            Census(self.world.view),
+            QueueCounts(self.world.view),
             leading=lambda: self.leading,
             policy_objects=lambda: self.objects,
             pod_group_object=lambda record: {

@@ -9,7 +9,7 @@ import yaml
 from tests.unit.core.worlds import cohort, group, policy, queue
 from tests.unit.visibility.world import World, two_queues
 from webhook.dialects.merge import compile_policy
-from webhook.visibility.documents.board import Key
+from webhook.visibility.documents.watch_cache import Key
 
 pytestmark = pytest.mark.virtual_time
 SEED = Path(__file__).parents[4] / "examples" / "ack-fleet-queue" / "elasticquotatree.yaml"
@@ -97,4 +97,4 @@ async def test_queues_of_a_policy_that_is_gone_go_too() -> None:
     await world.documents("queues")
     world.view.policy = compile_policy([])
     assert await world.documents("queues") == []
-    assert world.board.get(Key("queues", "tutti-system", "vision")) is None
+    assert world.cache.get(Key("queues", "tutti-system", "vision")) is None

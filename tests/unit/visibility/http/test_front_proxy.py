@@ -83,7 +83,7 @@ async def front(tmp_path: Path, serving: trustme.CA, cluster: Cluster) -> AsyncI
     issue(tmp_path, serving)
     certificate = ServingCertificate(tmp_path)
     proxy, world = FrontProxy(cluster, certificate.ask_clients), World()  # type: ignore[arg-type]
-    app = build_app(world.board, world.reporter, now=lambda: world.now, refusal=proxy.refusal)
+    app = build_app(world.cache, world.reporter, now=lambda: world.now, refusal=proxy.refusal)
     listener = await serve(app, "127.0.0.1", 0, tls=certificate.context)
     yield proxy, listener
     await listener.close()

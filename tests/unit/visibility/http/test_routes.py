@@ -20,7 +20,7 @@ Client = TestClient[web.Request, web.Application]
 
 
 def app_of(world: World, refusal: Callable[[web.Request], str | None] = lambda request: None) -> web.Application:
-    return build_app(world.board, world.reporter, now=lambda: world.now, refusal=refusal)
+    return build_app(world.cache, world.reporter, now=lambda: world.now, refusal=refusal)
 
 
 @pytest.fixture
@@ -162,14 +162,14 @@ async def test_a_watch_outlives_the_time_that_a_new_connection_has_to_speak(
     monkeypatch.setattr(listener, "HEADER_SECONDS", 0.1)
     connections = listener.Connections()
     app = build_app(
-        world.board,
+        world.cache,
         world.reporter,
         now=lambda: world.now,
         refusal=lambda request: None,
         close_after=connections.close_after,
     )
     served = await listener.serve(app, "127.0.0.1", 0, connections=connections)
-    query = {"watch": "1", "resourceVersion": str(world.board.version)}
+    query = {"watch": "1", "resourceVersion": str(world.cache.version)}
     url = f"http://127.0.0.1:{served.port}{ROOT}/namespaces/team-vision/workloads"
     async with ClientSession() as session, session.get(url, params=query) as answer:
         await answer.content.readline()
@@ -223,6 +223,6 @@ async def test_a_caller_that_is_not_the_front_proxy_is_told_so_and_probes_pass(w
 
 
 async def test_nothing_is_answered_before_the_cluster_was_read(world: World) -> None:
-    app = build_app(world.board, world.reporter, now=lambda: 0, refusal=lambda request: None, ready=lambda: False)
+    app = build_app(world.cache, world.reporter, now=lambda: 0, refusal=lambda request: None, ready=lambda: False)
     async with TestClient(TestServer(app)) as client, client.get(f"{ROOT}/workloads") as answer:
         assert (answer.status, (await answer.json())["reason"]) == (503, "ServiceUnavailable")

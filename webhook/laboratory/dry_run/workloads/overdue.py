@@ -1,7 +1,7 @@
 """What Kueue's workload controller does about a Workload that holds quota, as soon as it looks at it.
 
 Its run-time limit is used up, its pods were not ready in time, an admission check failed: it is evicted. It is not
-admitted yet, and its queue has been stopped meanwhile: it gives back what was reserved. On paper time stands still, so
+admitted yet, and its queue has been stopped meanwhile: it gives back what was reserved. In a dry run time stands still, so
 this is looked at once, before the first cycle.
 """
 

@@ -1,4 +1,4 @@
-"""The board numbers every change, forgets deletions in time, and never lets a watch miss anything."""
+"""The watch cache numbers every change, forgets deletions in time, and never lets a watch miss anything."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Requirement
 from webhook.core.model.policy import LabelSelector
-from webhook.visibility.documents import board as boards
-from webhook.visibility.documents.board import REPLICA_BITS, Board, Expired, Key
+from webhook.visibility.documents import watch_cache as caches
+from webhook.visibility.documents.watch_cache import REPLICA_BITS, Expired, Key, WatchCache
 from webhook.visibility.http.selecting import Selection
 from webhook.visibility.http.watching import Watch, WatchRequest
 
@@ -54,35 +54,35 @@ def told(event: dict[str, Any]) -> tuple[str, str]:
 
 def test_versions_grow_with_time_and_with_every_change() -> None:
     clock = Clock()
-    board = Board(clock.now)
-    board.put(key("a"), document("a", 1))
-    first = board.version
-    board.put(key("a"), document("a", 2))
-    assert board.version > first
+    cache = WatchCache(clock.now)
+    cache.put(key("a"), document("a", 1))
+    first = cache.version
+    cache.put(key("a"), document("a", 2))
+    assert cache.version > first
     clock.seconds += 10
-    board.put(key("a"), document("a", 3))
-    assert board.version >> REPLICA_BITS == int(clock.seconds * 1000)
+    cache.put(key("a"), document("a", 3))
+    assert cache.version >> REPLICA_BITS == int(clock.seconds * 1000)
     clock.seconds -= 3600
-    before = board.version
-    board.put(key("a"), document("a", 4))
-    assert board.version > before
+    before = cache.version
+    cache.put(key("a"), document("a", 4))
+    assert cache.version > before
 
 
 def test_the_same_document_is_no_change() -> None:
-    board = Board(Clock().now)
-    assert board.put(key("a"), document("a", 1))
-    before = board.version
-    assert not board.put(key("a"), document("a", 1))
-    assert board.version == before
+    cache = WatchCache(Clock().now)
+    assert cache.put(key("a"), document("a", 1))
+    before = cache.version
+    assert not cache.put(key("a"), document("a", 1))
+    assert cache.version == before
 
 
 def test_a_document_carries_the_version_of_its_last_change() -> None:
-    board = Board(Clock().now)
-    board.put(key("a"), document("a", 1))
-    stored = board.get(key("a"))
+    cache = WatchCache(Clock().now)
+    cache.put(key("a"), document("a", 1))
+    stored = cache.get(key("a"))
     assert stored is not None
     parsed = stored.parse()
-    assert parsed["metadata"]["resourceVersion"] == str(board.version)
+    assert parsed["metadata"]["resourceVersion"] == str(cache.version)
     assert (parsed["apiVersion"], parsed["kind"]) == ("visibility.tutti.dev/v1alpha1", "Workload")
     assert parsed["spec"] == {"value": 1}
 
@@ -91,54 +91,54 @@ def test_a_document_carries_the_version_of_its_last_change() -> None:
 def test_who_lists_and_then_follows_holds_what_stands(changes: list[tuple[str, int]], listed_after: int) -> None:
     """Value 0 deletes. A client that lists at any moment and applies the changes since ends up with everything."""
     clock = Clock()
-    board = Board(clock.now)
+    cache = WatchCache(clock.now)
     held: dict[str, int] = {}
-    version = board.version
+    version = cache.version
     for index, (name, value) in enumerate(changes):
         if index == listed_after:
-            held = {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
-            version = board.version
+            held = {k.name: d.parse()["spec"]["value"] for k, d in cache.documents("workloads", None)}
+            version = cache.version
         clock.seconds += 0.001 * (value % 2)
         if value:
-            board.put(key(name), document(name, value))
+            cache.put(key(name), document(name, value))
         else:
-            board.drop(key(name))
+            cache.drop(key(name))
     if listed_after >= len(changes):
-        held = {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
-        version = board.version
-    for changed, stored in board.changes("workloads", version):
+        held = {k.name: d.parse()["spec"]["value"] for k, d in cache.documents("workloads", None)}
+        version = cache.version
+    for changed, stored in cache.changes("workloads", version):
         if stored.deleted:
             held.pop(changed.name, None)
         else:
             held[changed.name] = stored.parse()["spec"]["value"]
-    assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+    assert held == {k.name: d.parse()["spec"]["value"] for k, d in cache.documents("workloads", None)}
 
 
 def test_deletions_are_forgotten_oldest_first_and_then_a_watch_from_before_expires(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(boards, "TOMBSTONES_MAX", 3)
-    board = Board(Clock().now)
+    monkeypatch.setattr(caches, "TOMBSTONES_MAX", 3)
+    cache = WatchCache(Clock().now)
     versions = []
     for index in range(6):
-        board.put(key(f"j{index}"), document(f"j{index}", 1))
-        versions.append(board.version)
-        board.drop(key(f"j{index}"))
+        cache.put(key(f"j{index}"), document(f"j{index}", 1))
+        versions.append(cache.version)
+        cache.drop(key(f"j{index}"))
     with pytest.raises(Expired):
-        board.changes("workloads", versions[1])
-    assert [k.name for k, _ in board.changes("workloads", versions[3])] == ["j3", "j4", "j5"]
+        cache.changes("workloads", versions[1])
+    assert [k.name for k, _ in cache.changes("workloads", versions[3])] == ["j3", "j4", "j5"]
 
 
 def test_a_version_from_before_this_process_expires() -> None:
     clock = Clock()
-    board = Board(clock.now)
+    cache = WatchCache(clock.now)
     with pytest.raises(Expired):
-        board.position((int(clock.seconds - 60) * 1000) << REPLICA_BITS)
+        cache.position((int(clock.seconds - 60) * 1000) << REPLICA_BITS)
 
 
 def test_a_version_of_another_replica_is_told_the_last_seconds_again() -> None:
     clock = Clock()
-    mine, other = Board(clock.now, 1), Board(clock.now, 2)
+    mine, other = WatchCache(clock.now, 1), WatchCache(clock.now, 2)
     clock.seconds += 60
     other.put(key("a"), document("a", 1))
     clock.seconds += 1
@@ -154,57 +154,57 @@ def test_a_version_of_another_replica_is_told_the_last_seconds_again() -> None:
 
 def test_what_another_replica_lists_can_be_watched_from_though_nothing_changed_since_it_started() -> None:
     clock = Clock()
-    first = Board(clock.now, 1)
+    first = WatchCache(clock.now, 1)
     clock.seconds += 60
-    second = Board(clock.now, 2)
+    second = WatchCache(clock.now, 2)
     clock.seconds += 60
     assert second.position(first.advance()) <= second.version
 
 
 @pytest.mark.virtual_time
 async def test_a_watch_without_version_begins_with_what_stands() -> None:
-    board = Board(Clock().now)
-    board.put(key("a"), document("a", 1))
-    watch = Watch(board, WatchRequest(EVERYTHING, None, initial_end=True), Clock().now)
+    cache = WatchCache(Clock().now)
+    cache.put(key("a"), document("a", 1))
+    watch = Watch(cache, WatchRequest(EVERYTHING, None, initial_end=True), Clock().now)
     found = await events(watch, 2)
     assert told(found[0]) == ("ADDED", "a")
     assert found[1]["type"] == "BOOKMARK"
     assert found[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert found[1]["object"]["metadata"]["resourceVersion"] == str(board.version)
+    assert found[1]["object"]["metadata"]["resourceVersion"] == str(cache.version)
 
 
 @pytest.mark.virtual_time
 async def test_a_watch_from_a_version_tells_what_changed_since_and_goes_on() -> None:
-    board = Board(Clock().now)
-    board.put(key("a"), document("a", 1))
-    board.put(key("gone"), document("gone", 1))
-    version = board.version
-    board.put(key("a"), document("a", 2))
-    board.drop(key("gone"))
-    board.put(key("flash"), document("flash", 1))
-    board.drop(key("flash"))
+    cache = WatchCache(Clock().now)
+    cache.put(key("a"), document("a", 1))
+    cache.put(key("gone"), document("gone", 1))
+    version = cache.version
+    cache.put(key("a"), document("a", 2))
+    cache.drop(key("gone"))
+    cache.put(key("flash"), document("flash", 1))
+    cache.drop(key("flash"))
 
     async def later() -> None:
         await asyncio.sleep(5)
-        board.put(key("b"), document("b", 1))
+        cache.put(key("b"), document("b", 1))
 
     task = asyncio.create_task(later())
-    found = await events(Watch(board, WatchRequest(EVERYTHING, version), Clock().now), 3)
+    found = await events(Watch(cache, WatchRequest(EVERYTHING, version), Clock().now), 3)
     await task
     assert [told(event) for event in found] == [("MODIFIED", "a"), ("DELETED", "gone"), ("ADDED", "b")]
 
 
 @pytest.mark.virtual_time
 async def test_an_object_that_stops_being_selected_is_deleted_for_that_watch() -> None:
-    board = Board(Clock().now)
-    board.put(key("a"), document("a", 1, {"team": "x"}))
+    cache = WatchCache(Clock().now)
+    cache.put(key("a"), document("a", 1, {"team": "x"}))
     chosen = Selection("workloads", "team", LabelSelector(match_expressions=(Requirement("team", "In", ("x",)),)))
-    watch = Watch(board, WatchRequest(chosen, board.version), Clock().now)
+    watch = Watch(cache, WatchRequest(chosen, cache.version), Clock().now)
 
     async def changes() -> None:
         for labels in ({"team": "y"}, {"team": "z"}, {"team": "x"}):
             await asyncio.sleep(1)
-            board.put(key("a"), document("a", 1, labels))
+            cache.put(key("a"), document("a", 1, labels))
 
     task = asyncio.create_task(changes())
     found = await events(watch, 2)
@@ -214,23 +214,23 @@ async def test_an_object_that_stops_being_selected_is_deleted_for_that_watch() -
 
 @pytest.mark.virtual_time
 async def test_bookmarks_come_when_asked_for_and_a_watch_ends_in_time() -> None:
-    board = Board(Clock().now)
+    cache = WatchCache(Clock().now)
     quiet = [
-        line async for line in Watch(board, WatchRequest(EVERYTHING, board.version, seconds=100), Clock().now).lines()
+        line async for line in Watch(cache, WatchRequest(EVERYTHING, cache.version, seconds=100), Clock().now).lines()
     ]
     assert quiet == []
-    request = WatchRequest(EVERYTHING, board.version, bookmarks=True, seconds=100)
-    marks = [json.loads(line) async for line in Watch(board, request, Clock().now).lines()]
+    request = WatchRequest(EVERYTHING, cache.version, bookmarks=True, seconds=100)
+    marks = [json.loads(line) async for line in Watch(cache, request, Clock().now).lines()]
     assert [mark["type"] for mark in marks] == ["BOOKMARK"] * 3
 
 
 @pytest.mark.virtual_time
 async def test_a_watch_of_tables_tells_its_columns_once() -> None:
-    board = Board(Clock().now)
+    cache = WatchCache(Clock().now)
     for name in ("a", "b"):
         full = document(name, 1) | {"status": {"conditions": [], "pods": {"present": 0, "wanted": 1}}}
-        board.put(key(name), full)
-    found = await events(Watch(board, WatchRequest(EVERYTHING, None, include="Object"), Clock().now), 2)
+        cache.put(key(name), full)
+    found = await events(Watch(cache, WatchRequest(EVERYTHING, None, include="Object"), Clock().now), 2)
     assert [event["object"]["kind"] for event in found] == ["Table", "Table"]
     assert ["columnDefinitions" in event["object"] for event in found] == [True, False]
     assert [event["object"]["rows"][0]["cells"][0] for event in found] == ["a", "b"]
@@ -238,11 +238,11 @@ async def test_a_watch_of_tables_tells_its_columns_once() -> None:
 
 @pytest.mark.virtual_time
 async def test_watches_end_when_the_replica_stops() -> None:
-    board = Board(Clock().now)
-    watch = Watch(board, WatchRequest(EVERYTHING, board.version), Clock().now)
+    cache = WatchCache(Clock().now)
+    watch = Watch(cache, WatchRequest(EVERYTHING, cache.version), Clock().now)
     following = asyncio.create_task(anext(watch.lines(), None))  # type: ignore[call-overload]
     await asyncio.sleep(1)
-    board.end()
+    cache.end()
     assert await following is None
 
 
@@ -254,7 +254,7 @@ async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_toget
     As clients do, it takes no version from a list that is not complete.
     """
     chance, clock = random.Random(seed), Clock()
-    board = Board(clock.now)
+    cache = WatchCache(clock.now)
     held: dict[str, int] = {}
     version: int | None = None
 
@@ -263,16 +263,16 @@ async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_toget
             name, value = chance.choice("abcde"), chance.randrange(4)
             clock.seconds += chance.choice((0, 0.001, 1))
             if value:
-                board.put(key(name), document(name, value))
+                cache.put(key(name), document(name, value))
             else:
-                board.drop(key(name))
+                cache.drop(key(name))
             await asyncio.sleep(chance.choice((0, 0.1, 7)))
 
     async def read() -> None:
         nonlocal version
         while True:
             request = WatchRequest(EVERYTHING, version, bookmarks=True, initial_end=version is None, seconds=40)
-            async for line in Watch(board, request, clock.now).lines():
+            async for line in Watch(cache, request, clock.now).lines():
                 await asyncio.sleep(chance.choice((0, 0.05, 3)))
                 event = json.loads(line)
                 metadata = event["object"]["metadata"]
@@ -289,20 +289,20 @@ async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_toget
     await write()
     await asyncio.sleep(500)
     reading.cancel()
-    assert held == {k.name: d.parse()["spec"]["value"] for k, d in board.documents("workloads", None)}
+    assert held == {k.name: d.parse()["spec"]["value"] for k, d in cache.documents("workloads", None)}
 
 
 @pytest.mark.virtual_time
 async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> None:
-    board = Board(Clock().now)
-    watch = Watch(board, WatchRequest(EVERYTHING, board.version, bookmarks=True), Clock().now)
+    cache = WatchCache(Clock().now)
+    watch = Watch(cache, WatchRequest(EVERYTHING, cache.version, bookmarks=True), Clock().now)
     lines = watch.lines()
     first = asyncio.create_task(anext(lines))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     # Noticed only at the time of the bookmark, so that both are sent together.
-    board._moved = asyncio.Event()
-    board.put(key("a"), document("a", 1))
+    cache._moved = asyncio.Event()
+    cache.put(key("a"), document("a", 1))
     found = [json.loads(await first)]
-    board.put(key("b"), document("b", 1))
+    cache.put(key("b"), document("b", 1))
     found += [json.loads(await anext(lines)) for _ in range(2)]
     assert [event["type"] for event in found] == ["ADDED", "BOOKMARK", "ADDED"]

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.visibility.world import World
-from webhook.cluster.census import Census, activity
+from webhook.cluster.queue_counts import QueueCounts, activity
 from webhook.core.model.policy import LocalQueue, Queue, StopPolicy
 
 pytestmark = pytest.mark.virtual_time
 
 
-def census(world: World) -> Census:
-    return Census(world.view)
+def queue_counts(world: World) -> QueueCounts:
+    return QueueCounts(world.view)
 
 
 async def test_who_has_ended_is_held_back_or_belongs_to_another_is_counted_rightly() -> None:
@@ -24,7 +24,7 @@ async def test_who_has_ended_is_held_back_or_belongs_to_another_is_counted_right
     world.waits("ended", finished="Succeeded")
     world.waits("foreign", managed_by_other=True)
     world.admits(world.waits("running", cpu=1, pods=3))
-    counts = census(world).take()
+    counts = queue_counts(world).take()
     tally = counts.queues["vision"]
     assert (tally.pending, tally.reserving, tally.admitted) == (2, 1, 1)
     assert counts.local_queues["team-vision", "jobs"] == tally
@@ -37,13 +37,13 @@ async def test_pods_that_will_not_run_again_are_not_used() -> None:
     job = world.waits("running", cpu=1, pods=3)
     world.admits(job)
     world.view.put_job(replace(job, suspended=False, reclaimed={"main": 2}))
-    (amount,) = census(world).take().queues["vision"].usage.values()
+    (amount,) = queue_counts(world).take().queues["vision"].usage.values()
     assert amount == 1000
 
 
 async def test_a_walk_is_shared_for_a_while() -> None:
     world = World()
-    taker = census(world)
+    taker = queue_counts(world)
     before = taker.take(0.5)
     world.waits("late")
     assert taker.take(0.5) is before

@@ -73,7 +73,7 @@ class Counts:
         return usage
 
 
-class Census:
+class QueueCounts:
     """Takes counts of one cluster."""
 
     def __init__(self, view: View) -> None:

@@ -75,7 +75,7 @@ class _Shelf:
     """Latest change of every document, tombstones included, oldest first."""
 
 
-class Board:
+class WatchCache:
     """All documents of the read API."""
 
     def __init__(self, now: Callable[[], float], replica: int = 0) -> None:
@@ -165,7 +165,7 @@ class Board:
         return self._next_version()
 
     def position(self, version: int) -> int:
-        """Return the version of this board from which a watch since ``version`` (anybody's) has to be told changes.
+        """Return from which version on a watch since ``version``, which any replica may have given, is told changes.
 
         Raises Expired.
         """
