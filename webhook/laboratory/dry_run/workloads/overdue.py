@@ -1,8 +1,8 @@
 """What Kueue's workload controller does about a Workload that holds quota, as soon as it looks at it.
 
 Its run-time limit is used up, its pods were not ready in time, an admission check failed: it is evicted. It is not
-admitted yet, and its queue has been stopped meanwhile: it gives back what was reserved. In a dry run time stands still, so
-this is looked at once, before the first cycle.
+admitted yet, and its queue has been stopped meanwhile: it gives back what was reserved. Time stands still in a dry run,
+so this is looked at once, before the first cycle.
 """
 
 from collections.abc import Iterator, Mapping
