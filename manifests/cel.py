@@ -12,6 +12,7 @@ from typing import Final
 
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind, Layout, PodSetSource
+from webhook.jobs.reading.ours import NEAR_MISSES, OWN_ANNOTATIONS, OWN_LABELS
 from webhook.untyped.paths import Path, render
 
 OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -29,6 +30,13 @@ OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Workflow.argoproj.io": ("spec.podMetadata", "spec.templates[*].metadata"),
 }
+TEMPLATES_ELSEWHERE: Final = (
+    "spec.template",
+    "spec.jobTemplate.spec.template",
+    "spec.leaderWorkerTemplate.leaderTemplate",
+    "spec.leaderWorkerTemplate.workerTemplate",
+)
+"""Where kinds that cannot wait keep pod templates whose pods the API server's own controllers make."""
 STEP: Final = {Layout.ONE: "", Layout.LIST: "[*]", Layout.MAP: "{*}"}
 
 
@@ -91,6 +99,26 @@ def template_labels(root: str, family: Family) -> str:
     return " +\n".join(_labels_at(root, path) for path in family.label_paths if not _nested(path))
 
 
+def template_values(root: str, family: Family, key: str) -> str:
+    """Return an expression: the values of one label of the pod templates, as a list."""
+    marked = f".filter(labels, '{key}' in labels).map(labels, labels['{key}'])"
+    return f"({template_labels(root, family)})\n{marked}"
+
+
+def marked_elsewhere() -> str:
+    """Return an expression: a pod template of a kind that cannot wait bears a label that Tutti alone writes, newly."""
+    own = f"[{', '.join(repr(key) for key in sorted(OWN_LABELS))}]"
+    now, before = (_labels_elsewhere(root) for root in ("object", "oldObject"))
+    values = f".map(labels, {own}.map(key, labels[?key].orValue('')))"
+    bears = f"{now}.exists(labels, {own}.exists(key, key in labels))"
+    return f"{bears}\n&& (oldObject == null ||\n{now}{values} !=\n{before}{values})"
+
+
+def _labels_elsewhere(root: str) -> str:
+    places = [f"{step(root, place)}.?metadata.?labels.orValue({{}})" for place in TEMPLATES_ELSEWHERE]
+    return f"[{', '.join(places)}]"
+
+
 def templates_carry(root: str, family: Family, keys: Sequence[str]) -> str:
     """Return an expression: some pod template has a label with one of the keys."""
     listed = f"({template_labels(root, family)}).exists(labels, {one_of(keys, 'labels')})"
@@ -115,6 +143,15 @@ def asks(root: str, family: Family) -> str:
     )
 
 
+def mirrors_static_pod() -> str:
+    """Return an expression: a node tells of a static pod that it runs already. Anybody may write the annotation."""
+    return (
+        f"'{names.MIRROR_ANNOTATION}' in {annotations_of('object')}\n"
+        "&& request.userInfo.username == 'system:node:' + object.spec.?nodeName.orValue('')\n"
+        "&& 'system:nodes' in request.userInfo.groups"
+    )
+
+
 def joins_pod_group(root: str) -> str:
     """Return an expression: the pod joins a PodGroup, of whichever generation, or with a queue a group of Kueue's."""
     return either(
@@ -126,12 +163,30 @@ def joins_pod_group(root: str) -> str:
     )
 
 
+def mislabelled(root: str, family: Family) -> str:
+    """Return an expression: the object names a queue where that has no effect, and is in none."""
+    inside = [path for path in family.label_paths if not _nested(path)]
+    # The Jobs that a JobSet makes are described between it and the pod templates.
+    inside += [path.replace(".template.spec.template.", ".template.") for path in inside if "[*]" in path]
+    labelled = " +\n".join(dict.fromkeys(_labels_at(root, path) for path in inside))
+    return (
+        f"!({one_of(names.QUEUE_LABELS, labels_of(root))})\n&& (\n"
+        + either(
+            one_of(NEAR_MISSES, labels_of(root)),
+            one_of((*names.QUEUE_LABELS, *NEAR_MISSES), annotations_of(root)),
+            f"({labelled}).exists(labels, {one_of(names.QUEUE_LABELS, 'labels')})",
+        )
+        + "\n)"
+    )
+
+
 def concerns(root: str, family: Family) -> str:
     """Return an expression: the object opts in, or carries what only Tutti writes."""
-    ours = (*names.POD_GROUP_LABELS, names.GANG_LABEL, names.POD_SET_LABEL)
+    own = sorted(OWN_LABELS)
+    ours = (*names.POD_GROUP_LABELS, *own)
     return either(
-        one_of(names.QUEUE_LABELS, labels_of(root)),
-        one_of(sorted(names.OWN_ANNOTATIONS), annotations_of(root)),
+        one_of((*names.QUEUE_LABELS, *own), labels_of(root)),
+        one_of(sorted(OWN_ANNOTATIONS), annotations_of(root)),
         templates_carry(root, family, ours),
     )
 

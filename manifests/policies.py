@@ -16,9 +16,12 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.registrations import job_rules, rule, selector
+from manifests.registrations import classified, job_rules, not_gated, rule, selector
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
+from webhook.server.review.resources_table import Handling
+from webhook.server.review.settings import GateSettings
 from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "components" / "admission-policies" / "policies.yaml"
@@ -26,6 +29,7 @@ ACCOUNT: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconcil
 NOT_OURS: Final = {"name": "not-by-tutti", "expression": f"request.userInfo.username != '{ACCOUNT}'"}
 # Conditions know no namespaceObject (an expression that reads it there errors): it is for variables and validations.
 IN_GATED: Final = f"namespaceObject.metadata.?labels[?'{names.GATED_NAMESPACE}'].orValue('false') != 'false'"
+BY_HAND: Final = f"namespaceObject.metadata.?labels[?'{names.GATED_NAMESPACE}'].orValue('') == 'true'"
 VERSION: Final = "admissionregistration.k8s.io/v1"
 
 
@@ -126,7 +130,7 @@ def only_we_start(families: Iterable[Family], kinds: Sequence[JobKind]) -> list[
             constraints={"namespaceSelector": selector()},
             matchConditions=[NOT_OURS],
             variables=job_variables(family, kinds),
-            validations=[*suspend_validations(family), *job_validations()],
+            validations=[*suspend_validations(family), *joining_validations(), *job_validations()],
         )
     return documents
 
@@ -134,36 +138,44 @@ def only_we_start(families: Iterable[Family], kinds: Sequence[JobKind]) -> list[
 def gated(root: str, family: Family) -> str:
     """Return an expression: the object has to wait. What a foreign controller manages is not ours to hold."""
     asked = cel.either(IN_GATED, cel.asks(root, family))
+    ours = managed_by_ours(root, family)
+    return asked if ours == "true" else f"({ours}) && (\n{asked}\n)"
+
+
+def managed_by_ours(root: str, family: Family) -> str:
+    """Return an expression: no controller other than the kind's ordinary one is named."""
     managers = {(kind.managed_by, name) for kind in family.kinds if kind.managed_by for name in kind.managers}
-    if not managers:
-        return asked
     ours = [f"{cel.step(root, render(path))}.orValue('') in ['', '{manager}']" for path, manager in sorted(managers)]
-    return f"({' || '.join(ours)}) && (\n{asked}\n)"
+    return " || ".join(ours) or "true"
 
 
 def job_variables(family: Family, kinds: Sequence[JobKind]) -> list[dict[str, str]]:
     """Return what the validations of a family speak of."""
-    queue = " : ".join(f"'{label}' in labels ? labels['{label}']" for label in names.QUEUE_LABELS) + " : ''"
-    gang_labels = [gangs(it, family) for it in ("object", "oldObject")]
+    queue = " : ".join(f"labels[?'{label}'].orValue('') != '' ? labels['{label}']" for label in names.QUEUE_LABELS)
+    queue += " : ''"
+    gangs, sets = (
+        [cel.template_values(it, family, key) for it in ("object", "oldObject")]
+        for key in (names.GANG_LABEL, names.POD_SET_LABEL)
+    )
     return variables(
         child=f"request.userInfo.username in {any_of(parents_controllers(family, kinds))}",
+        by_hand=BY_HAND,
+        ours=managed_by_ours("object", family),
         gated=gated("object", family),
         was_gated=f"oldObject != null && (\n{gated('oldObject', family)}\n)",
         runs=f"!({cel.suspended('object', family.suspends)})" if family.suspends else "true",
         ran=f"oldObject != null && !({cel.suspended('oldObject', family.suspends)})" if family.suspends else "true",
         queue=queue.replace("labels", cel.labels_of("object")),
         old_queue=f"oldObject == null ? '' : ({queue.replace('labels', cel.labels_of('oldObject'))})",
+        labels=cel.labels_of("object"),
+        old_labels=f"oldObject == null ? {{}} : {cel.labels_of('oldObject')}",
         annotations=cel.annotations_of("object"),
         old_annotations=f"oldObject == null ? {{}} : {cel.annotations_of('oldObject')}",
-        gangs=gang_labels[0],
-        old_gangs=f"oldObject == null ? [] : ({gang_labels[1]})",
+        gangs=gangs[0],
+        old_gangs=f"oldObject == null ? [] : ({gangs[1]})",
+        sets=sets[0],
+        old_sets=f"oldObject == null ? [] : ({sets[1]})",
     )
-
-
-def gangs(root: str, family: Family) -> str:
-    """Return an expression: the gang labels of the pod templates, as a list."""
-    marked = f".filter(labels, '{names.GANG_LABEL}' in labels).map(labels, labels['{names.GANG_LABEL}'])"
-    return f"({cel.template_labels(root, family)})\n{marked}"
 
 
 def suspend_validations(family: Family) -> list[dict[str, str]]:
@@ -177,7 +189,7 @@ def suspend_validations(family: Family) -> list[dict[str, str]]:
         ),
         validation(
             "request.operation != 'UPDATE' || variables.child || variables.ran || !variables.runs\n"
-            "|| !(variables.gated || variables.was_gated)",
+            "|| !(variables.gated || variables.was_gated || variables.old_gangs.size() > 0)",
             "only Tutti starts a queued job, once the whole gang has room: leave its suspend field alone",
         ),
         validation(
@@ -188,9 +200,29 @@ def suspend_validations(family: Family) -> list[dict[str, str]]:
     ]
 
 
+def joining_validations() -> list[dict[str, str]]:
+    """Return the rules on becoming a job that waits, and on ceasing to be one."""
+    return [
+        validation(
+            "request.operation != 'UPDATE' || variables.child || !variables.gated || variables.was_gated\n"
+            "|| !(variables.runs || variables.ran)",
+            "a job that runs does not become one that waits in a queue: suspend it first, or create it again",
+        ),
+        validation(
+            "request.operation != 'UPDATE' || variables.child || !variables.was_gated || variables.ours",
+            "a job that waits in a queue is not handed to another controller: create it again with managedBy",
+        ),
+        validation(
+            "request.operation != 'UPDATE' || variables.child || !variables.by_hand || variables.old_queue == ''\n"
+            "|| variables.queue != ''",
+            "in a namespace where all jobs wait a job may change its queue, but not leave it",
+        ),
+    ]
+
+
 def job_validations() -> list[dict[str, str]]:
     """Return the rules on what only Tutti writes into a job."""
-    kept = any_of(sorted(names.OWN_ANNOTATIONS - {names.HOLD}))
+    kept = any_of(sorted(OWN_ANNOTATIONS - {names.HOLD}))
     return [
         validation(
             f"variables.child || {kept}.all(key,\n  variables.annotations[?key] == variables.old_annotations[?key])",
@@ -203,11 +235,71 @@ def job_validations() -> list[dict[str, str]]:
             "the annotations of tutti.dev are written by Tutti alone",
         ),
         validation(
+            # Of a Job without labels of its own the API server makes copies of its template's.
+            f"variables.child || {any_of(sorted(OWN_LABELS))}.all(key,\n"
+            "  variables.labels[?key] == variables.old_labels[?key]\n"
+            "  || variables.labels[?key].orValue('') in variables.gangs + variables.sets)",
+            "the labels of tutti.dev for pod templates are written by Tutti alone, and there alone",
+        ),
+        validation(
             "variables.child\n"
-            f"|| variables.gangs.all(gang, gang == '{names.GANG_PENDING}' || gang in variables.old_gangs)",
+            f"|| variables.gangs.all(gang, variables.gated && gang == '{names.GANG_PENDING}'\n"
+            "  || gang in variables.old_gangs) && variables.old_gangs.all(gang, gang in variables.gangs)",
             f"the label {names.GANG_LABEL} of a pod template is written by Tutti alone",
         ),
+        validation(
+            "variables.child || variables.sets.all(name, variables.gated || name in variables.old_sets)",
+            f"the label {names.POD_SET_LABEL} of a pod template is written by Tutti alone",
+        ),
     ]
+
+
+def marked_elsewhere(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
+    """What cannot wait bears no label of a gang, except where a gang's controller makes it, or a copy of its template.
+
+    A Deployment of an AppWrapper, and its ReplicaSets.
+    """
+    writers = {user for kind in kinds for user in kind.controller_users} | GateSettings().template_copiers
+    return policy(
+        "ValidatingAdmissionPolicy",
+        "tutti-marked-elsewhere",
+        classified(Handling.WARN),
+        constraints={"namespaceSelector": selector()},
+        matchConditions=[NOT_OURS, {"name": "newly-marked", "expression": block(cel.marked_elsewhere())}],
+        validations=[
+            validation(
+                f"request.userInfo.username in {any_of(sorted(writers))}",
+                "the labels of tutti.dev for pod templates are written by Tutti alone, on what waits for it",
+            )
+        ],
+    )
+
+
+def marked_pods() -> list[dict[str, Any]]:
+    """A pod of no gang bears nothing that Tutti alone writes."""
+    labels = any_of(sorted(OWN_LABELS))
+    return policy(
+        "ValidatingAdmissionPolicy",
+        "tutti-marked-pods",
+        [rule("", ["pods"], ["CREATE", "UPDATE"])],
+        constraints={
+            "namespaceSelector": selector(),
+            "objectSelector": {
+                "matchExpressions": [
+                    {"key": names.POD_SET_LABEL, "operator": "Exists"},
+                    {"key": names.GANG_LABEL, "operator": "DoesNotExist"},
+                ]
+            },
+        },
+        matchConditions=[NOT_OURS],
+        validations=[
+            validation(
+                f"oldObject != null && {labels}.all(key,\n"
+                "  object.metadata.?labels[?key] == oldObject.metadata.?labels[?key])",
+                f"the labels {' and '.join(sorted(OWN_LABELS))} of a pod are written by Tutti alone",
+            )
+        ],
+    )
 
 
 def ledger() -> list[dict[str, Any]]:
@@ -227,6 +319,7 @@ def ledger() -> list[dict[str, Any]]:
 def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Members of gangs are made by the controllers of job kinds and stay members as they were made."""
     controllers = any_of(sorted({user for kind in kinds for user in kind.controller_users}))
+    own = any_of(sorted(OWN_ANNOTATIONS))
     before = f"oldObject == null ? optional.none() : oldObject.metadata.?labels[?'{names.GANG_LABEL}']"
     gate = f"{{root}}.spec.?schedulingGates.orValue([]).exists(gate, gate.name == '{names.SCHEDULING_GATE}')"
     return policy(
@@ -239,6 +332,8 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
         },
         matchConditions=[NOT_OURS],
         variables=variables(
+            annotations=cel.annotations_of("object"),
+            old_annotations=f"oldObject == null ? {{}} : {cel.annotations_of('oldObject')}",
             gang=f"object.metadata.?labels[?'{names.GANG_LABEL}']",
             old_gang=before,
         ),
@@ -247,6 +342,16 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
                 f"request.operation != 'CREATE' || {gate.format(root='object')}\n"
                 f"|| request.userInfo.username in {controllers}",
                 "pods of a gang are made by the controller of its job, or wait behind its gate",
+            ),
+            validation(
+                f"request.operation == 'CREATE' && request.userInfo.username in {controllers}\n"
+                f"|| {own}.all(key, variables.annotations[?key] == variables.old_annotations[?key])",
+                "the annotations of tutti.dev are written by Tutti alone",
+            ),
+            validation(
+                f"request.operation != 'UPDATE' || object.metadata.?labels[?'{names.POD_SET_LABEL}']\n"
+                f"== oldObject.metadata.?labels[?'{names.POD_SET_LABEL}']",
+                f"the label {names.POD_SET_LABEL} of a pod does not change",
             ),
             validation(
                 "request.operation != 'CREATE' || object.spec.?nodeName.orValue('') == ''",
@@ -294,6 +399,38 @@ def namespace_labels() -> list[dict[str, Any]]:
     )
 
 
+def unqueued(families: Sequence[Family]) -> list[dict[str, Any]]:
+    """Whoever creates a job that names no queue, beside queues, is told so; nothing is refused.
+
+    Here and not in the webhook: its outage must not touch what did not opt in, and only the API server knows without
+    asking whether the namespace has queues. What a controller makes is not its author's oversight.
+    """
+    found = policy(
+        "ValidatingAdmissionPolicy",
+        "tutti-unqueued",
+        job_rules(families, "CREATE"),
+        constraints={"namespaceSelector": not_gated()},
+        failurePolicy="Ignore",
+        paramKind={"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"},
+        matchConditions=[
+            {"name": "names-no-queue", "expression": f"!({cel.one_of(names.QUEUE_LABELS, cel.labels_of('object'))})"},
+            {"name": "made-by-no-controller", "expression": "object.metadata.?ownerReferences.orValue([]).size() == 0"},
+        ],
+        validations=[
+            {
+                "expression": "false",
+                "messageExpression": "'this job names no queue and is charged to none; label it "
+                f"{names.QUEUE_LABELS[0]}: ' + params.metadata.name + ' to have it wait in that LocalQueue'",
+            }
+        ],
+    )
+    found[1]["spec"] |= {
+        "validationActions": ["Warn"],
+        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+    }
+    return found
+
+
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return all policies and their bindings."""
     families = cel.families(kinds)
@@ -301,8 +438,11 @@ def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
         *born_suspended(families, kinds),
         *only_we_start(families, kinds),
         *gang_pods(kinds),
+        *marked_elsewhere(kinds),
+        *marked_pods(),
         *ledger(),
         *namespace_labels(),
+        *unqueued(families),
     ]
 
 

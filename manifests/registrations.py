@@ -171,7 +171,6 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 def plain_pods_entry() -> dict[str, Any]:
     """A plain pod of a PodGroup waits behind a scheduling gate. What a job's controller makes is labelled already."""
-    mirrored = f"'{names.MIRROR_ANNOTATION}' in {cel.annotations_of('object')}"
     return entry(
         "plain-pods",
         "/mutate/pods",
@@ -180,7 +179,7 @@ def plain_pods_entry() -> dict[str, Any]:
         objectSelector={"matchExpressions": [labelled(names.GANG_LABEL, "DoesNotExist")]},
         matchConditions=[
             *condition("joins-a-pod-group", cel.joins_pod_group("object")),
-            *condition("not-a-mirror-pod", f"!({mirrored})"),
+            *condition("not-a-mirror-pod", f"!({cel.mirrors_static_pod()})"),
         ],
         reinvocationPolicy="IfNeeded",
         timeoutSeconds=MUTATE_TIMEOUT_SECONDS,
@@ -211,6 +210,21 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
     return [*entries, entry("gated-namespaces", "/validate/jobs", everything, **all_of_them)]
 
 
+def mislabelled_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
+    """A label by which somebody meant a queue is warned about where it has no effect. An outage refuses nothing."""
+    return [
+        entry(
+            f"{family.name}-mislabelled",
+            "/validate/jobs",
+            job_rules([family], "CREATE"),
+            namespaceSelector=not_gated(),
+            failurePolicy="Ignore",
+            matchConditions=condition("means-a-queue", cel.mislabelled("object", family)),
+        )
+        for family in families
+    ]
+
+
 def scale_entry(families: Sequence[Family]) -> dict[str, Any]:
     """A Scale has no labels: the webhook looks up its parent.
 
@@ -231,6 +245,17 @@ def ungated_entry() -> dict[str, Any]:
         namespaceSelector=selector(),
         failurePolicy="Ignore",
         matchConditions=condition("newly-labelled", f"{asked}\n&& !(oldObject != null && {asked_before})"),
+    )
+
+
+def marked_elsewhere_entry() -> dict[str, Any]:
+    """What cannot wait bears no label of a gang: its pods would pass as that gang's."""
+    return entry(
+        "marked-elsewhere",
+        "/validate/jobs",
+        classified(Handling.WARN),
+        namespaceSelector=selector(),
+        matchConditions=by_others(*condition("newly-marked", cel.marked_elsewhere())),
     )
 
 
@@ -284,7 +309,6 @@ def pod_entries() -> list[dict[str, Any]]:
         {"matchExpressions": [labelled(names.GANG_LABEL, operator)]} for operator in ("Exists", "DoesNotExist")
     )
     fenced = selector(labelled(names.FENCED_NAMESPACE))
-    mirrored = f"'{names.MIRROR_ANNOTATION}' in {cel.annotations_of('object')}"
     return [
         entry(
             "gang-pods",
@@ -298,12 +322,21 @@ def pod_entries() -> list[dict[str, Any]]:
             matchConditions=condition("created-or-regrouped", regrouped()),
         ),
         entry(
+            "marked-pods",
+            "/validate/pods",
+            [rule("", ["pods"], ["CREATE"])],
+            namespaceSelector=selector(labelled(names.FENCED_NAMESPACE, "DoesNotExist")),
+            objectSelector={
+                "matchExpressions": [labelled(names.POD_SET_LABEL), labelled(names.GANG_LABEL, "DoesNotExist")]
+            },
+        ),
+        entry(
             "loose-pods",
             "/validate/pods",
             [rule("", ["pods"], ["CREATE"]), rule("", ["pods/resize"], ["UPDATE"])],
             namespaceSelector=fenced,
             objectSelector=loose,
-            matchConditions=condition("not-a-mirror-pod", f"!({mirrored})"),
+            matchConditions=condition("not-a-mirror-pod", f"!({cel.mirrors_static_pod()})"),
         ),
         entry(
             # Rules of shape: worth a refusal, not worth refusing pods in an outage. In fenced namespaces, and for gang
@@ -379,7 +412,8 @@ def policy_entries() -> list[dict[str, Any]]:
 def configurations(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
     """Return both registration objects."""
     families = cel.families(kinds)
-    validating = [*job_entries(families), scale_entry(families), ungated_entry(), *pod_entries(), *policy_entries()]
+    validating = [*job_entries(families), scale_entry(families), ungated_entry()]
+    validating += [marked_elsewhere_entry(), *mislabelled_entries(families), *pod_entries(), *policy_entries()]
     return [
         {
             "apiVersion": "admissionregistration.k8s.io/v1",

@@ -56,7 +56,7 @@ def test_a_job_of_an_unknown_queue_is_told_so_and_waits_until_the_queue_exists(
     tutti: Installation | None, owner: Kubectl, admin: Kubectl
 ) -> None:
     owner.create(job("early", 2, pod_template(), QUEUE))
-    assert f"no queue '{QUEUE}' in namespace {owner.namespace}: the job waits until it exists" in owner.warnings
+    assert f"no queue '{QUEUE}' in namespace {owner.namespace}, as far as Tutti has seen yet" in owner.warnings
     stays(lambda: owner.get("job", "early")["spec"]["suspend"] and not owner.pods(), 2, "it waits")
     give_queue(admin, 2)
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it starts when the queue is there")

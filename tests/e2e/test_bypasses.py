@@ -187,6 +187,27 @@ def test_the_admission_of_another_job_is_dropped_from_a_copy_of_it(citizen: Kube
     assert copied["spec"]["suspend"] is True
 
 
+@pytest.mark.parametrize("place", ["jobset", "job"])
+def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(citizen: Kubectl, place: str) -> None:
+    template = pod_template(gpus=0, labels={"tutti.dev/queue-name": QUEUE} if place == "job" else None)
+    manifest = GANGS["jobset"]("astray", gpus=0) if place == "jobset" else job("astray", 1, template)
+    # A Job without labels of its own would get its template's, and so wait.
+    manifest["metadata"]["labels"] = {"app": "astray"}
+    if place == "jobset":
+        child = manifest["spec"]["replicatedJobs"][0]["template"]
+        child["metadata"] = {"labels": {"tutti.dev/queue-name": QUEUE}}
+    citizen.create(manifest, "--dry-run=server")
+    assert "does not make the" in citizen.warnings
+    assert "it starts at once" in citizen.warnings
+
+
+def test_a_misspelt_queue_label_is_warned_about(citizen: Kubectl) -> None:
+    astray = job("astray", 1, pod_template(gpus=0))
+    astray["metadata"]["labels"] = {"kueue.x-k8s.io/queue": QUEUE}
+    citizen.create(astray, "--dry-run=server")
+    assert "label kueue.x-k8s.io/queue at metadata.labels does not make the Job wait" in citizen.warnings
+
+
 # -- growing ----------------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ Nothing of Tutti runs here. A registration whose webhook does not answer refuses
 its selection; the policies are tried without the registrations.
 """
 
-import base64
 import json
 import uuid
 from collections.abc import Iterator
@@ -12,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 
-from certs import cluster as certs_cluster
-from certs.authority import DAY_SECONDS, service_names
-from certs.rotation import Terms
 from tests.e2e import objects, policies
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
-from webhook.clock import SystemClock
 from webhook.errors import ApiError
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH
 from webhook.kube.http import connect
 
@@ -31,6 +26,7 @@ OVERLAYS = Path(__file__).resolve().parents[2] / "manifests" / "overlays"
 REGISTRATIONS = ("mutatingwebhookconfiguration/tutti", "validatingwebhookconfiguration/tutti")
 NO_ANSWER = "failed calling webhook"
 QUEUE = "team"
+UNQUEUED_AND_STARTED = '--patch={"spec":{"suspend":false},"metadata":{"labels":{"tutti.dev/queue-name":null}}}'
 GROUP = {"scheduling.x-k8s.io/pod-group": "crew"}
 
 
@@ -298,36 +294,6 @@ def test_editors_may_make_pod_groups_and_look_at_quota_but_not_change_it(alone: 
     assert not ann.can("patch", "localqueues.kueue.x-k8s.io")
 
 
-# -- certificates ---------------------------------------------------------------------------------------------------
-
-
-async def test_rotation_runs_under_its_own_narrow_account(alone: Cluster, root: Kubectl) -> None:
-    install(root, "self-signed")
-    terms, now = Terms(names=service_names("tutti-system")), SystemClock().now()
-    kubeconfig = alone.kubeconfig_for_service_account("tutti-system", "tutti-certs")
-    api = await connect(kubeconfig)
-    try:
-        first = await certs_cluster.rotate(api, "tutti-system", terms, now)
-        both = await certs_cluster.rotate(api, "tutti-system", terms, now + DAY_SECONDS, new_authority=True)
-    finally:
-        await api.close()
-    assert both.leaf is not None
-    assert first.leaf is not None
-    assert (len(both.authorities), both.leaf.certificate) == (2, first.leaf.certificate)
-    entries = root.get("validatingwebhookconfiguration", "tutti")["webhooks"]
-    assert len({entry["clientConfig"]["caBundle"] for entry in entries}) == 1
-    assert root.get("apiservice", "v1alpha1.visibility.tutti.dev")["spec"]["caBundle"]
-    certs = account(alone, "tutti-certs", "tutti-system")
-    assert "cannot list" in certs.refused("get", "secrets")
-    install(root, "self-signed")
-    assert set(root.in_namespace("tutti-system").get("secret", "tutti-certs")["data"]) == {
-        "ca.crt",
-        "tls.crt",
-        "tls.key",
-    }
-    assert root.get("validatingwebhookconfiguration", "tutti")["webhooks"] == entries
-
-
 # -- the rules inside the API server --------------------------------------------------------------------------------
 
 
@@ -398,6 +364,15 @@ def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
     here("label", "job", "queued", "tutti.dev/queue-name=other", "--overwrite")
 
 
+def test_policies_warn_of_a_job_that_names_no_queue_beside_queues(twin: Kubectl, here: Kubectl) -> None:
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": QUEUE}}
+    here.create(queue | {"spec": {"clusterQueue": "gpus"}})
+    warned = "label it tutti.dev/queue-name: team to have it wait"
+    wait_until(lambda: here.create(job("plain"), "--dry-run=server") and warned in here.warnings, what="warning")
+    here.create(suspended(job("queued", queue=QUEUE)))
+    assert warned not in here.warnings
+
+
 def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kubectl) -> None:
     here.create(job("plain"))
     assert "written by Tutti alone" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
@@ -405,6 +380,68 @@ def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kub
     with pytest.raises(AssertionError, match="written by Tutti alone"):
         here.create(forged)
     here.create(suspended(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"})))
+    assert "only Tutti starts" in here.refused("patch", "job", "marked", "--type=merge", UNQUEUED_AND_STARTED)
+    here("label", "job", "marked", "tutti.dev/queue-name-")
+
+
+@pytest.mark.parametrize("key", sorted(OWN_LABELS))
+def test_policies_keep_the_labels_of_gangs_off_whatever_is_of_none(twin: Kubectl, here: Kubectl, key: str) -> None:
+    squatting = {key: "0b5e6f1c"}
+    change = "--patch=" + json.dumps({"spec": {"template": {"metadata": {"labels": squatting}}}})
+    for make, kind in ((job, "job"), (serving, "deployment")):
+        with pytest.raises(AssertionError, match="written by Tutti alone"):
+            here.create(make("squat", labels=squatting))
+        here.create(suspended(make("plain")) if kind == "job" else make("plain"))
+        assert "written by Tutti alone" in here.refused("patch", kind, "plain", "--type=merge", change)
+    with pytest.raises(AssertionError, match="written by Tutti alone"):
+        here.create(jobset("squat", labels=squatting))
+    assert "written by Tutti alone" in here.refused("label", "job", "plain", f"{key}=0b5e6f1c")
+    with pytest.raises(AssertionError, match=r"written by Tutti alone|made by the controller"):
+        here.create(pod("squat", labels=squatting))
+    here.create(pod("plain"))
+    told = here.refused("label", "pod", "plain", f"{key}=0b5e6f1c")
+    assert "written by Tutti alone" in told or "does not change" in told
+
+
+@pytest.mark.parametrize("key", sorted(OWN_ANNOTATIONS))
+def test_policies_keep_our_annotations_off_jobs_and_the_pods_of_gangs(twin: Kubectl, here: Kubectl, key: str) -> None:
+    here.create(suspended(job("queued", queue=QUEUE)))
+    assert "written by Tutti alone" in here.refused("annotate", "job", "queued", f"{key}=x")
+    waiting = pod("waiting", labels={"tutti.dev/gang": "pending"})
+    waiting["spec"]["schedulingGates"] = [{"name": "tutti.dev/admission"}]
+    here.create(waiting)
+    assert "written by Tutti alone" in here.refused("annotate", "pod", "waiting", f"{key}=x")
+
+
+def serving(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a Deployment."""
+    return objects.deployment(name, 0, objects.pod_template(gpus=0, labels=labels))
+
+
+def test_policies_judge_a_change_that_makes_a_job_wait_as_its_creation(twin: Kubectl, here: Kubectl) -> None:
+    foreign = pytorchjob("flip", queue=QUEUE)
+    foreign["spec"]["runPolicy"] = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    here.create(foreign)
+    back = '--patch={"spec":{"runPolicy":{"managedBy":null}}}'
+    assert "does not become one that waits" in here.refused("patch", "pytorchjob", "flip", "--type=merge", back)
+    here.create(job("free"))
+    assert "queue of a running job" in here.refused("label", "job", "free", "tutti.dev/queue-name=team")
+    waiting = pytorchjob("waiting", queue=QUEUE)
+    here.create(waiting | {"spec": waiting["spec"] | {"runPolicy": {"suspend": True}}})
+    away = '--patch={"spec":{"runPolicy":{"managedBy":"kueue.x-k8s.io/multikueue"}}}'
+    assert "is not handed to another" in here.refused("patch", "pytorchjob", "waiting", "--type=merge", away)
+
+
+def test_policies_let_no_job_leave_the_queues_of_a_namespace_where_all_wait(twin: Kubectl, here: Kubectl) -> None:
+    here("label", "namespace", here.namespace, "tutti.dev/gated=true")
+    here.create(suspended(job("queued", queue=QUEUE)))
+    wait_until(
+        lambda: (
+            "but not leave it" in here.refused("label", "job", "queued", "--dry-run=server", "tutti.dev/queue-name-")
+        ),
+        what="namespace label seen",
+    )
+    here("label", "job", "queued", "tutti.dev/queue-name=other", "--overwrite")
 
 
 def test_policies_keep_gang_pods_to_their_controllers(alone: Cluster, twin: Kubectl, here: Kubectl) -> None:
@@ -445,29 +482,3 @@ def test_policies_let_only_those_with_the_right_take_a_namespace_out_of_sight(
     assert "right to ungate" in bob.refused("label", "namespace", here.namespace, *forged)
     bob("label", "namespace", here.namespace, "team=a")
     here("label", "namespace", here.namespace, "tutti.dev/gated-")
-
-
-# -- cert-manager ---------------------------------------------------------------------------------------------------
-
-
-def test_cert_manager_issues_the_certificate_and_tells_the_api_server_whom_to_trust() -> None:
-    with Cluster(Shape(nodes=1, operators=False)) as other:
-        other.start_cert_manager()
-        kubectl = Kubectl(other.binaries["kubectl"], other.kubeconfig, "tutti-system")
-        install(kubectl, "loopback-cert-manager")
-        secret = wait_until(lambda: kubectl.get("secret", "tutti-certs"), 60, what="the certificate's Secret")
-        assert {"ca.crt", "tls.crt", "tls.key"} <= secret["data"].keys()
-        for registration in REGISTRATIONS:
-            entries = wait_until(lambda name=registration: injected(kubectl, name), 60, what="caBundle injected")
-            assert {entry["clientConfig"]["caBundle"] for entry in entries} == {secret["data"]["ca.crt"]}
-        leaf = load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
-        authority = load_pem_x509_certificate(base64.b64decode(secret["data"]["ca.crt"]))
-        leaf.verify_directly_issued_by(authority)
-        names = leaf.extensions.get_extension_for_class(SubjectAlternativeName).value.get_values_for_type(DNSName)
-        assert set(names) == set(service_names("tutti-system"))
-
-
-def injected(kubectl: Kubectl, registration: str) -> list[dict[str, Any]]:
-    """Return the entries of a registration once all of them have a bundle; an empty list before."""
-    entries: list[dict[str, Any]] = kubectl.get(*registration.split("/"))["webhooks"]
-    return entries if all("caBundle" in entry["clientConfig"] for entry in entries) else []

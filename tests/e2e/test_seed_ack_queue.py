@@ -14,6 +14,7 @@ from tests.e2e.queues import reservations
 from tests.e2e.shell import Shell
 from tests.e2e.watching import Watch
 from webhook.core.model import names
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.usefixtures("tutti")
 
@@ -93,7 +94,7 @@ def test_the_child_jobs_of_a_jobset_in_a_gated_namespace_are_not_gated_again(kub
     wait_until(lambda: len(team.pods(phase="Running")) == 2, what="it runs although one job at a time may")
     child = team.items("jobs")[0]
     assert child["spec"]["suspend"] is False
-    assert not [key for key in child["metadata"].get("annotations", {}) if key in names.OWN_ANNOTATIONS]
+    assert not [key for key in child["metadata"].get("annotations", {}) if key in OWN_ANNOTATIONS]
     assert list(reservations(kubectl.in_namespace("default"))) == ["set"]
     team.apply(jobset("next", 1, pod_template()))
     stays(lambda: len(team.pods()) == 2, 1, "the next waits")

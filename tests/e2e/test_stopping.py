@@ -13,6 +13,7 @@ from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
 from webhook.core.model import names
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.needs("deployment/tutti-reconciler")
 
@@ -175,7 +176,7 @@ def test_the_child_jobs_of_a_jobset_are_not_gated_again(owner: Kubectl, admin: K
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
     child = owner.items("jobs")[0]
     assert child["spec"]["suspend"] is False
-    assert not [key for key in child["metadata"].get("annotations", {}) if key in names.OWN_ANNOTATIONS]
+    assert not [key for key in child["metadata"].get("annotations", {}) if key in OWN_ANNOTATIONS]
     assert list(reservations(admin)) == ["set"]
     assert reserved(admin) == 2
 

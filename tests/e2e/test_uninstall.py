@@ -14,6 +14,7 @@ from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue
 from webhook.core.model import names
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.own_cluster
 
@@ -63,6 +64,6 @@ def test_every_job_is_given_back_once_tutti_is_gone(doomed: Installation) -> Non
     assert len(team.pods("job-name=running", "Running")) == 2
     for kind in ("job", "jobset"):
         for item in team.items(kind):
-            assert not names.OWN_ANNOTATIONS & item["metadata"].get("annotations", {}).keys()
+            assert not OWN_ANNOTATIONS & item["metadata"].get("annotations", {}).keys()
             assert item["metadata"]["name"] == "running" or names.GANG_LABEL not in json.dumps(item["spec"])
     wait_until(lambda: len(team.pods("job-name=waiting")) == 4, what="its controller creates the waiting one's pods")

@@ -26,6 +26,7 @@ from webhook.jobs.patches.marking import GATE, strip
 from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.gating import is_child
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.kube.election import LeaderRecord, leader_of
 from webhook.untyped import paths
@@ -239,7 +240,7 @@ def _held_by_us(kind: JobKind, obj: Object, kinds: Mapping[str, JobKind]) -> boo
 def _touched(obj: Object) -> bool:
     """Return whether anything of ours is on the object or on its pod templates."""
     own = obj["metadata"].get("annotations") or {}
-    return bool(names.OWN_ANNOTATIONS & own.keys()) or _mentions(obj.get("spec"), names.GANG_LABEL)
+    return bool(OWN_ANNOTATIONS & own.keys()) or _mentions(obj.get("spec"), names.GANG_LABEL)
 
 
 def _mentions(node: object, key: str) -> bool:

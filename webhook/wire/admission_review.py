@@ -55,6 +55,7 @@ class _GroupVersionResource(msgspec.Struct, gc=False):
 
 class _UserInfo(msgspec.Struct, gc=False):
     username: str | None = ""
+    groups: tuple[str, ...] | None = ()
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -101,6 +102,7 @@ class ReviewRequest:
         "_raw_old_object",
         "dry_run",
         "group",
+        "groups",
         "kind",
         "name",
         "namespace",
@@ -123,6 +125,7 @@ class ReviewRequest:
         self.namespace = wire.namespace or ""
         self.operation = wire.operation or ""
         self.username = (wire.userInfo.username if wire.userInfo else "") or ""
+        self.groups = (wire.userInfo.groups if wire.userInfo else ()) or ()
         self.dry_run = bool(wire.dryRun)
         self._raw_object, self._raw_old_object = wire.object, wire.oldObject
         self._object: Mapping[str, Any] | None = None

@@ -21,6 +21,7 @@ from webhook.jobs.kinds.custom_kinds import load_custom
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked as held_by_us
 from webhook.jobs.pricing.context import NO_CONTEXT, context_from
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.kube.election import LeaderRecord, render
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.resources import Resource
@@ -93,7 +94,7 @@ async def test_what_its_owner_suspended_stays_suspended() -> None:
     for name in ("wished", "foreign", "held"):
         stored = await client.get(f"{JOBS}/{name}")
         assert stored["spec"]["suspend"] is True, name
-        assert not names.OWN_ANNOTATIONS & (stored["metadata"].get("annotations") or {}).keys()
+        assert not OWN_ANNOTATIONS & (stored["metadata"].get("annotations") or {}).keys()
 
 
 async def test_a_running_job_runs_on_without_our_annotations() -> None:

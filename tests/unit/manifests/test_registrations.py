@@ -13,6 +13,7 @@ from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, Form, Ours, Place, Writer
 from webhook.server.review.resources_table import BUILT_IN, Handling
 
 DOCUMENTS = documents_of("base")
@@ -187,7 +188,7 @@ def test_expressions_reach_optional_fields_safely(entry: dict[str, Any]) -> None
 def test_every_trace_of_ours_is_looked_for() -> None:
     for family in cel.families(KIND_LIST):
         expression = entry_of(VALIDATING, family.name)["matchConditions"][0]["expression"]
-        for trace in (*names.OWN_ANNOTATIONS, *names.QUEUE_LABELS, names.GANG_LABEL, names.POD_SET_LABEL):
+        for trace in (*OWN_ANNOTATIONS, *names.QUEUE_LABELS, names.GANG_LABEL, names.POD_SET_LABEL):
             assert f"'{trace}'" in expression
 
 
@@ -268,3 +269,35 @@ def test_but_what_it_starts_is_sent_since_the_pods_could_not_be(name: str) -> No
     text = next(condition["expression"] for condition in conditions if condition["name"] == "not-by-tutti")
     assert "oldObject != null &&" in text
     assert "suspend.orValue(false) == true) && !(object" in text
+
+
+# -- the table of what is ours, in the policies
+
+
+def policy_text(name: str) -> str:
+    """Return all expressions of a policy as one text."""
+    named_so = [each for each in policies.documents(KIND_LIST) if each["metadata"]["name"] == name]
+    (found,) = [each for each in named_so if each["kind"] == "ValidatingAdmissionPolicy"]
+    return str(found["spec"])
+
+
+@pytest.mark.parametrize("row", OURS, ids=[f"{row.form} {row.key}" for row in OURS])
+def test_each_row_of_the_table_of_what_is_ours_is_kept_by_a_policy_on_each_of_its_places(row: Ours) -> None:
+    families = [f"tutti-{family.name}" for family in cel.families(KIND_LIST)]
+    by_place = {
+        Place.JOB: families,
+        Place.TEMPLATE: families,
+        Place.POD: ["tutti-gang-pods"],
+        Place.NAMESPACE: ["tutti-namespace-gates"],
+        Place.QUEUE: [],
+    }
+    for place, writer in row.writers.items():
+        for name in by_place[place] if writer is not Writer.EDITOR else ():
+            # A job's template keeps its annotations and gates to the webhook: without the label they mean nothing.
+            if place is not Place.TEMPLATE or row.form is Form.LABEL:
+                assert f"'{row.key}'" in policy_text(name), name
+    if row.form is Form.LABEL and Writer.TUTTI in row.writers.values():
+        for name in (*families, "tutti-marked-elsewhere", "tutti-marked-pods"):
+            assert f"'{row.key}'" in policy_text(name), name
+        sent = entry_of(VALIDATING, "marked-elsewhere")["matchConditions"][0]["expression"]
+        assert f"'{row.key}'" in sent

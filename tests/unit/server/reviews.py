@@ -109,7 +109,7 @@ def review(
             "name": (shown.get("metadata") or {}).get("name", ""),
             "namespace": namespace,
             "operation": operation,
-            "userInfo": {"username": user, "groups": ["system:authenticated"]},
+            "userInfo": {"username": user, "groups": ["system:authenticated", *_groups(user)]},
             "object": obj,
             "oldObject": old,
             "dryRun": False,
@@ -118,6 +118,10 @@ def review(
         },
     }
     return orjson.dumps(document)
+
+
+def _groups(user: str) -> list[str]:
+    return ["system:nodes"] if user.startswith("system:node:") else []
 
 
 class Answered:

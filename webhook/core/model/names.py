@@ -1,7 +1,6 @@
 """Labels, annotations and object names that Tutti reads and writes: one place, one meaning each.
 
-Everything under ``tutti.dev/`` that is not a queue label belongs to Tutti's own service account; the webhook refuses
-edits of them by anybody else.
+Who may write which of them, and where, is said in one table: ``jobs.reading.ours``.
 """
 
 from typing import Final
@@ -30,7 +29,6 @@ HOLD: Final = "tutti.dev/hold"
 """Annotation on a job that its owner suspended after admission: it waits until the owner un-suspends it."""
 VOIDED: Final = "tutti.dev/voided"
 """Annotation on a waiting job whose reservation was voided: written first, so that a late start of it conflicts."""
-OWN_ANNOTATIONS: Final = frozenset({ADMISSION, REQUEUE, HOLD, LEDGER_VERSION, VOIDED})
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """On what the API server shows of a static pod, which runs already."""
 

@@ -18,6 +18,7 @@ from webhook.untyped.paths import parse
 
 
 def _account(namespace: str, name: str) -> str:
+    # Never in a namespace that teams work in, such as default: whoever makes pods there could take such an account.
     return f"system:serviceaccount:{namespace}:{name}"
 
 
@@ -179,7 +180,7 @@ MPIJOB: Final = _kubeflow(
 )
 
 _RAY_OPERATORS: Final = frozenset(
-    {_account(namespace, "kuberay-operator") for namespace in ("default", "kuberay-system", "ray-system")}
+    {_account(namespace, "kuberay-operator") for namespace in ("kuberay-system", "ray-system")}
 )
 
 
@@ -289,7 +290,6 @@ SPARK: Final = JobKind(
         {
             _account("spark-operator", "spark-operator-controller"),
             _account("spark-operator", "spark-operator"),
-            _account("default", "spark-operator-controller"),
         }
     ),
     # The driver makes the executors.
@@ -395,6 +395,7 @@ APPWRAPPER: Final = JobKind(
     controller_users=frozenset({_account("appwrapper-system", "appwrapper-controller-manager")}),
     # Deployments and StatefulSets among its components.
     pod_users=frozenset(_account("kube-system", f"{kind}-controller") for kind in ("replicaset", "statefulset")),
+    pod_owners=frozenset({"ReplicaSet.apps", "StatefulSet.apps"}),
     child_kinds=frozenset(kind.key for kind in _WRAPPABLE),
 )
 

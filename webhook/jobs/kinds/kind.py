@@ -176,6 +176,8 @@ class JobKind:
     """Those of others that create its pods for it, and much else besides: who they are says nothing of a gang."""
     child_kinds: frozenset[str] = frozenset()
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
+    pod_owners: frozenset[str] = frozenset()
+    """Further kinds (``Kind.group``) that stand between its objects and their pods."""
     evictable: bool = True
     """Suspending it takes its pods away. Argo's suspend leaves them: such a kind is gated at creation only."""
     ordered_start: tuple[Signal, ...] = ()

@@ -14,6 +14,7 @@ from webhook.jobs.pod_sets.sites import Place, PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gating import readable_sites
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
@@ -71,7 +72,7 @@ def _has_own_annotations(metadata: object) -> bool:
         return metadata is not None
     annotations = metadata.get("annotations")
     return annotations is not None and (
-        not isinstance(annotations, dict) or not names.OWN_ANNOTATIONS.isdisjoint(annotations)
+        not isinstance(annotations, dict) or not OWN_ANNOTATIONS.isdisjoint(annotations)
     )
 
 
@@ -160,7 +161,7 @@ def _gated(node: Any, site: PodSetSite) -> Any:
 def _without_own_annotations(node: Any, metadata_path: Place, *, prune: bool = False) -> Any:
     own = _at(node, (*metadata_path, "annotations"))
     if isinstance(own, dict):
-        for name in sorted(names.OWN_ANNOTATIONS & own.keys()):
+        for name in sorted(OWN_ANNOTATIONS & own.keys()):
             node = editing.drop(node, (*metadata_path, "annotations", name), prune=prune)
     return node
 

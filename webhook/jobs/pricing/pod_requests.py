@@ -52,6 +52,12 @@ Demand = tuple[Mapping[str, int], Mapping[str, int]]
 """Requests and limits, in thousandths."""
 
 
+AMOUNT_MAX: Final = 2**63 - 1
+"""The most of a resource that one pod can ask, in thousandths: what other programs and files keep exactly, too."""
+_TOO_MUCH: Final = "is more than any pod can ask"
+_MOST: Final = f"write at most {AMOUNT_MAX // quantity.MILLI}"
+
+
 def named(pod_spec: Mapping[str, Any], field: str) -> str:
     """Return the name that a field of a pod spec states, or the empty string. Raises Unreadable for what is no text."""
     name = pod_spec.get(field) or ""
@@ -63,7 +69,7 @@ def named(pod_spec: Mapping[str, Any], field: str) -> str:
 def price(
     pod_spec: Mapping[str, Any], overhead: Mapping[str, Any] | None = None, *, default_priority_class: str = ""
 ) -> PodPrice:
-    """Return what one pod of ``pod_spec`` costs.
+    """Return what one pod of ``pod_spec`` costs, no amount above ``AMOUNT_MAX``.
 
     ``overhead`` is that of its RuntimeClass, used where the spec states none; ``default_priority_class`` is the
     cluster's default PriorityClass, which admission writes into pods without one. Raises Unreadable.
@@ -83,6 +89,9 @@ def price(
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
             limits[name] += amount
+    for name, amount in (*requests.items(), *limits.items()):
+        if amount > AMOUNT_MAX:
+            raise Unreadable("spec", f"{quantity.render(amount)} {name}", _TOO_MUCH, _MOST)
     deadline = pod_spec.get("activeDeadlineSeconds")
     return PodPrice(
         requests=requests,
@@ -223,6 +232,8 @@ def _amounts(quantities: object, path: str) -> Mapping[str, int]:
             raise Unreadable.of(error.problem.within(f"{path}.{name}")) from None
         if amount < 0:
             raise Unreadable(f"{path}.{name}", value, "is negative", "write 0 or more")
+        if amount > AMOUNT_MAX:
+            raise Unreadable(f"{path}.{name}", value, _TOO_MUCH, _MOST)
         parsed[name] = amount
     return parsed
 
@@ -316,6 +327,13 @@ def _tells(field: object) -> bool:
 
 
 def _bears_resources(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(_tells(key) or _bears_resources(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_bears_resources, value))
+    left = [value]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if any(map(_tells, node)):
+                return True
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+    return False

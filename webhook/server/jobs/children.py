@@ -10,8 +10,11 @@ from typing import Any
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gating import owner_of
+from webhook.jobs.reading.ours import own_marks
+from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
-from webhook.server.review.job_facts import JobRules, gang_labels, is_suspended, own_fields, root_of, waits_for_tutti
+from webhook.server.review.job_facts import JobRules, is_suspended, own_fields, root_of, waits_for_tutti
+from webhook.server.review.membership import belongs
 from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
@@ -40,28 +43,62 @@ def wants_ledger(request: ReviewRequest, rules: JobRules) -> tuple[int, int] | N
     return version if version is not None and version > rules.view.ledger.version else None
 
 
+def decided_by_owner(request: ReviewRequest, rules: JobRules, old: Mapping[str, Any]) -> bool:
+    """Return whether a change of a stored object that names an owner is decided as that of its child.
+
+    So it is when the owner's controller makes it, or when the owner is known to wait or run by Tutti's leave. Otherwise
+    the reference proves nothing (its editor may have written it, the owner may be another controller's), and the object
+    is judged by itself.
+    """
+    root = root_of(rules, old)
+    known = root is not None and root.record is not None and waits_for_tutti(rules, root.record)
+    return known or _trusted(request, rules, request.object or {})
+
+
+def _trusted(request: ReviewRequest, rules: JobRules, obj: Mapping[str, Any]) -> bool:
+    owner = owner_of(obj)
+    return request.username == rules.settings.account or (
+        owner is not None and request.username in rules.creators.of(owner.kind)
+    )
+
+
 def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any] | None) -> Answer:
     """Return the answer about a child: it may be written by its owner's controller, and runs with its owner only."""
     obj = request.object
     assert obj is not None
     started = not is_suspended(kind, obj) and (old is None or is_suspended(kind, old))
-    owner = owner_of(obj)
-    trusted = request.username == rules.settings.account or (
-        owner is not None and request.username in rules.creators.of(owner.kind)
-    )
-    if old is not None and not trusted:
+    if old is not None and not _trusted(request, rules, obj):
         return _foreign_edit(request, rules, kind, old, obj)
-    return _start(request, rules, kind, obj) if started else ALLOW
+    gangs = _gangs_named(obj)
+    return _stranger(rules, obj, gangs) or (_start(request, rules, kind, obj, gangs) if started else ALLOW)
+
+
+def _gangs_named(obj: Mapping[str, Any]) -> set[str]:
+    """Return the gang labels of the child, ``pending`` included."""
+    return {str(value) for mark, value in own_marks(obj).items() if mark.key == names.GANG_LABEL}
+
+
+def _stranger(rules: JobRules, obj: Mapping[str, Any], gangs: set[str]) -> Answer | None:
+    """Return the refusal of a child that is marked as a member of a gang that is not its owner's."""
+    owner = owner_of(obj)
+    for gang in sorted(gangs):
+        reservation = rules.view.ledger.entries.get(gang)
+        if reservation is None or owner is None:
+            continue
+        if not belongs(rules.view, rules.creators, owner.kind, owner.uid, reservation):
+            message = f"it bears label {names.GANG_LABEL}: {gang}, but {_named(owner)} is not of {reservation}"
+            return deny(Refusal.FOREIGN_CREATOR, message)
+    return None
+
+
+def _named(owner: Owner | None) -> str:
+    return f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
 
 
 def _foreign_edit(
     request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]
 ) -> Answer:
-    root = root_of(rules, old)
-    if root is not None and root.record is not None and not waits_for_tutti(rules, root.record):
-        return ALLOW
-    owner = owner_of(old)
-    whose = f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
+    whose = _named(owner_of(old))
     if is_suspended(kind, old) and not is_suspended(kind, obj):
         message = f"it belongs to the gang of {whose} and is started by {whose}'s controller alone"
         return deny(Refusal.UNSUSPENDED, message)
@@ -72,21 +109,21 @@ def _foreign_edit(
     return ALLOW
 
 
-def _start(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
+def _start(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any], gangs: set[str]) -> Answer:
     root = root_of(rules, obj)
     if root is None:
         return ALLOW
-    reservation = rules.view.ledger.entries.get(root.uid)
+    # Of an owner that is a child itself the view knows nothing: then the gang's own label says which it is.
+    entries = rules.view.ledger.entries
+    reservation = next((entries[uid] for uid in (root.uid, *sorted(gangs)) if uid in entries), None)
     if reservation is not None and reservation.stopping is None:
         return ALLOW
     if root.record is not None and not waits_for_tutti(rules, root.record):
         return ALLOW
-    labels = {label for label in gang_labels(rules, kind, obj).values() if label is not None}
-    if root.record is None and not labels:
+    if root.record is None and not gangs:
         # Not marked, so its owner was never held; the view merely has not seen the owner yet.
         return ALLOW
-    owner = owner_of(obj)
-    whose = f"{owner.kind.partition('.')[0]} {owner.name}" if owner else "its owner"
+    whose = _named(owner_of(obj))
     version = ledger_version(rules, kind, obj)
     if version is not None and version > rules.view.ledger.version:
         message = (

@@ -62,7 +62,7 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
         return ()
     gang, found = rules.view.with_quorum(asking.gang), []
     if asking.missing_class:
-        found.append(f"{asking.missing_class} is not known: the job waits until it exists")
+        found.append(f"{asking.missing_class} is not known yet: the job waits until it exists")
     if gang.queue is not None and queue_of(rules, gang) is None:
         found.append(_unknown_queue(rules, gang))
     else:
@@ -116,8 +116,9 @@ def queue_of(rules: JobRules, gang: Gang) -> str | None:
 
 
 def _unknown_queue(rules: JobRules, gang: Gang) -> str:
+    # What the same 'kubectl apply' created a moment before, a watch may not have told yet.
     what, fix = rules.view.policy.why_no_queue(gang.namespace, gang.queue)
-    return f"{what}: the job waits until it exists; {fix}"
+    return f"{what}, as far as Tutti has seen yet: the job waits until it exists; unless it was created just now, {fix}"
 
 
 def _explained(reason: Reason, gang: Gang) -> str:

@@ -20,7 +20,7 @@ from webhook.jobs.reading.gating import with_default_queue
 from webhook.server.review.answer import ALLOW, Answer, allow, patch
 from webhook.server.review.class_checks import corrected, corrects
 from webhook.server.review.job_facts import JobRules, is_suspended, left_to_kueue, ruling
-from webhook.server.review.pod_facts import read
+from webhook.server.review.pod_facts import mirrors_static_pod, read
 from webhook.untyped import editing, paths
 from webhook.wire.admission_review import ReviewRequest
 
@@ -65,7 +65,7 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
         return ALLOW
     facts = read(obj)
     group = facts.group
-    if group is None or facts.mirror or request.username in rules.creators.controllers:
+    if group is None or mirrors_static_pod(facts, request) or request.username in rules.creators.controllers:
         return ALLOW
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return _passed_over(rules, obj)

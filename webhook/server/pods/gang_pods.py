@@ -7,11 +7,13 @@ from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.pods.group_checks import misgrouped
 from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.places import excess_over
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.membership import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
 
 
@@ -25,7 +27,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     if not own and (pod.gang != names.GANG_PENDING or request.username not in rules.creators.controllers):
         message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
         return deny(Refusal.FOREIGN_CREATOR, message)
-    written = sorted(names.OWN_ANNOTATIONS & pod.own.keys())
+    written = sorted(OWN_ANNOTATIONS & pod.own.keys())
     if written:
         return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
     malformed = misgrouped(pod, request.namespace, rules.view) if own else None
@@ -148,11 +150,12 @@ def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation)
     if pod.controller is None:
         message = f"label {names.GANG_LABEL} claims a place in {reservation}, but the pod has no controller owner"
         return deny(Refusal.FOREIGN_CREATOR, message)
-    known = rules.view.jobs.get(pod.controller.uid)
-    if known is not None and known.uid != reservation.uid and known.owner is None:
-        message = f"the pod belongs to {known.kind} {known.key}, not to {reservation}"
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    return None
+    owner = pod.controller
+    if belongs(rules.view, rules.creators, owner.kind, owner.uid, reservation):
+        return None
+    whose = f"{owner.kind.partition('.')[0]} {owner.name} (uid {owner.uid})"
+    message = f"the pod belongs to {whose}, not to {reservation}: leave label {names.GANG_LABEL} out of its template"
+    return deny(Refusal.FOREIGN_CREATOR, message)
 
 
 def _whose(pod: PodFacts) -> str:

@@ -19,7 +19,7 @@ from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_pod
 from webhook.server.review.job_facts import left_to_kueue
-from webhook.server.review.pod_facts import PodFacts
+from webhook.server.review.pod_facts import PodFacts, mirrors_static_pod
 
 RESOURCE_NAME_CHARS_MAX: Final = 317
 """A DNS name, a slash and 63 characters."""
@@ -58,7 +58,7 @@ def decide(review: PodReview, rules: PodRules, now_seconds: float) -> Answer:
 
 def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     pod, request = review.pod, review.request
-    if pod.mirror and request.username.startswith("system:node:"):
+    if mirrors_static_pod(pod, request):
         return ALLOW
     if pod.controllers > 1:
         return deny(Refusal.MALFORMED, "metadata.ownerReferences names more than one controller; keep one", 422)
@@ -76,6 +76,9 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         return deny(Refusal.UNPRICEABLE, unheld, 422)
     left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:
+        if pod.own:
+            message = f"{min(pod.own)} is written by Tutti alone, and this pod is of no gang; leave it out"
+            return deny(Refusal.OWN_FIELDS, message)
         if not left and (refused := nameless(pod)) is not None:
             return refused
         answer = judge_loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW

@@ -16,20 +16,31 @@ class Creators:
         self.controllers: frozenset[str] = frozenset().union(*(kind.controller_users for kind in kinds.values()))
         """Every username under which some kind's controller works."""
         self._of_kind = {key: _users_of(key, kinds) for key in kinds}
+        self._below = {key: _kinds_below(key, kinds) for key in kinds}
 
     def of(self, kind: str) -> frozenset[str]:
         """Return who may create pods for a gang of ``kind``: its controller, its children's and others; else nobody."""
         return self._of_kind.get(kind, frozenset())
 
+    def below(self, kind: str) -> frozenset[str]:
+        """Return the kinds of objects that may stand between a gang of ``kind`` and its pods."""
+        return self._below.get(kind, frozenset())
+
 
 def _users_of(kind: str, kinds: Mapping[str, JobKind]) -> frozenset[str]:
     users: set[str] = set()
-    waiting, seen = [kind], set()
-    while waiting:
-        key = waiting.pop()
+    for key in {kind} | _kinds_below(kind, kinds):
         entry = kinds.get(key)
-        if entry is not None and key not in seen:
-            seen.add(key)
-            users |= entry.controller_users | entry.pod_users
-            waiting.extend(entry.child_kinds)
+        users |= frozenset() if entry is None else entry.controller_users | entry.pod_users
     return frozenset(users)
+
+
+def _kinds_below(kind: str, kinds: Mapping[str, JobKind]) -> frozenset[str]:
+    found: set[str] = set()
+    waiting = [kind]
+    while waiting:
+        entry = kinds.get(waiting.pop())
+        if entry is not None:
+            waiting.extend(entry.child_kinds - found)
+            found |= entry.child_kinds | entry.pod_owners
+    return frozenset(found)

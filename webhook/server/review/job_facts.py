@@ -13,17 +13,18 @@ from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.gating import Gate as GateRuling
-from webhook.jobs.reading.gating import gated_by, owner_of, readable_sites
+from webhook.jobs.reading.gating import gated_by, is_child, owner_of, readable_sites
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.jobs.reading.record import JobRecord
-from webhook.server.review.answer import Answer, Refusal, deny
+from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.creators import Creators
+from webhook.server.review.membership import OWNER_DEPTH_MAX
 from webhook.server.review.settings import GateSettings
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 KUEUE_LABEL: Final = names.QUEUE_LABELS[1]
-OWNER_DEPTH_MAX: Final = 10
 
 Potential = Callable[[Any], Reason | None]
 """Why a gang can never fit under the present policy (the engine's ``potential``)."""
@@ -68,20 +69,39 @@ def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> 
     return None
 
 
-def ruling(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], username: str | None = None) -> GateRuling | None:
-    """Return by which rule ``obj`` has to wait, None when it is not ours to hold."""
-    view = rules.view
-    labels = view.namespaces.get(paths.find(obj, ("metadata", "namespace")) or "", {})
+def ruling(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], username: str) -> GateRuling | None:
+    """Return by which rule ``obj``, which ``username`` creates, has to wait; None when it is not ours to hold."""
+    return None if is_child(kind, obj, rules.kinds, username) else ruling_alone(rules, kind, obj)
+
+
+def ruling_alone(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GateRuling | None:
+    """Return by which rule ``obj`` has to wait as far as its owner does not matter; None when it is not ours to hold.
+
+    An ownerReference in a stored object may be its editor's own: whether the owner is one is for the caller to judge.
+    """
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return None
-    mapped = view.policy.namespace_queues
-    return gated_by(kind, obj, labels, mapped, kinds=rules.kinds, username=username)
+    namespace_labels = rules.view.namespaces.get(paths.find(obj, ("metadata", "namespace")) or "", {})
+    return gated_by(kind, obj, namespace_labels, rules.view.policy.namespace_queues, kinds={})
 
 
 def left_to_kueue(obj: Mapping[str, Any]) -> bool:
     """Return whether the only queue label of ``obj`` is Kueue's."""
     labels = paths.find_mapping(obj, ("metadata", "labels"))
     return bool(labels.get(KUEUE_LABEL)) and not labels.get(names.QUEUE_LABELS[0])
+
+
+def not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
+    """Return the answer for an object that waits for nobody."""
+    return Answer(True, "left_to_kueue") if rules.settings.left_to_kueue and left_to_kueue(obj) else ALLOW
+
+
+def malformed_suspend(kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+    """Return the refusal of a suspend field that is neither true nor false, else None."""
+    suspend = None if kind.suspend is None else paths.find(obj, kind.suspend)
+    if suspend is None or isinstance(suspend, bool):
+        return None
+    return deny(Refusal.MALFORMED, f"{paths.render(kind.suspend or ())} must be true or false", 422)
 
 
 def is_suspended(kind: JobKind, obj: Mapping[str, Any]) -> bool:
@@ -109,25 +129,28 @@ class OwnField(NamedTuple):
 
 
 def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[OwnField, object]:
-    """Return everything in ``obj`` that Tutti alone writes, by its place."""
+    """Return what Tutti alone writes into a job that waits for it, by its place.
+
+    Not the labels of the object itself, where ours mean nothing: of a Job without any the API server makes copies of
+    the pod template's.
+    """
     marks = paths.find_mapping(obj, ("metadata", "annotations"))
     fields: dict[OwnField, object] = {
-        OwnField("annotation", key): marks[key] for key in names.OWN_ANNOTATIONS if key in marks
+        OwnField("annotation", key): marks[key] for key in OWN_ANNOTATIONS if key in marks
     }
     for site in readable_sites(kind, obj, rules.context()):
-        for key in (names.GANG_LABEL, names.POD_SET_LABEL):
+        for key in OWN_LABELS:
             if key in site.labels:
                 fields[OwnField("label", key, site.name)] = site.labels[key]
-        annotations = None if site.metadata is None else site.metadata.get("annotations")
-        if isinstance(annotations, dict) and names.LEDGER_VERSION in annotations:
-            fields[OwnField("annotation", names.LEDGER_VERSION, site.name)] = annotations[names.LEDGER_VERSION]
+        noted = paths.find_mapping(site.metadata, ("annotations",))
+        fields |= {OwnField("annotation", key, site.name): noted[key] for key in OWN_ANNOTATIONS if key in noted}
     return fields
 
 
 def own_annotations(obj: Mapping[str, Any]) -> dict[str, object]:
     """Return those of Tutti's annotations that ``obj`` itself carries."""
     marks = paths.find_mapping(obj, ("metadata", "annotations"))
-    return {key: marks[key] for key in sorted(names.OWN_ANNOTATIONS) if key in marks}
+    return {key: marks[key] for key in sorted(OWN_ANNOTATIONS) if key in marks}
 
 
 def reservation_of(rules: JobRules, obj: Mapping[str, Any]) -> Reservation | None:
@@ -160,12 +183,13 @@ def root_of(rules: JobRules, obj: Mapping[str, Any]) -> Root | None:
 
 def waits_for_tutti(rules: JobRules, record: JobRecord) -> bool:
     """Return whether a job that the view knows is gated."""
+    if record.uid in rules.view.ledger.entries:
+        return True
     if record.managed_by_other:
         return False
     labels = rules.view.namespaces.get(record.namespace, {})
     return (
         record.marked
-        or record.uid in rules.view.ledger.entries
         or record.queue_label is not None
         or (record.gang is not None and record.gang.pod_group is not None)
         or labels.get(names.GATED_NAMESPACE, "false") != "false"

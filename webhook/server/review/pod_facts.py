@@ -7,6 +7,8 @@ from typing import Any, Final
 from webhook.core.model import names
 from webhook.core.model.problem import Problem
 from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.wire.admission_review import ReviewRequest
 
 _KUEUES: Final = frozenset({names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT})
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -66,7 +68,7 @@ class PodFacts:
         labels, annotations = self.labels, self.annotations
         return {
             **{key: str(labels[key]) for key in (names.GANG_LABEL, names.POD_SET_LABEL) if key in labels},
-            **{key: str(annotations[key]) for key in names.OWN_ANNOTATIONS if key in annotations},
+            **{key: str(annotations[key]) for key in OWN_ANNOTATIONS if key in annotations},
         }
 
     @property
@@ -125,6 +127,14 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         spec=spec,
         document=pod,
     )
+
+
+def mirrors_static_pod(pod: PodFacts, request: ReviewRequest) -> bool:
+    """Return whether a node tells of a static pod that it runs already: so does only its own account.
+
+    Anybody may write the annotation, and a node's name.
+    """
+    return pod.mirror and request.username == f"system:node:{pod.node}" and "system:nodes" in request.groups
 
 
 def parse_version(text: object) -> tuple[int, int] | None:

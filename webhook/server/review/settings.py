@@ -21,6 +21,10 @@ class GateSettings:
     """May create pods that name their node."""
     collector_users: frozenset[str] = frozenset({"system:serviceaccount:kube-system:generic-garbage-collector"})
     """May take ownerReferences away."""
+    template_copiers: frozenset[str] = frozenset(
+        {f"system:serviceaccount:kube-system:{kind}-controller" for kind in ("deployment", "cronjob")}
+    )
+    """Write objects whose pod templates are those of objects that were looked at before."""
     in_flight_max: int = 256
     """Reviews that may wait (for the ledger or a peer) at the same time; more are answered "busy"."""
     policy_in_flight_max: int = 16

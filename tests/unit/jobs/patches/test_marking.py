@@ -14,6 +14,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches import marking
 from webhook.jobs.patches.marking import gate_pod, marked
 from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.untyped import paths
 
 JSON = st.recursive(
@@ -24,9 +25,7 @@ JSON = st.recursive(
 LABELS = st.none() | st.dictionaries(
     st.sampled_from(["app", "a/b~c", names.GANG_LABEL, names.POD_SET_LABEL]), st.sampled_from(["x", "pending"])
 )
-ANNOTATIONS = st.none() | st.dictionaries(
-    st.sampled_from(["note", "a/b~c", *sorted(names.OWN_ANNOTATIONS)]), st.just("y")
-)
+ANNOTATIONS = st.none() | st.dictionaries(st.sampled_from(["note", "a/b~c", *sorted(OWN_ANNOTATIONS)]), st.just("y"))
 
 
 @st.composite

@@ -228,3 +228,11 @@ def test_a_limit_range_maximum_is_the_default_limit_and_a_minimum_the_last_defau
     assert only_max["containers"][0]["resources"] == {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
     only_min = with_limit_range_defaults({"containers": [{}]}, [limit_range("a", min={"cpu": "1"})])
     assert only_min["containers"][0]["resources"] == {"requests": {"cpu": "1"}, "limits": {}}
+
+
+def test_an_unknown_field_is_looked_through_however_deep_it_is():
+    deep = {"resources": 1}
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(Unreadable, match="may ask for resources"):
+        price({"containers": [], "future": deep})

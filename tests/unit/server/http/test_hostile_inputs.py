@@ -314,7 +314,7 @@ async def test_19_other_operations(gate: Gate, operation: Any) -> None:
 
 
 async def test_20_resource_and_object_that_differ(gate: Gate) -> None:
-    assert (await judged(gate, review(suspended(), resource="cronjobs"))).allowed
+    assert (await judged(gate, review(suspended(), resource="cronjobs"))).code == 403, "it bears our labels"
     assert (await judged(gate, review(suspended(), resource="widgets"))).code == 400
     other = suspended() | {"kind": "JobSet"}
     assert (await judged(gate, review(other, resource="jobs"))).code == 422

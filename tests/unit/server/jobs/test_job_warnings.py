@@ -1,5 +1,7 @@
 """What the owner of a new job is warned about: it is stored, and may wait for ever or outlive its work."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.server.reviews import GPU, containers, create, stored, view, with_quota
@@ -64,8 +66,8 @@ async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> No
     answer = await create(Gate(seen), stored())
     assert answer.allowed
     assert answer.warnings[0] == (
-        "no queue 'research' in namespace team-a: the job waits until it exists; "
-        "create the queue or correct the label; known here: training"
+        "no queue 'research' in namespace team-a, as far as Tutti has seen yet: the job waits until it exists; "
+        "unless it was created just now, create the queue or correct the label; known here: training"
     )
     seen.policy = Policy(local_queues={("team-a", "research"): LocalQueue("team-a", "research", "gone")})
     answer = await create(Gate(seen), stored())
@@ -86,3 +88,46 @@ async def test_a_gang_above_its_fence_is_warned_about() -> None:
     answer = await create(Gate(with_quota(view(), pods=2)), stored())
     assert answer.allowed
     assert any("ResourceQuota team-a/quota can hold at most 2" in warning for warning in answer.warnings)
+
+
+def unlabelled(place: tuple[str, ...], key: str) -> dict[str, Any]:
+    """Return a JobSet without a queue label, and with something like one in a map at ``place``."""
+    obj: dict[str, Any] = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {}}}}}]},
+    }
+    node: Any = obj if place[0] == "metadata" else obj["spec"]["replicatedJobs"][0]
+    for step in place:
+        node = node.setdefault(step, {})
+    node[key] = "research"
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        (("template", "metadata", "labels"), "tutti.dev/queue-name"),
+        (("template", "spec", "template", "metadata", "labels"), "kueue.x-k8s.io/queue-name"),
+        (("metadata", "annotations"), "kueue.x-k8s.io/queue-name"),
+        (("metadata", "labels"), "kueue.x-k8s.io/queue"),
+        (("metadata", "labels"), "tutti.dev/queue"),
+        (("metadata", "labels"), "kueue.x-k8s.io/queueName"),
+    ],
+)
+async def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(
+    waiting: Gate, place: tuple[str, ...], key: str
+) -> None:
+    obj = unlabelled(place, key)
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    (warning,) = answer.warnings
+    assert key in warning
+    assert "does not make the JobSet wait in a queue: it starts at once" in warning
+    obj["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    assert (await create(waiting, obj)).warnings == []
+
+
+async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate) -> None:
+    assert (await create(waiting, unlabelled(("metadata", "labels"), "app"))).warnings == []

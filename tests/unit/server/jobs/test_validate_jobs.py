@@ -28,6 +28,7 @@ from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_hold
 from webhook.jobs.reading.job import read
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.gate import Gate
 from webhook.server.review.settings import GateSettings
 
@@ -335,7 +336,7 @@ async def test_a_job_that_runs_outside_every_queue_is_not_labelled(waiting: Gate
     assert "runs already, outside every queue" in answer.message
 
 
-@pytest.mark.parametrize("key", sorted(names.OWN_ANNOTATIONS))
+@pytest.mark.parametrize("key", sorted(OWN_ANNOTATIONS))
 async def test_our_annotations_are_ours(key: str) -> None:
     new = running()
     new["metadata"]["annotations"] = {key: "x"}

@@ -30,6 +30,7 @@ from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
+from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
@@ -203,7 +204,33 @@ async def test_a_mirror_pod_of_a_node_passes(admitted: Gate) -> None:
     mirror = pod(nodeName="node-7")
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
     assert (await create(admitted, mirror, user="system:node:node-7")).allowed
-    assert not (await create(admitted, mirror, user=ALICE)).allowed
+    for other in (ALICE, "system:node:node-8", "system:serviceaccount:team-a:system:node:node-7"):
+        assert not (await create(admitted, mirror, user=other)).allowed
+    stranger = {"username": "system:node:node-7", "groups": ["system:authenticated"]}
+    assert not (await ask(admitted, "/validate/pods", review(mirror, userInfo=stranger))).allowed
+
+
+@pytest.mark.parametrize("amount", ["9E", "9223372036854776", "1e200", "9223372036854775807"])
+@pytest.mark.parametrize("gated", [False, True], ids=["loose", "grouped"])
+async def test_an_amount_beyond_any_pods_is_refused_with_field_value_and_fix(amount: str, gated: bool) -> None:
+    obj = pod(owner=None)
+    if gated:
+        obj["metadata"]["labels"] |= {names.POD_GROUP_LABELS[0]: "crew", names.GANG_LABEL: gang_uid("team-a", "crew")}
+        obj["spec"]["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
+    obj["spec"]["containers"] = containers(memory=amount)
+    answer = await create(Gate(view()), obj, user=ALICE)
+    assert answer.code == 422
+    assert "spec.containers[0].resources.limits.memory" in answer.message
+    assert amount in answer.message
+    assert "write at most 9223372036854775" in answer.message
+
+
+async def test_amounts_of_many_containers_are_bounded_together() -> None:
+    obj = pod(owner=None)
+    obj["spec"]["containers"] = 3 * containers(memory="9223372036854775")
+    answer = await create(Gate(view()), obj, user=ALICE)
+    assert answer.code == 422
+    assert "more than any pod can ask" in answer.message
 
 
 async def test_a_resource_that_cannot_be_priced_is_refused_by_name(admitted: Gate) -> None:

@@ -1,0 +1,191 @@
+"""What a member of a team with the role ``edit`` tried to run beyond its quota: each refused, or without effect.
+
+The table in docs/threat-model.md names these tests.
+"""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.objects import GPU, deployment, job, jobset, mpijob, pod, pod_template, pytorchjob, resource_quota, tfjob
+from tests.e2e.queues import QUEUE, entries, give_queue, reserved
+
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("tutti")
+
+FOREIGN = "kueue.x-k8s.io/multikueue"
+GANG = "tutti.dev/gang"
+OURS = "is written by Tutti alone"
+
+
+def refused_create(owner: Kubectl, manifest: Manifest) -> str:
+    """Create an object that must be refused, and return what its user reads."""
+    return owner.refused("create", "-f", "-", stdin=yaml.safe_dump(manifest))
+
+
+def refused_patch(owner: Kubectl, kind: str, name: str, patch: Manifest) -> str:
+    """Send a merge patch that must be refused, and return what its user reads."""
+    return owner.refused("patch", kind, name, "--type=merge", f"--patch={yaml.safe_dump(patch)}")
+
+
+def running_gang(owner: Kubectl, admin: Kubectl, gpus: int = 2) -> str:
+    """Fill the namespace's queue with a Job, and return its uid."""
+    give_queue(admin, gpus)
+    owner.create(job("gang", gpus, pod_template(), QUEUE, completions=3 * gpus))
+    wait_until(lambda: len(owner.pods(phase="Running")) == gpus, what="the gang runs")
+    return str(owner.get("job", "gang")["metadata"]["uid"])
+
+
+# -- a gang's label on what is of no gang
+
+
+def test_a_job_without_a_queue_does_not_take_the_places_of_a_gang_that_shrank(owner: Kubectl, admin: Kubectl) -> None:
+    uid = running_gang(owner, admin)
+    owner.patch("job", "gang", {"spec": {"parallelism": 1}})
+    wait_until(lambda: len(owner.pods()) == 1, what="the gang has shrunk")
+    squatting = {GANG: uid, "tutti.dev/pod-set": "main"}
+    assert OURS in refused_create(owner, job("squat", 1, pod_template(labels=squatting)))
+    owner.create(job("squat", 1, pod_template(), suspend=True))
+    labelled = {"spec": {"template": {"metadata": {"labels": squatting}}}}
+    assert OURS in refused_patch(owner, "job", "squat", labelled)
+    nested = jobset("squat", 1, pod_template(labels=squatting))
+    assert OURS in refused_create(owner, nested)
+    stays(lambda: len(owner.pods()) == 1 and reserved(admin) == 2, 1, "no pod took a place")
+
+
+def test_what_cannot_wait_does_not_bear_a_gangs_label(owner: Kubectl, admin: Kubectl) -> None:
+    uid = running_gang(owner, admin)
+    squatting = {GANG: uid, "tutti.dev/pod-set": "main"}
+    assert OURS in refused_create(owner, deployment("squat", 1, pod_template(labels=squatting)))
+    owner.create(deployment("squat", 0, pod_template()))
+    assert OURS in refused_patch(
+        owner, "deployment", "squat", {"spec": {"template": {"metadata": {"labels": squatting}}}}
+    )
+    cron = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pod_template(labels=squatting)}}}
+    assert OURS in refused_create(
+        owner, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "squat"}, "spec": cron}
+    )
+    assert OURS in refused_create(owner, pod("squat", pod_template(labels={"tutti.dev/pod-set": "main"})))
+
+
+# -- another controller's, then ours
+
+
+def test_a_training_job_of_another_controller_does_not_start_here_when_that_is_taken_back(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    give_queue(admin, 2)
+    made = {
+        "pytorchjob": pytorchjob("flip", 7, pod_template(container="pytorch"), QUEUE, managedBy=FOREIGN),
+        "tfjob": tfjob("flip", 7, pod_template(container="tensorflow"), QUEUE, managedBy=FOREIGN),
+        "mpijob": mpijob("flip", 7, pod_template(), QUEUE, managedBy=FOREIGN),
+    }
+    for kind, manifest in made.items():
+        owner.create(manifest)
+        for manager in (None, "kubeflow.org/training-operator"):
+            patch = {"spec": {"runPolicy": {"managedBy": manager}}}
+            assert "would have to wait for Tutti, but it runs already" in refused_patch(owner, kind, "flip", patch)
+    stays(lambda: not owner.pods() and not entries(admin), 1, "nothing started, nothing was adopted")
+
+
+def test_what_another_controller_held_waits_when_it_is_taken_back_suspended(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    held = pytorchjob("flip", 1, pod_template(container="pytorch"), QUEUE, managedBy=FOREIGN, suspend=True)
+    owner.create(held)
+    stays(lambda: not entries(admin), 1, "it is not ours")
+    owner.patch("pytorchjob", "flip", {"spec": {"runPolicy": {"managedBy": None}}})
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it was admitted")
+    assert reserved(admin) == 2
+
+
+def test_a_gang_is_not_given_to_another_controller(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    owner.create(pytorchjob("gang", 1, pod_template(container="pytorch"), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="the gang runs")
+    owner.create(pytorchjob("waiting", 1, pod_template(container="pytorch"), QUEUE))
+    for name in ("gang", "waiting"):
+        message = refused_patch(owner, "pytorchjob", name, {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
+        assert "is not set to another controller" in message
+        unlabelled = {"metadata": {"labels": {"tutti.dev/queue-name": None}}}
+        refused_patch(owner, "pytorchjob", name, unlabelled | {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
+
+
+def test_a_training_job_that_runs_does_not_join_a_pod_group(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    owner.create(pytorchjob("free", 1, pod_template(gpus=0, container="pytorch")))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs outside every queue")
+    joining = owner.get("pytorchjob", "free")["spec"]["pytorchReplicaSpecs"]
+    joining["Worker"]["template"].setdefault("metadata", {})["labels"] = {"scheduling.x-k8s.io/pod-group": "crew"}
+    message = refused_patch(owner, "pytorchjob", "free", {"spec": {"pytorchReplicaSpecs": joining}})
+    assert "would have to wait for Tutti, but it runs already" in message
+
+
+# -- in a namespace where all jobs wait
+
+
+@pytest.fixture
+def gated(admin: Kubectl, owner: Kubectl) -> Kubectl:
+    """The owner, in a namespace that is gated by hand, with 2 GPUs in its LocalQueue ``default``."""
+    admin("label", "namespace", admin.namespace, "tutti.dev/gated=true")
+    give_queue(admin, 2, "default")
+    probe = job("probe", 1, pod_template(gpus=0), suspend=True)
+    queued = "jsonpath={.metadata.labels.tutti\\.dev/queue-name}"
+    wait_until(lambda: admin.create(probe, "--dry-run=server", f"--output={queued}") == "default", what="label seen")
+    return owner
+
+
+def test_the_label_of_the_default_queue_does_not_come_off_a_job_that_waits(gated: Kubectl, admin: Kubectl) -> None:
+    gated.create(job("d1", 16, pod_template()))
+    assert gated.get("job", "d1")["metadata"]["labels"]["tutti.dev/queue-name"] == "default"
+    told = gated.refused("label", "job", "d1", "tutti.dev/queue-name-")
+    assert "may change its queue (it is default), but not leave it" in told
+    assert "not leave it" in gated.refused("label", "job", "d1", "tutti.dev/queue-name=", "--overwrite")
+    stays(lambda: not gated.pods() and not entries(admin), 1, "it waits")
+    gated("label", "job", "d1", "tutti.dev/queue-name=other", "--overwrite")
+
+
+def test_a_job_that_claims_an_admitted_owner_is_neither_stripped_of_our_labels_nor_started(
+    gated: Kubectl, admin: Kubectl
+) -> None:
+    gated.create(mpijob("ring", 1, pod_template()))
+    wait_until(lambda: gated.get("mpijob", "ring")["spec"]["runPolicy"].get("suspend") is False, what="admitted")
+    ring = gated.get("mpijob", "ring")
+    refused_patch(gated, "mpijob", "ring", {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
+    claimed = job("claimed", 16, pod_template())
+    reference = {"apiVersion": ring["apiVersion"], "kind": "MPIJob", "name": "ring", "uid": ring["metadata"]["uid"]}
+    claimed["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+    gated.create(claimed)
+    assert gated.get("job", "claimed")["spec"]["suspend"] is True
+    bare = {"spec": {"template": {"metadata": {"labels": {GANG: None, "tutti.dev/pod-set": None}}}}}
+    refused_patch(gated, "job", "claimed", bare)
+    refused_patch(gated, "job", "claimed", {"spec": {"suspend": False}})
+    refused_patch(gated, "job", "claimed", {"spec": {"suspend": False}, "metadata": {"ownerReferences": None}})
+    assert not gated.pods("job-name=claimed")
+    assert reserved(admin, GPU) <= 2
+
+
+# -- pods
+
+
+def test_nobody_but_a_node_makes_a_mirror_pod(owner: Kubectl, admin: Kubectl) -> None:
+    running_gang(owner, admin)
+    admin.apply(resource_quota("wall", **{f"requests.{GPU}": "4"}))
+    fenced = "jsonpath={.metadata.labels.tutti\\.dev/fenced}"
+    wait_until(lambda: admin("get", "namespace", admin.namespace, f"--output={fenced}") == "true", what="fenced")
+    mirror = pod("mirror", pod_template())
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    mirror["spec"] = mirror["spec"] | {"nodeName": "node-0"}
+    assert "spec.nodeName is preset to 'node-0'" in refused_create(owner, mirror)
+
+
+def test_an_amount_that_no_pod_can_ask_is_refused_by_name(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    huge = pod_template(gpus=0, labels={"scheduling.x-k8s.io/pod-group": "crew"})
+    huge["spec"]["containers"][0]["resources"] = {"requests": {"memory": "9E"}}
+    message = refused_create(owner, pod("huge", huge))
+    assert "spec.containers[0].resources.requests.memory" in message
+    assert "write at most 9223372036854775" in message
+    assert "9E" in refused_create(owner, job("huge", 1, huge, QUEUE))

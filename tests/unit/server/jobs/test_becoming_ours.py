@@ -1,0 +1,166 @@
+"""A change that makes an object ours is judged as its creation is: it is suspended, or refused."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
+from tests.unit.server.reviews import ALICE, Answered, ask, job, reservation, review, stored, view, with_ledger
+from webhook.cluster.view import View
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.patches.marking import marked
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.job import read
+from webhook.server.gate import Gate
+from webhook.untyped import editing
+
+MANAGED = [name for name in NAMES if kind_of(load(name)).managed_by is not None]
+FOREIGN = "kueue.x-k8s.io/multikueue"
+GROUP = {names.POD_GROUP_LABELS[0]: "crew"}
+
+
+def gated_namespace() -> View:
+    """Return a view whose namespace team-a is gated by hand."""
+    seen = view()
+    seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
+    return seen
+
+
+def example(name: str) -> tuple[JobKind, dict[str, Any]]:
+    """Return an object of a kind, in a queue and in our namespace, as its owner writes it."""
+    obj = load(name)
+    obj["metadata"]["namespace"] = "team-a"
+    return kind_of(obj), obj
+
+
+def managed(kind: JobKind, obj: Any, manager: str | None, *, suspend: bool) -> Any:
+    """Return ``obj`` with a controller named, or none, and suspended or not."""
+    assert kind.managed_by is not None
+    assert kind.suspend is not None
+    made = editing.put(obj, kind.suspend, suspend)
+    return editing.drop(made, kind.managed_by) if manager is None else editing.put(made, kind.managed_by, manager)
+
+
+async def update(gate: Gate, old: Any, new: Any, user: str = ALICE, **more: Any) -> Answered:
+    return await ask(gate, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user, **more))
+
+
+@pytest.mark.parametrize("name", MANAGED)
+async def test_what_another_controller_managed_is_ours_only_when_it_is_suspended(name: str) -> None:
+    kind, obj = example(name)
+    gate = Gate(view())
+    foreign = managed(kind, obj, FOREIGN, suspend=False)
+    plural = {"resource": kind.plural}
+    assert (await ask(gate, "/validate/jobs", review(foreign, **plural))).allowed
+    for ours in (None, *kind.managers):
+        flipped = await update(gate, foreign, managed(kind, obj, ours, suspend=False), **plural)
+        assert not flipped.allowed
+        assert "would have to wait for Tutti, but it runs already" in flipped.message
+        late = await update(gate, foreign, managed(kind, obj, ours, suspend=True), **plural)
+        assert not late.allowed, "its pods may be about"
+    held = managed(kind, obj, FOREIGN, suspend=True)
+    assert (await update(gate, held, managed(kind, obj, None, suspend=True), **plural)).allowed
+    assert not (await update(gate, held, managed(kind, obj, None, suspend=False), **plural)).allowed
+
+
+@pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "admitted"])
+@pytest.mark.parametrize("name", MANAGED)
+async def test_what_is_ours_is_not_given_to_another_controller(name: str, admitted: bool) -> None:
+    kind, obj = example(name)
+    stays = dict(marked(kind, obj))
+    uid = obj["metadata"]["uid"]
+    gate = Gate(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])))
+    if admitted:
+        stays = managed(kind, stays, None, suspend=False)
+    given = managed(kind, stays, FOREIGN, suspend=not admitted)
+    unlabelled = copy.deepcopy(given)
+    unlabelled["metadata"]["labels"] = {}
+    for changed in (given, unlabelled):
+        refused = await update(gate, stays, changed, resource=kind.plural)
+        assert not refused.allowed
+        assert "is not set to another controller" in refused.message
+
+
+async def test_a_running_training_job_does_not_join_a_pod_group() -> None:
+    kind, obj = example("pytorchjob")
+    obj["metadata"]["labels"] = {}
+    runs = managed(kind, obj, None, suspend=False)
+    joining = copy.deepcopy(runs)
+    joining["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": GROUP}
+    refused = await update(Gate(view()), runs, joining)
+    assert "would have to wait for Tutti, but it runs already" in refused.message
+
+
+async def test_a_kind_without_a_suspend_field_becomes_ours_at_creation_alone() -> None:
+    metadata = {"name": "v", "namespace": "team-a", "labels": {}}
+    template = {"spec": {"containers": [{"name": "m", "image": "i"}]}}
+    spec = {"tasks": [{"name": "t", "replicas": 1, "template": template}]}
+    plain = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+    labelled = copy.deepcopy(plain)
+    labelled["metadata"]["labels"] = {"tutti.dev/queue-name": "research"}
+    assert not (await update(Gate(view()), plain, labelled)).allowed
+
+
+# -- the queue label in a namespace where all jobs wait
+
+
+@pytest.mark.parametrize("left", [None, ""], ids=["removed", "emptied"])
+async def test_where_all_jobs_wait_a_job_changes_its_queue_but_does_not_leave_it(left: str | None) -> None:
+    gate = Gate(gated_namespace())
+    refused = await update(gate, stored(), stored(queue=left))
+    assert not refused.allowed
+    assert "may change its queue (it is research), but not leave it" in refused.message
+    assert (await update(gate, stored(), stored(queue="other"))).allowed
+
+
+async def test_where_the_namespace_itself_has_a_queue_the_label_may_go() -> None:
+    from webhook.core.model.policy import Policy
+
+    seen = gated_namespace()
+    seen.policy = Policy(namespace_queues={"team-a": "research"})
+    assert (await update(Gate(seen), stored(), stored(queue=None))).allowed
+
+
+# -- a child by its owner's word
+
+
+def owned(obj: dict[str, Any], kind: str, api_version: str, uid: str) -> dict[str, Any]:
+    """Return ``obj`` with a controller reference that anybody may write."""
+    made = copy.deepcopy(obj)
+    reference = {"apiVersion": api_version, "kind": kind, "name": "ring", "uid": uid, "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+@pytest.mark.parametrize("manager", [FOREIGN, None], ids=["foreign-managed", "ours"])
+@pytest.mark.parametrize("admitted", [True, False], ids=["admitted", "not admitted"])
+async def test_a_job_that_claims_an_owner_is_neither_stripped_nor_started_by_its_editor(
+    manager: str | None, admitted: bool
+) -> None:
+    """The MPIJob was admitted and is another controller's now, or was so from the start; its controller made no Job."""
+    kind, obj = example("mpijob")
+    uid = obj["metadata"]["uid"]
+    seen = with_ledger(gated_namespace(), *([reservation(uid, kind=kind.key)] if admitted else []))
+    if admitted or manager is None:
+        seen.put_job(read(kind, managed(kind, marked(kind, obj), manager, suspend=not admitted), ReadContext()))
+    gate = Gate(seen)
+    held = owned(stored(uid="job-9"), "MPIJob", kind.api_version, uid)
+    stripped = copy.deepcopy(held)
+    stripped["spec"]["template"]["metadata"]["labels"] = {}
+    assert not (await update(gate, held, stripped)).allowed
+    for before in (held, stripped):
+        started = copy.deepcopy(before)
+        started["spec"]["suspend"] = False
+        assert not (await update(gate, before, started)).allowed
+        free = copy.deepcopy(started)
+        free["metadata"]["ownerReferences"] = []
+        assert not (await update(gate, before, free)).allowed
+
+
+async def test_a_job_of_a_namespace_that_is_not_gated_may_claim_any_owner_and_run() -> None:
+    plain = owned(job(queue=None), "MPIJob", "kubeflow.org/v2beta1", "mpi-1")
+    larger = copy.deepcopy(plain)
+    larger["spec"]["parallelism"] = 9
+    assert (await update(Gate(view()), plain, larger)).allowed

@@ -1,0 +1,126 @@
+"""Every name under ``tutti.dev/``: on which objects it means something, and who writes it there. One closed table.
+
+What Tutti alone writes is written by its account, and at creation by the mutating webhook; on an object that waits for
+nobody it is refused, whoever writes it and wherever in the object it stands. The webhook and the generated admission
+policies both read this table, and a test walks ``core.model.names`` for names that it lacks.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from webhook.core.model import names
+
+
+class Form(StrEnum):
+    """What kind of name it is."""
+
+    LABEL = "label"
+    ANNOTATION = "annotation"
+    SCHEDULING_GATE = "scheduling gate"
+    RESOURCE = "resource"
+
+
+class Place(StrEnum):
+    """On what it stands."""
+
+    JOB = "job"
+    TEMPLATE = "pod template"
+    POD = "pod"
+    NAMESPACE = "namespace"
+    QUEUE = "queue"
+
+
+class Writer(StrEnum):
+    """Who writes it."""
+
+    TUTTI = "Tutti's account"
+    EDITOR = "whoever may edit the object"
+    CLOSER = "whoever may edit the object adds it, the verb ungate takes it away"
+    ADDER = "whoever may create the pod adds it, Tutti takes it away"
+
+
+class Ours(NamedTuple):
+    """One name. Where ``writers`` has no place, it means nothing; what is Tutti's own is refused there too."""
+
+    key: str
+    form: Form
+    writers: Mapping[Place, Writer]
+
+
+_BY_TUTTI: Final = Writer.TUTTI
+OURS: Final = (
+    Ours(names.QUEUE_LABELS[0], Form.LABEL, {Place.JOB: Writer.EDITOR, Place.POD: Writer.EDITOR}),
+    Ours(names.GANG_LABEL, Form.LABEL, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.POD_SET_LABEL, Form.LABEL, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.LEDGER_VERSION, Form.ANNOTATION, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.ADMISSION, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.REQUEUE, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.HOLD, Form.ANNOTATION, {Place.JOB: _BY_TUTTI}),
+    Ours(names.VOIDED, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
+    Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
+    Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
+    Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),
+)
+
+
+def _written_by_tutti(form: Form) -> frozenset[str]:
+    return frozenset(row.key for row in OURS if row.form is form and Writer.TUTTI in row.writers.values())
+
+
+OWN_LABELS: Final = _written_by_tutti(Form.LABEL)
+OWN_ANNOTATIONS: Final = _written_by_tutti(Form.ANNOTATION)
+_OWN: Final = {"labels": OWN_LABELS, "annotations": OWN_ANNOTATIONS}
+
+
+class Mark(NamedTuple):
+    """A label or annotation somewhere in an object."""
+
+    form: str
+    key: str
+    where: str
+    """The map that it is in, such as ``spec.template.metadata.labels``."""
+
+    def __str__(self) -> str:
+        return f"{self.form} {self.key} at {self.where}"
+
+
+def own_marks(obj: Mapping[str, Any]) -> dict[Mark, object]:
+    """Return all that Tutti alone writes and that stands anywhere in ``obj``, with its values."""
+    return dict(_named(obj, _OWN))
+
+
+def _named(obj: object, wanted: Mapping[str, frozenset[str]]) -> Iterator[tuple[Mark, object]]:
+    """Yield all labels and annotations of ``wanted`` names in an object.
+
+    The object need not be readable as a job: what is nested deep, or where no reader looks, is found too.
+    """
+    left: list[tuple[str, object]] = [("", obj)]
+    while left:
+        where, node = left.pop()
+        if isinstance(node, dict):
+            for key, child in node.items():
+                if key in wanted and isinstance(child, dict):
+                    for name in sorted(child.keys() & wanted[key]):
+                        yield Mark(key.removesuffix("s"), name, f"{where}{key}"), child[name]
+                if isinstance(child, dict | list):
+                    left.append((f"{where}{key}.", child))
+        elif isinstance(node, list):
+            left.extend((f"{where}{index}.", child) for index, child in enumerate(node))
+
+
+NEAR_MISSES: Final = tuple(
+    f"{domain}{name}"
+    for domain in ("tutti.dev/", "kueue.x-k8s.io/", "kueue.sigs.k8s.io/")
+    for name in ("queue", "queue-name", "queueName", "queue_name", "local-queue", "cluster-queue")
+    if f"{domain}{name}" not in names.QUEUE_LABELS
+)
+"""Labels and annotations by which people mean a queue label, and which mean nothing."""
+_MEANT: Final = dict.fromkeys(("labels", "annotations"), frozenset({*NEAR_MISSES, *names.QUEUE_LABELS}))
+
+
+def misplaced_queues(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
+    """Return where ``obj`` names a queue by a label or annotation that has no effect there."""
+    found = (mark for mark, _ in _named(obj, _MEANT))
+    return tuple(mark for mark in found if mark.key not in names.QUEUE_LABELS or mark.where != "metadata.labels")

@@ -1,0 +1,245 @@
+"""A change of a stored job: nothing starts before its gang is admitted, nothing running outgrows its reservation.
+
+A change that makes an object ours (a label, a PodGroup, another ``managedBy``) is judged as its creation is. Whether an
+object belongs to its owner's gang is judged in ``children``; what that does not decide is judged by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
+from webhook.jobs.reading.gating import is_child, managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.server.jobs.children import decided_by_owner, judge_child
+from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, preset_node, reading
+from webhook.server.jobs.growth import growth
+from webhook.server.jobs.ungated import newly_marked
+from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
+from webhook.server.review.class_checks import check_job
+from webhook.server.review.job_facts import (
+    JobRules,
+    OwnField,
+    gang_labels,
+    is_suspended,
+    malformed_suspend,
+    not_ours,
+    own_fields,
+    ruling_alone,
+)
+from webhook.untyped import paths
+from webhook.wire.admission_review import ReviewRequest
+
+_TELLING_ANNOTATIONS: Final = (*OWN_ANNOTATIONS, *SIZING_ANNOTATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A job as it is stored and as it would be."""
+
+    request: ReviewRequest
+    rules: JobRules
+    kind: JobKind
+    obj: Mapping[str, Any]
+    old: Mapping[str, Any]
+    reservation: Reservation | None
+
+    @property
+    def running(self) -> bool:
+        """It may have pods, or may get them at any moment."""
+        return self.reservation is not None or not is_suspended(self.kind, self.old)
+
+    @property
+    def queues(self) -> tuple[str | None, str | None]:
+        """The queue it names, before and after."""
+        return queue_label(self.old, self.kind), queue_label(self.obj, self.kind)
+
+
+def judge_change(change: Change) -> Answer:
+    """Return the answer to a change of a job that is stored."""
+    request, rules, kind, obj, old = change.request, change.rules, change.kind, change.obj, change.old
+    if _say_the_same(obj, old) and malformed_suspend(kind, obj) is None:
+        return not_ours(rules, obj)
+    if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
+        return judge_child(request, rules, kind, old)
+    gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))
+    held = gated_now or any(label is not None for label in gang_labels(rules, kind, old).values())
+    if not (gated_before or held or change.reservation is not None):
+        return newly_marked(request, rules.settings.account) or not_ours(rules, obj)
+    refusal = _start_refused(change) if held else None
+    if refusal is not None or paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
+        return refusal or ALLOW
+    refusal = _ownership_refused(change) or _manager_change_refused(change)
+    refusal = refusal or _queue_change_refused(change, gated_before)
+    if gated_now and not gated_before:
+        refusal = refusal or _joining_refused(change)
+    refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
+    if refusal is not None:
+        return refusal
+    if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
+        return ALLOW
+    return _size_judged(change)
+
+
+def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Return whether nothing differs that any rule reads: controllers and collectors change finalizers and notes only.
+
+    The spec is told apart last: it is by far the largest.
+    """
+    metadata, before = (paths.find_mapping(it, ("metadata",)) for it in (obj, old))
+    if any(metadata.get(field) != before.get(field) for field in ("labels", "ownerReferences")):
+        return False
+    notes, noted = (paths.find_mapping(it, ("annotations",)) for it in (metadata, before))
+    if notes != noted and any(notes.get(name) != noted.get(name) for name in _TELLING_ANNOTATIONS):
+        return False
+    return bool(obj.get("spec") == old.get("spec"))
+
+
+def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what the size of a gang is read from, and for how long: the spec, annotations, the run-time limit."""
+    limit = paths.find(obj, ("metadata", "labels", names.MAX_EXECUTION_LABEL))
+    return obj.get("spec"), limit, *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS)
+
+
+def _start_refused(change: Change) -> Answer | None:
+    kind, obj, old = change.kind, change.obj, change.old
+    if kind.suspend is None:
+        return None
+    wrong = malformed_suspend(kind, obj)
+    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj):
+        return wrong
+    queue = change.queues[0]
+    where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
+    namespace = change.request.namespace
+    message = (
+        f"{kind.kind} {namespace}/{change.request.name} {where} and is un-suspended by Tutti alone, when all of its "
+        f"pods can start; 'kubectl get workloads -n {namespace} -o wide' says what it waits for"
+    )
+    return deny(Refusal.UNSUSPENDED, message)
+
+
+def _ownership_refused(change: Change) -> Answer | None:
+    before, now, username = owner_of(change.old), owner_of(change.obj), change.request.username
+    if before == now or username in change.rules.settings.collector_users:
+        return None
+    known = change.rules.kinds
+    kinds = [change.kind, *(known[owner.kind] for owner in (before, now) if owner and owner.kind in known)]
+    if any(username in kind.controller_users for kind in kinds):
+        return None
+    message = "the controller ownerReference of a gang is not changed by hand: it would move the gang to another owner"
+    return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def _manager_change_refused(change: Change) -> Answer | None:
+    """Refuse to hand a job that is ours to another controller, which would run it, or own what runs, unasked."""
+    kind = change.kind
+    if kind.managed_by is None or managed_by_other(kind, change.old) or not managed_by_other(kind, change.obj):
+        return None
+    message = (
+        f"{paths.render(kind.managed_by)} of a job that waits for Tutti is not set to another controller; create the "
+        "job again with it"
+    )
+    return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def _joining_refused(change: Change) -> Answer | None:
+    """Refuse a change by which a job has to wait that nobody holds: as at creation, it is stored suspended."""
+    if is_suspended(change.kind, change.obj) and not change.running:
+        return None
+    where = paths.render(change.kind.suspend or ())
+    fix = f"suspend it first ({where}: true) and change it then, or" if where else "delete it and"
+    message = (
+        f"with this change {change.kind.kind} {change.request.namespace}/{change.request.name} would have to wait for "
+        f"Tutti, but it runs already; {fix} create it again as it shall be"
+    )
+    return deny(Refusal.UNSUSPENDED, message)
+
+
+def _queue_change_refused(change: Change, gated_before: bool) -> Answer | None:
+    before, now = change.queues
+    if before == now:
+        return None
+    if now is None and _all_wait_in_queues(change):
+        message = (
+            f"all jobs of namespace {change.request.namespace} wait: the job may change its queue (it is {before}), "
+            "but not leave it; name another one, or delete the job"
+        )
+        return deny(Refusal.QUEUE_CHANGE, message)
+    if not change.running:
+        return None
+    if not gated_before:
+        message = (
+            f"the job runs already, outside every queue: the label of queue {now} would not stop it. Suspend it first "
+            "and label it then, or create it anew with the label"
+        )
+    elif now is None:
+        message = f"the job runs in queue {before}, which is charged for it; its queue label stays while it runs"
+    else:
+        queue = before if change.reservation is None else change.reservation.queue
+        message = (
+            f"the job runs in queue {queue}, which is charged for it; it cannot move to {now} while it runs. "
+            "Suspend it first: it waits in the new queue then"
+        )
+    return deny(Refusal.QUEUE_CHANGE, message)
+
+
+def _all_wait_in_queues(change: Change) -> bool:
+    """Return whether the namespace is gated by hand: there a job without a label would be admitted to no queue."""
+    view, namespace = change.rules.view, change.request.namespace
+    by_hand = view.namespaces.get(namespace, {}).get(names.GATED_NAMESPACE) == "true"
+    return by_hand and namespace not in view.policy.namespace_queues
+
+
+def _own_fields_refused(change: Change) -> Answer | None:
+    before, now = (own_fields(change.rules, change.kind, obj) for obj in (change.old, change.obj))
+    if before == now:
+        return None
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    hold = OwnField("annotation", names.HOLD)
+    if changed == [hold] and hold not in now and is_suspended(change.kind, change.obj):
+        # The mutating phase took it away: the owner un-suspended a held job, which waits again.
+        return None
+    # In an object that cannot be read our labels are not found either, though they may stand there.
+    problem = gang_problem(reading(change.rules, change.kind, change.obj))
+    return problem or deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
+
+
+def _limit_change_refused(change: Change) -> Answer | None:
+    """Refuse to move the run-time limit of a running gang: others were told to wait until then."""
+    before, now = (
+        paths.find(obj, ("metadata", "labels", names.MAX_EXECUTION_LABEL)) for obj in (change.old, change.obj)
+    )
+    if before == now or not change.running or change.reservation is None:
+        return None
+    message = (
+        f"label {names.MAX_EXECUTION_LABEL} stays as it is while the job runs (it is "
+        f"{'not set' if before is None else f'{before!r:.40}'}); suspend the job first"
+    )
+    return deny(Refusal.GROWTH, message)
+
+
+def _size_judged(change: Change) -> Answer:
+    rules, kind = change.rules, change.kind
+    asking = reading(rules, kind, change.obj)
+    problem = gang_problem(asking)
+    if problem is not None:
+        # What was malformed before Tutti came must stay editable, as long as nobody can tell that it grows.
+        stale = not change.running and gang_problem(reading(rules, kind, change.old)) is not None
+        return ALLOW if stale else problem
+    assert asking.asks is not None
+    if not change.running:
+        denial, warnings = check_job(rules, asking)
+        denial = denial or preset_node(asking)
+        if denial is not None:
+            return denial
+        lost = change.queues[0] is not None and ruling_alone(rules, kind, change.obj) is None
+        unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
+        return allow((*unlabelled, *warnings, *gang_warnings(rules, kind, change.obj, asking)))
+    grown = growth(reading(rules, kind, change.old).asks, asking.asks, change.reservation)
+    if grown is None:
+        return ALLOW
+    message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
+    return deny(Refusal.GROWTH, message)

@@ -1,0 +1,60 @@
+"""What does not wait for Tutti: it bears nothing that Tutti alone writes, and an opt-in that has no effect is said."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.model import names
+from webhook.jobs.reading.gating import pod_group_of
+from webhook.jobs.reading.ours import misplaced_queues, own_marks
+from webhook.server.review.answer import Answer, Refusal, allow, deny
+from webhook.server.review.job_facts import JobRules
+from webhook.untyped import paths
+from webhook.wire.admission_review import ReviewRequest
+
+
+def newly_marked(request: ReviewRequest, *writers: str) -> Answer | None:
+    """Return the refusal of a mark of ours that the object did not have before; None where ``writers`` put it there.
+
+    Its pods would pass as those of a gang that it does not belong to.
+    """
+    if request.object is None or request.username in writers:
+        return None
+    now = own_marks(request.object)
+    if not now:
+        return None
+    before = {} if request.old_object is None else own_marks(request.old_object)
+    written = next((mark for mark in sorted(now) if now[mark] != before.get(mark)), None)
+    if written is None:
+        return None
+    kind = request.kind.partition(".")[0]
+    message = f"{written} is written by Tutti alone, and this {kind} does not wait for Tutti: leave it out"
+    return deny(Refusal.OWN_FIELDS, message)
+
+
+def mislabelled(request: ReviewRequest) -> tuple[str, ...]:
+    """Return what to tell the creator of a job that waits for nobody, although its owner seems to have meant it to."""
+    found = () if request.object is None else misplaced_queues(request.object)
+    if not found:
+        return ()
+    kind = request.kind.partition(".")[0]
+    fix = f"label the {kind} itself (metadata.labels) with {names.QUEUE_LABELS[0]}"
+    return (f"{found[0]} does not make the {kind} wait in a queue: it starts at once; {fix}",)
+
+
+def judge_ungated(request: ReviewRequest, rules: JobRules) -> Answer:
+    """Return the answer for a kind that cannot wait. What a gang's controller makes of it may bear the gang's marks,
+    and so may what is copied from that: a Deployment's ReplicaSets.
+    """
+    writers = (rules.settings.account, *rules.creators.controllers, *rules.settings.template_copiers)
+    return newly_marked(request, *writers) or allow(_without_effect(request.kind.partition(".")[0], request.object))
+
+
+def _without_effect(kind: str, obj: Mapping[str, Any] | None) -> tuple[str, ...]:
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
+    template = paths.find_mapping(obj, ("spec", "template", "metadata", "labels"))
+    found = next((key for key in names.QUEUE_LABELS if key in labels or key in template), None)
+    if found is None and pod_group_of(labels) is None and pod_group_of(template) is None:
+        return ()
+    what = f"label {found}" if found else "a PodGroup label"
+    advice = "label its jobTemplate" if kind == "CronJob" else "use a Job, JobSet or another gated kind"
+    return (f"{what} on a {kind} does not make it wait: Tutti cannot gate this kind; {advice} instead",)
