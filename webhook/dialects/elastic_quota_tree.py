@@ -283,7 +283,7 @@ def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
                 preemption=reclaim,
                 ignores_undeclared=True,
                 spares_non_preemptible=True,
-                yields_to_hungry=True,
+                guards_borrowing=True,
                 inactive=broken,
             )
         )

@@ -12,10 +12,10 @@ from webhook.core.scheduler.engine import Engine
 
 def stored(engine: Engine) -> Ledger:
     """Return what the ledger says once the plans of ``engine`` are written, as another leader reads it."""
-    holdings = engine._state.holdings
+    allocations = engine._state.allocations
     entries = {
-        uid: replace(holding.reservation, stopping="Preempted" if uid in holdings.stopping else None)
-        for uid, holding in holdings.by_uid.items()
+        uid: replace(allocation.reservation, stopping="Preempted" if uid in allocations.stopping else None)
+        for uid, allocation in allocations.by_uid.items()
     }
     return ledger_text.decode(ledger_text.encode(Ledger(1, 1, entries, engine.claims(), engine.bookings())))
 

@@ -47,11 +47,11 @@ def nodes(
     draining: bool = False,
     queues: tuple[int, ...] = (1, 2, 3, 4, 5),
     resources: tuple[str, ...] = ("cpu",),
-    hungry: bool = True,
+    starved: bool = True,
 ) -> Any:
     """A root cohort, up to two below it, as many ``queues`` anywhere, of one or two flavors."""
     flavors = draw(st.sampled_from([("one",), ("one", "two")]))
-    yields = draw(st.sampled_from([(False,), (True,), (False, True)])) if hungry else (False,)
+    yields = draw(st.sampled_from([(False,), (True,), (False, True)])) if starved else (False,)
     stops = [*[StopPolicy.NONE] * 6, *(StopPolicy if draining else ())]
     lower = [f"c{i}" for i in range(draw(st.integers(0, 2)))]
 
@@ -78,7 +78,7 @@ def nodes(
                 weight_millis=draw(st.sampled_from([0, 500, 1000, 2000])),
                 stop_policy=draw(st.sampled_from(stops)),
                 reclaimable=draw(st.sampled_from([True, True, True, False])),
-                yields_to_hungry=draw(st.sampled_from(yields)),
+                guards_borrowing=draw(st.sampled_from(yields)),
             )
         )
     return found
@@ -184,20 +184,20 @@ class Run:
 
 def recount(run: Run) -> Usage:
     """Usage from scratch: the sum of what is admitted."""
-    holdings = run.world.engine._state.holdings
-    usage = Usage(holdings.tree)
-    for holding in holdings.by_uid.values():
-        node = holdings.node_of(holding)
+    allocations = run.world.engine._state.allocations
+    usage = Usage(allocations.tree)
+    for allocation in allocations.by_uid.values():
+        node = allocations.node_of(allocation)
         assert node is not None
-        usage.add(node, holding.reservation.usage(holding.reclaimed))
+        usage.add(node, allocation.reservation.usage(allocation.reclaimed))
     return usage
 
 
 def assert_sound(run: Run) -> None:
     """No node is oversubscribed, and usage is the sum of reservations."""
-    holdings = run.world.engine._state.holdings
-    usage, fresh = holdings.usage, recount(run)
-    for node in holdings.tree.nodes:
+    allocations = run.world.engine._state.allocations
+    usage, fresh = allocations.usage, recount(run)
+    for node in allocations.tree.nodes:
         taken = {key: amount for key, amount in usage.all_of(node).items() if amount}
         assert taken == {key: amount for key, amount in fresh.all_of(node).items() if amount}
         for key, amount in taken.items():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.policy import FlavorResource, Policy
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.deleted import is_deleted, outdated, with_deleted
 from webhook.dialects.merge import compile_policy
@@ -23,21 +23,21 @@ def policy(*queues: str) -> Policy:
     return compile_policy([{**head, "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}}, *made])
 
 
-def holding(queue: str, gpus: int) -> Holding:
+def allocation(queue: str, gpus: int) -> Allocation:
     pods = ReservedPodSet("main", gpus, PodPrice(requests={GPU: 1000}), {GPU: "any"})
     entry = Reservation(f"in-{queue}", "Job.batch", "team-a", "train", queue, (pods,), 1, 0.0)
-    return Holding(entry, entry.usage())
+    return Allocation(entry, entry.usage())
 
 
 def test_its_cohort_has_no_more_room_than_before() -> None:
     before = policy("one", "two")
     after = with_deleted(policy("two"), before, {"one"})
-    holdings = Holdings(QuotaTree(before))
-    holdings.put(holding("one", 8))
-    holdings.rebase(QuotaTree(after))
-    assert holdings.usage.available(holdings.tree.queues["two"], KEY) == 0
-    forgotten = Holdings(QuotaTree(policy("two")))
-    forgotten.put(holding("one", 8))
+    allocations = Allocations(QuotaTree(before))
+    allocations.put(allocation("one", 8))
+    allocations.rebase(QuotaTree(after))
+    assert allocations.usage.available(allocations.tree.queues["two"], KEY) == 0
+    forgotten = Allocations(QuotaTree(policy("two")))
+    forgotten.put(allocation("one", 8))
     assert forgotten.usage.available(forgotten.tree.queues["two"], KEY) == 8000
 
 

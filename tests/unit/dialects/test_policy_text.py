@@ -104,7 +104,7 @@ def _valid(drawn: Policy) -> Policy:
         return replace(found, resource_groups=groups)
 
     queues = {
-        name: replace(node(queue, queue.cohort), dialect=kueue.DIALECT, reclaimable=True, yields_to_hungry=False)
+        name: replace(node(queue, queue.cohort), dialect=kueue.DIALECT, reclaimable=True, guards_borrowing=False)
         for name, queue in drawn.queues.items()
     }
     return replace(

@@ -23,7 +23,7 @@ from webhook.core.placement.capacity import Allotment, Capacity
 from webhook.core.placement.explain import misplaced
 from webhook.core.placement.fit import Asked, Misplaced, place
 from webhook.core.placement.shape import shape_of
-from webhook.core.quota.allocations import Holdings
+from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
@@ -58,7 +58,7 @@ class Decision:
     awaits: tuple[str, ...] = ()
     """Uids of gangs that are being stopped already and whose room it may count on."""
     owed: Owed | None = None
-    """What it leaves to a hungry gang, if that is what blocks it."""
+    """What it leaves to a starved gang, if that is what blocks it."""
     beside: str | None = None
     """Uid of the head of a Backfill queue beside whose booking it has no room, if that alone blocks it."""
 
@@ -77,7 +77,7 @@ class Decision:
 class Decider:
     """What decisions are made from."""
 
-    holdings: Holdings
+    allocations: Allocations
     fences: Fences
     settings: EngineSettings
     ranks: Ranks = no_ranks
@@ -187,9 +187,11 @@ class Attempt:
         """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""
         if decision.fence is not None or not (decision.fits or decision.preempts):
             return decision
-        holdings = self.decider.holdings
-        going = [victim.holding for victim in decision.victims] + [holdings.by_uid[uid] for uid in decision.awaits]
-        gone = [holding.uid for holding in going]
+        allocations = self.decider.allocations
+        going = [victim.allocation for victim in decision.victims] + [
+            allocations.by_uid[uid] for uid in decision.awaits
+        ]
+        gone = [allocation.uid for allocation in going]
         places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
         if isinstance(places, Misplaced):
             return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())
@@ -197,8 +199,8 @@ class Attempt:
 
     def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
         """Return whether ``counts`` pods pass all fences once those are gone whom the quota needs stopped."""
-        holdings = self.decider.holdings
-        going = [victim.holding for victim in victims] + [holdings.by_uid[uid] for uid in awaits]
+        allocations = self.decider.allocations
+        going = [victim.allocation for victim in victims] + [allocations.by_uid[uid] for uid in awaits]
         jobs = {uid for each in going for uid in each.reservation.jobs}
         return bool(jobs) and self.decider.fences.shortfall(self.gang, counts, jobs) is None
 
@@ -224,11 +226,11 @@ class Attempt:
 
     def views(self) -> tuple[Usage, Usage]:
         """Return what is used now, and what will be once all that is decided is done: a gang has to fit both."""
-        return self.decider.holdings.usage, self.decider.holdings.outlook
+        return self.decider.allocations.usage, self.decider.allocations.projected
 
     def _judge(self, key: FlavorResource, amount: int) -> Verdict:
         """Return how ``amount`` of one key could be had."""
-        node, holdings = self.node, self.decider.holdings
+        node, allocations = self.node, self.decider.allocations
         assert node is not None
         if amount > self.room.get(key, amount):
             return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
@@ -241,14 +243,14 @@ class Attempt:
         victims, awaits = self._room({key: amount}, frozenset((key,)))
         mode = mode_of(victims, node)
         if awaits and mode is not Mode.PREEMPT:
-            own = holdings.of_queue(node.name)
+            own = allocations.of_queue(node.name)
             mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
         if victims:
             for victim in victims:
-                view.remove(victim.node, victim.holding.amounts)
+                view.remove(victim.node, victim.allocation.amounts)
             level, _ = view.borrow_level(node, key, amount)
             for victim in victims:
-                view.add(victim.node, victim.holding.amounts)
+                view.add(victim.node, victim.allocation.amounts)
         return Verdict(mode, level, Code.WAITING_FOR_QUOTA)
 
     def _room(
@@ -283,15 +285,15 @@ class Attempt:
         """Return the gang as one that may have others stopped."""
         assert self.queue is not None
         assert self.node is not None
-        holdings = self.decider.holdings
+        allocations = self.decider.allocations
         return Preemptor(
             self.gang,
             self.queue,
             self.node,
-            holdings,
-            usage=holdings.outlook,
+            allocations,
+            usage=allocations.projected,
             strategies=self.decider.settings.fair_sharing,
-            spared=holdings.stopping.keys(),
+            spared=allocations.stopping.keys(),
             ranks=self.decider.ranks,
             yields=self.decider.yields(self.gang.uid),
         )
@@ -299,15 +301,15 @@ class Attempt:
     def awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
         """Return the gangs being stopped that this gang could have stopped itself: it may count on their room."""
         rules, found = preemptor.queue.preemption, []
-        holdings = self.decider.holdings
-        for uid in holdings.stopping:
-            holding = holdings.by_uid[uid]
-            node = holdings.node_of(holding)
-            if node is None or node.root is not preemptor.node.root or not uses(holding, needs):
+        allocations = self.decider.allocations
+        for uid in allocations.stopping:
+            allocation = allocations.by_uid[uid]
+            node = allocations.node_of(allocation)
+            if node is None or node.root is not preemptor.node.root or not uses(allocation, needs):
                 continue
             if node is not preemptor.node and not node.reclaimable:
                 continue
             policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
-            if preemptor.outranks(holding, policy):
+            if preemptor.outranks(allocation, policy):
                 found.append(uid)
         return tuple(sorted(found))

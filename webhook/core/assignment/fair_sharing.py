@@ -165,9 +165,9 @@ def fair_targets(
             if within_own(preemptor.usage, node, needs):
                 continue
             found = [
-                Candidate(holding, node, Variant.FAIR_SHARING)
-                for holding in preemptor.holdings.of_queue(node.name).values()
-                if was_given(holding, needs) and preemptor.may_stop(holding, rule)
+                Candidate(allocation, node, Variant.FAIR_SHARING)
+                for allocation in preemptor.allocations.of_queue(node.name).values()
+                if was_given(allocation, needs) and preemptor.may_stop(allocation, rule)
             ]
             if found:
                 pending[node] = preemptor.in_order(found)
@@ -252,7 +252,7 @@ def _allowed(search: _Search, candidate: Candidate, strategy: str) -> bool:
 
 
 def _because(candidate: Candidate, variant: Variant) -> Candidate:
-    return Candidate(candidate.holding, candidate.node, variant, candidate.top)
+    return Candidate(candidate.allocation, candidate.node, variant, candidate.top)
 
 
 def targets_of(

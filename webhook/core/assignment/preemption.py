@@ -15,7 +15,7 @@ from heapq import merge
 from webhook.core.assignment.flavors import Mode
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
 
@@ -38,7 +38,7 @@ class Variant(Enum):
 class Candidate:
     """A gang that may be stopped."""
 
-    holding: Holding
+    allocation: Allocation
     node: Node
     variant: Variant
     top: Node | None = None
@@ -46,7 +46,7 @@ class Candidate:
 
 
 Ranks = Callable[[str], Mapping[str, float] | None]
-"""Queue to the usage-decay rank of its holdings by uid; None where it does not go by usage."""
+"""Queue to the usage-decay rank of its allocations by uid; None where it does not go by usage."""
 
 
 def no_ranks(queue: str) -> None:
@@ -60,7 +60,7 @@ class Preemptor:
     gang: Gang
     queue: Queue
     node: Node
-    holdings: Holdings
+    allocations: Allocations
     usage: Usage
     """Searched by taking candidates out and putting them back; unchanged afterwards."""
     strategies: tuple[str, ...] = ()
@@ -71,21 +71,21 @@ class Preemptor:
     yields: bool = False
     """It was itself stopped for the share of a gang that is still about, and stops nobody for its own."""
 
-    def may_stop(self, holding: Holding, policy: PreemptionPolicy) -> bool:
+    def may_stop(self, allocation: Allocation, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` lets this gang stop that one."""
-        known = holding.reservation
-        return holding.uid not in self.spared and known.may_be_preempted and self.outranks(holding, policy)
+        known = allocation.reservation
+        return allocation.uid not in self.spared and known.may_be_preempted and self.outranks(allocation, policy)
 
-    def outranks(self, holding: Holding, policy: PreemptionPolicy) -> bool:
+    def outranks(self, allocation: Allocation, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` puts this gang before that one."""
-        mine, theirs = self.gang.priority, holding.priority
+        mine, theirs = self.gang.priority, allocation.priority
         match policy:
             case PreemptionPolicy.ANY:
                 return True
             case PreemptionPolicy.LOWER_PRIORITY:
                 return theirs < mine
             case PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY:
-                return theirs < mine or (theirs == mine and self.gang.created_seconds < holding.created_seconds)
+                return theirs < mine or (theirs == mine and self.gang.created_seconds < allocation.created_seconds)
         return False
 
     def fits(self, amounts: AmountsByFlavor, borrowing: bool) -> bool:
@@ -96,11 +96,11 @@ class Preemptor:
 
     def order(self, candidate: Candidate) -> tuple[object, ...]:
         """Sort key of candidates: the ones already going, other queues', low priority, latest start."""
-        holding, known = candidate.holding, candidate.holding.reservation
+        allocation, known = candidate.allocation, candidate.allocation.reservation
         return (
-            known.uid not in self.holdings.stopping,
+            known.uid not in self.allocations.stopping,
             candidate.node is self.node,
-            holding.priority,
+            allocation.priority,
             -known.since_seconds,
             known.uid,
         )
@@ -123,20 +123,20 @@ class Preemptor:
             return sorted(candidates, key=self.order)
 
         def order(candidate: Candidate) -> tuple[object, ...]:
-            uid = candidate.holding.uid
-            return uid not in self.holdings.stopping, -ranks.get(uid, 0.0), self.order(candidate)
+            uid = candidate.allocation.uid
+            return uid not in self.allocations.stopping, -ranks.get(uid, 0.0), self.order(candidate)
 
         return sorted(candidates, key=order)
 
 
-def uses(holding: Holding, keys: Iterable[FlavorResource]) -> bool:
+def uses(allocation: Allocation, keys: Iterable[FlavorResource]) -> bool:
     """Return whether a gang holds any of ``keys``."""
-    return any(map(holding.amounts.get, keys))
+    return any(map(allocation.amounts.get, keys))
 
 
-def was_given(holding: Holding, keys: frozenset[FlavorResource]) -> bool:
+def was_given(allocation: Allocation, keys: frozenset[FlavorResource]) -> bool:
     """Return whether a gang was given any of ``keys``. It is a candidate then, as in Kueue, though it may take none."""
-    return not keys.isdisjoint(holding.amounts)
+    return not keys.isdisjoint(allocation.amounts)
 
 
 def within_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
@@ -150,9 +150,9 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
     if policy is PreemptionPolicy.NEVER:
         return []
     found = [
-        Candidate(holding, preemptor.node, Variant.WITHIN_QUEUE)
-        for holding in preemptor.holdings.of_queue(preemptor.node.name).values()
-        if was_given(holding, needs) and preemptor.may_stop(holding, policy)
+        Candidate(allocation, preemptor.node, Variant.WITHIN_QUEUE)
+        for allocation in preemptor.allocations.of_queue(preemptor.node.name).values()
+        if was_given(allocation, needs) and preemptor.may_stop(allocation, policy)
     ]
     return preemptor.in_order(found)
 
@@ -206,21 +206,21 @@ def _of_queue(
     preemptor: Preemptor, queue: Node, top: Node, needs: frozenset[FlavorResource], advantage: bool
 ) -> list[Candidate]:
     rules, found = preemptor.queue.preemption, []
-    for holding in preemptor.holdings.of_queue(queue.name).values():
-        if not was_given(holding, needs) or not preemptor.may_stop(holding, rules.reclaim_within_cohort):
+    for allocation in preemptor.allocations.of_queue(queue.name).values():
+        if not was_given(allocation, needs) or not preemptor.may_stop(allocation, rules.reclaim_within_cohort):
             continue
         threshold = rules.max_priority_threshold
         if advantage:
             variant = Variant.HIERARCHICAL
         elif (
             rules.borrow_within_cohort is PreemptionPolicy.NEVER
-            or holding.priority >= preemptor.gang.priority
-            or (threshold is not None and holding.priority > threshold)
+            or allocation.priority >= preemptor.gang.priority
+            or (threshold is not None and allocation.priority > threshold)
         ):
             variant = Variant.WITHOUT_BORROWING
         else:
             variant = Variant.WHILE_BORROWING
-        found.append(Candidate(holding, queue, variant, top))
+        found.append(Candidate(allocation, queue, variant, top))
     return found
 
 
@@ -230,10 +230,10 @@ def classical_targets(
     """Return whom to stop so that ``amounts`` fit, given that ``needs`` do not fit now; empty when nothing helps."""
     own = own_candidates(preemptor, needs)
     hierarchical, reclaim = _reclaim_candidates(preemptor, amounts, needs, bool(own))
-    stopping = preemptor.holdings.stopping
+    stopping = preemptor.allocations.stopping
     groups = (hierarchical, reclaim, own)
-    ordered = [c for group in groups for c in group if c.holding.uid in stopping]
-    ordered += [c for group in groups for c in group if c.holding.uid not in stopping]
+    ordered = [c for group in groups for c in group if c.allocation.uid in stopping]
+    ordered += [c for group in groups for c in group if c.allocation.uid not in stopping]
     for borrowing in _attempts(preemptor, needs, bool(hierarchical), bool(reclaim)):
         found = _attempt(preemptor, ordered, amounts, needs, borrowing=borrowing)
         if found:
@@ -315,12 +315,12 @@ def fill_back(
 
 def take(usage: Usage, candidate: Candidate) -> None:
     """Take a candidate out of the view."""
-    usage.remove(candidate.node, candidate.holding.amounts)
+    usage.remove(candidate.node, candidate.allocation.amounts)
 
 
 def give_back(usage: Usage, candidate: Candidate) -> None:
     """Put a candidate back into the view."""
-    usage.add(candidate.node, candidate.holding.amounts)
+    usage.add(candidate.node, candidate.allocation.amounts)
 
 
 def mode_of(targets: Sequence[Candidate], node: Node) -> Mode:

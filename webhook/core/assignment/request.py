@@ -1,6 +1,6 @@
 """What a gang asks of its queue: per pod set which resources, and from which flavors each could be taken.
 
-Compiled once per line of gangs that ask the same; it does not depend on usage. Resources are charged as the settings
+Compiled once per class of gangs that ask the same; it does not depend on usage. Resources are charged as the settings
 say (excluded prefixes, transformations), grouped as the queue groups them, and matched with flavors by ``misfits``.
 """
 
@@ -17,7 +17,7 @@ from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 
-LineKey = tuple[object, ...]
+ClassKey = tuple[object, ...]
 """What gangs of one queue have in common that get the same answer."""
 
 

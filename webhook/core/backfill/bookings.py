@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.backfill.timetable import Booking, Timetable
 from webhook.core.model.policy import FlavorResource
-from webhook.core.pending.queueing import Line
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
 
@@ -21,7 +21,7 @@ from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 class Head:
     """A head that is to be booked, and its place among the others."""
 
-    line: Line
+    eclass: EquivalenceClass
     node: Node
     amounts: AmountsByFlavor
     """What it takes, as far as that is known before it is booked."""
@@ -35,30 +35,30 @@ class Head:
     @property
     def uid(self) -> str:
         """Uid of the gang."""
-        return self.line.head.uid
+        return self.eclass.head.uid
 
     @property
     def place(self) -> tuple[int, int, int]:
         """In this order heads are booked that are not booked yet."""
-        return (self.level, -self.line.sample.priority, self.turn)
+        return (self.level, -self.eclass.sample.priority, self.turn)
 
 
-def head_at(line: Line, turn: int, known: Booking | None, kept: AmountsByFlavor, taken: Usage) -> Head:
+def head_at(eclass: EquivalenceClass, turn: int, known: Booking | None, kept: AmountsByFlavor, taken: Usage) -> Head:
     """Return the head of a queue as of now, when the tree is used as ``taken`` says, what it keeps included."""
-    node, queue = line.lane.node, line.lane.queue
+    node, queue = eclass.queue.node, eclass.queue.spec
     assert node is not None
     assert queue is not None
-    amounts = line.smallest if known is None else known.amounts
+    amounts = eclass.smallest if known is None else known.amounts
     if amounts is None:
 
         def judge(key: FlavorResource, amount: int) -> Verdict:
             return Verdict(Mode.FIT, taken.borrow_level(node, key, amount)[0])
 
-        amounts = assign(line.request, line.head.least_counts, queue.fungibility, Judge(judge)).usage
+        amounts = assign(eclass.request, eclass.head.least_counts, queue.fungibility, Judge(judge)).usage
     taken.remove(node, kept)
     level = taken.highest_level(node, amounts)
     taken.add(node, kept)
-    return Head(line, node, amounts, level, turn, kept)
+    return Head(eclass, node, amounts, level, turn, kept)
 
 
 def book(
@@ -77,11 +77,11 @@ def book(
     heads = sorted(heads, key=lambda each: each.place)
     for each in heads:
         before = known.get(each.uid)
-        if before is not None and before.node is each.node and before.asked == each.line.key:
+        if before is not None and before.node is each.node and before.asked == each.eclass.key:
             kept = before.not_before(table.now)
             if table.holds(kept):
                 table.book(kept)
-    searched, wanted, yielding = set(anew), {each.uid for each in heads}, set(put_off)
+    searched, wanted, guarded = set(anew), {each.uid for each in heads}, set(put_off)
     changes, moved = 0, True
     in_vain: dict[str, tuple[int, int]] = {}
     while moved:
@@ -91,10 +91,10 @@ def book(
             lost = booked is None and each.uid in known
             if not (each.uid in searched or lost) or (booked is not None and booked.at_seconds <= table.now):
                 continue
-            if in_vain.get(each.uid) == (state := (changes, len(yielding))):
+            if in_vain.get(each.uid) == (state := (changes, len(guarded))):
                 # Nothing has changed since it was tried last.
                 continue
-            others_moved = _move_up(table, each, heads, yielding)
+            others_moved = _move_up(table, each, heads, guarded)
             moved |= others_moved
             if others_moved or table.booking(each.uid) is not booked:
                 changes += 1
@@ -117,20 +117,20 @@ def owns(usage: Usage, node: Node, other: Node, amounts: AmountsByFlavor, keys: 
     return owned
 
 
-def _move_up(table: Timetable, one: Head, heads: Iterable[Head], yielding: set[str]) -> bool:
+def _move_up(table: Timetable, one: Head, heads: Iterable[Head], guarded: set[str]) -> bool:
     """Book a head at its earliest start; return whether that made room for others, or took it from them.
 
-    ``yielding`` are, and become, those that somebody takes precedence of: of two of them the first in order goes first.
+    ``guarded`` are, and become, those that somebody takes precedence of: of two of them the first in order goes first.
     """
     before = table.cancel(one.uid)
     if before is not None:
-        found = table.earliest(one.line, before.at_seconds)
+        found = table.earliest(one.eclass, before.at_seconds)
         moved = found is not None and found.at_seconds < before.at_seconds
         table.book(found if found is not None and moved else before)
         return moved
     table.forgo(one.node, one.kept)
     later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
-    peers = {each for each in later if one.uid in yielding and each.uid in yielding}
+    peers = {each for each in later if one.uid in guarded and each.uid in guarded}
     behind = [each for each in later if each in peers or _takes_precedence(table.taken, one, each, one.amounts)]
     while True:
         found, lost = _book_before(table, one, behind)
@@ -140,7 +140,7 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head], yielding: set[s
         outranked = [each for each in behind if _takes_precedence(table.taken, one, each, found.amounts)]
         wronged = [each for each in lost if each not in peers and each not in outranked]
         if not wronged:
-            yielding.update(each.uid for each in outranked if lost)
+            guarded.update(each.uid for each in outranked if lost)
             return bool(lost)
         # It was to take another flavor, of which it owns less.
         table.cancel(one.uid)
@@ -152,7 +152,7 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head], yielding: set[s
 def _book_before(table: Timetable, one: Head, behind: Iterable[Head]) -> tuple[Booking | None, dict[Head, Booking]]:
     """Book a head as if those ``behind`` it were not; return its booking, and theirs that do not fit any more."""
     put_off = {each: booking for each in behind if (booking := table.cancel(each.uid)) is not None}
-    found = table.earliest(one.line)
+    found = table.earliest(one.eclass)
     if found is not None:
         table.book(found)
     lost = {}
@@ -166,10 +166,23 @@ def _book_before(table: Timetable, one: Head, behind: Iterable[Head]) -> tuple[B
 
 def _takes_precedence(taken: Usage, one: Head, other: Head, amounts: AmountsByFlavor) -> bool:
     """Return whether a head that takes ``amounts`` may be booked as if ``other``, later in order, were not."""
-    if one.line.sample.priority > other.line.sample.priority:
+    if one.eclass.sample.priority > other.eclass.sample.priority:
         return True
     keys = amounts.keys() & other.amounts.keys()
     taken.remove(one.node, one.kept)
     owned = one.node is not other.node and owns(taken, one.node, other.node, amounts, keys)
     taken.add(one.node, one.kept)
     return owned
+
+
+def asks(eclass: EquivalenceClass, amounts: AmountsByFlavor) -> bool:
+    """Return whether the smallest start of the head of ``eclass`` could be charged ``amounts``."""
+    asked = eclass.request.amounts(eclass.head.least_counts)
+    return amounts.keys() <= eclass.request.keys and _by_resource(amounts) == _by_resource(asked)
+
+
+def _by_resource(amounts: AmountsByFlavor) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for key, amount in amounts.items():
+        total[key.resource] = total.get(key.resource, 0) + amount
+    return total

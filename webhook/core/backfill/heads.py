@@ -5,8 +5,9 @@ for quota. A head has room booked (``backfill``) only while it waits for quota a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from webhook.core.pending.pending_queues import WaitingRoom
-from webhook.core.pending.queueing import Lane, Line
+from webhook.core.model.wake_keys import BeforeHeads
+from webhook.core.pending.pending_queues import PendingQueues
+from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.fences import Fences
 
 
@@ -14,40 +15,40 @@ from webhook.core.quota.fences import Fences
 class Heads:
     """The heads of all Backfill queues, looked for again only when there may be others."""
 
-    room: WaitingRoom
+    pending: PendingQueues
     across_queues: bool
     """The heads of one tree stand together; else each queue has a plan of its own."""
-    _known: dict[object, tuple[int, tuple[Line, ...]]] = field(default_factory=dict)
+    _known: dict[object, tuple[int, tuple[EquivalenceClass, ...]]] = field(default_factory=dict)
     """By tree or queue, the heads that wait for quota, where no fence has a part in it."""
 
-    def together(self, lanes: Sequence[Lane]) -> Iterable[Sequence[Lane]]:
+    def together(self, queues: Sequence[PendingQueue]) -> Iterable[Sequence[PendingQueue]]:
         """Return the Backfill queues of a tree, together where they have one plan."""
-        return [lanes] if self.across_queues else ([lane] for lane in lanes)
+        return [queues] if self.across_queues else ([queue] for queue in queues)
 
-    def scope(self, lanes: Sequence[Lane]) -> object:
+    def scope(self, queues: Sequence[PendingQueue]) -> object:
         """Return what tells the plan of these queues from others: a tree, or a queue."""
-        return lanes[0].node.root if self.across_queues and lanes[0].node is not None else lanes[0].name
+        return queues[0].node.root if self.across_queues and queues[0].node is not None else queues[0].name
 
-    def lanes_beside(self, lane: Lane) -> Sequence[Lane]:
+    def queues_beside(self, queue: PendingQueue) -> Sequence[PendingQueue]:
         """Return the queues of which the heads are protected from gangs of one queue."""
-        if lane.node is None:
+        if queue.node is None:
             return ()
         if self.across_queues:
-            return self.room.backfilling.get(lane.node.root, ())
-        return [lane] if lane.backfills else ()
+            return self.pending.backfilling.get(queue.node.root, ())
+        return [queue] if queue.backfills else ()
 
-    def waiting_for_quota(self, lanes: Sequence[Lane], fences: Fences) -> Sequence[Line]:
+    def waiting_for_quota(self, queues: Sequence[PendingQueue], fences: Fences) -> Sequence[EquivalenceClass]:
         """Return the heads of queues that wait for quota and nothing else; looked for again when there may be others,
         and each time where a fence may hold one up.
         """
-        if not lanes:
+        if not queues:
             return ()
-        assert lanes[0].node is not None
-        scope, version = self.scope(lanes), self.room.heads_version(lanes[0].node.root)
+        assert queues[0].node is not None
+        scope, version = self.scope(queues), self.pending.heads_version(queues[0].node.root)
         known = self._known.get(scope)
         if known is not None and known[0] == version:
             return known[1]
-        first = [head for lane in lanes if lane.closed is None and (head := lane.head()) is not None]
+        first = [head for queue in queues if queue.closed is None and (head := queue.head()) is not None]
         fenced = [head for head in first if fences.bind(head.sample.namespace)]
         self._known.pop(scope, None)
         if not fenced:
@@ -70,11 +71,16 @@ class Heads:
         return bool(fenced)
 
 
-def waits_for_quota(lane: Lane, fences: Fences) -> Line | None:
+def waits_for_quota(queue: PendingQueue, fences: Fences) -> EquivalenceClass | None:
     """Return the head of a queue if it waits for quota and nothing else."""
-    head = None if lane.closed is not None else lane.head()
+    head = None if queue.closed is not None else queue.head()
     return head if head is None or _passes_fences(head, fences) else None
 
 
-def _passes_fences(line: Line, fences: Fences) -> bool:
-    return fences.shortfall(line.head, line.head.least_counts) is None
+def _passes_fences(eclass: EquivalenceClass, fences: Fences) -> bool:
+    return fences.shortfall(eclass.head, eclass.head.least_counts) is None
+
+
+def before_heads(queue: PendingQueue) -> BeforeHeads:
+    """Return the key of those that have no right before any booked head of the queue's tree."""
+    return BeforeHeads(None if queue.node is None else queue.node.root.index)

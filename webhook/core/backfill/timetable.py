@@ -13,11 +13,11 @@ from math import inf
 from operator import itemgetter
 
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
-from webhook.core.assignment.request import LineKey
+from webhook.core.assignment.request import ClassKey
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.reasons import Code
-from webhook.core.pending.queueing import Line
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
 
@@ -26,7 +26,7 @@ class Booking:
     """What is kept for the head of a queue: the smallest start of that gang, from when until when."""
 
     uid: str
-    asked: LineKey
+    asked: ClassKey
     """What the gang was when it was booked."""
     node: Node
     amounts: AmountsByFlavor
@@ -49,30 +49,30 @@ class Start:
     amounts: AmountsByFlavor
     end_seconds: float
     """Infinite when nobody knows."""
-    gone: Sequence[Holding] = ()
+    gone: Sequence[Allocation] = ()
     """Who would be stopped for it."""
 
 
 class Timetable:
     """What is taken of one tree from now on, by what runs and by what is booked."""
 
-    def __init__(self, holdings: Holdings, root: Node, now: float, start: Start | None = None) -> None:
+    def __init__(self, allocations: Allocations, root: Node, now: float, start: Start | None = None) -> None:
         self.root, self.now = root, now
-        self._view = holdings.outlook.copy_of(root)
-        if holdings.lifted is not None and holdings.lifted[1].root is root:
-            self._view.add(*holdings.lifted[1:])
-        gone = () if start is None else [each for each in start.gone if each.uid not in holdings.stopping]
+        self._view = allocations.projected.copy_of(root)
+        if allocations.lifted is not None and allocations.lifted[1].root is root:
+            self._view.add(*allocations.lifted[1:])
+        gone = () if start is None else [each for each in start.gone if each.uid not in allocations.stopping]
         for victim in gone:
-            node = holdings.node_of(victim)
+            node = allocations.node_of(victim)
             if node is not None:
                 self._view.remove(node, victim.amounts)
-        self._going = list(_ends(holdings, root, {victim.uid for victim in gone}))
+        self._going = list(_ends(allocations, root, {victim.uid for victim in gone}))
         if start is not None:
             self._view.add(start.node, start.amounts)
             if start.end_seconds < inf:
                 insort(self._going, (start.end_seconds, start.node, start.amounts), key=itemgetter(0))
-        plain = start is None and holdings.lifted is None
-        self.taken = holdings.outlook if plain else self._view.copy_of(root)
+        plain = start is None and allocations.lifted is None
+        self.taken = allocations.projected if plain else self._view.copy_of(root)
         """What is taken now, but for bookings; while nothing changes."""
         self._ends = [end for end, _, _ in self._going]
         self._ended = 0
@@ -83,9 +83,9 @@ class Timetable:
         self._lasting: Usage | None = None
         """What those take who have no limit, once somebody asked."""
 
-    def may_hold(self, head: Line, kept: AmountsByFlavor) -> bool:
+    def may_hold(self, head: EquivalenceClass, kept: AmountsByFlavor) -> bool:
         """Return whether a head could start one day if nobody else were booked; ``kept`` is not in its way."""
-        node = head.lane.node
+        node = head.queue.node
         assert node is not None
         if head.smallest is None:
             return True
@@ -174,7 +174,7 @@ class Timetable:
         """Return what queue ``node`` could take from now until then; at most 0 where it is oversubscribed."""
         return min(view.available(node, key) for view in self._views_over(self.now, end_seconds))
 
-    def earliest(self, head: Line, latest: float = inf) -> Booking | None:
+    def earliest(self, head: EquivalenceClass, latest: float = inf) -> Booking | None:
         """Return the earliest booking that fits for the smallest start of a head, not after ``latest``.
 
         None when there is none: it depends on gangs without a run-time limit.
@@ -197,21 +197,21 @@ class Timetable:
                 ahead = [view for at, view in beside if turn < at <= turn + lasts]
                 at, amounts = self._between(head, turn, following, ahead)
             if amounts is not None:
-                assert head.lane.node is not None
-                return Booking(head.head.uid, head.key, head.lane.node, amounts, at, at + lasts)
+                assert head.queue.node is not None
+                return Booking(head.head.uid, head.key, head.queue.node, amounts, at, at + lasts)
         return None
 
-    def _in_the_way(self, head: Line) -> list[tuple[float, Usage]]:
+    def _in_the_way(self, head: EquivalenceClass) -> list[tuple[float, Usage]]:
         """Return when who is booked comes, and what is taken then: those only beside whom the head does not fit, where
         there is no choice in what it takes.
         """
-        node, least = head.lane.node, head.smallest
+        node, least = head.queue.node, head.smallest
         assert node is not None
         views = ((booking.at_seconds, view) for booking, view in self._booked.values())
         return [(at, view) for at, view in views if least is None or not view.fits(node, least)]
 
     def _between(
-        self, head: Line, turn: float, following: float, ahead: Sequence[Usage]
+        self, head: EquivalenceClass, turn: float, following: float, ahead: Sequence[Usage]
     ) -> tuple[float, AmountsByFlavor | None]:
         """Return when the head first fits after one turn and before the next, and what it takes then; else None.
 
@@ -267,19 +267,19 @@ class Timetable:
         self._ended = number
 
 
-def _ends(holdings: Holdings, root: Node, gone: Collection[str]) -> Iterator[tuple[float, Node, AmountsByFlavor]]:
+def _ends(allocations: Allocations, root: Node, gone: Collection[str]) -> Iterator[tuple[float, Node, AmountsByFlavor]]:
     """Yield when which running gang gives back what to which queue, in that order."""
-    for holding in holdings.ending(root):
-        node, end = holdings.node_of(holding), holding.end_seconds
+    for allocation in allocations.ending(root):
+        node, end = allocations.node_of(allocation), allocation.end_seconds
         assert node is not None
         assert end is not None
-        if holding.uid not in gone:
-            yield end, node, holding.amounts
+        if allocation.uid not in gone:
+            yield end, node, allocation.amounts
 
 
-def _least_start(head: Line, views: Iterable[Usage]) -> AmountsByFlavor | None:
+def _least_start(head: EquivalenceClass, views: Iterable[Usage]) -> AmountsByFlavor | None:
     """Return what the smallest start of a head takes where it fits all of ``views``; None where none does."""
-    queue, node = head.lane.queue, head.lane.node
+    queue, node = head.queue.spec, head.queue.node
     assert queue is not None
     assert node is not None
     if head.smallest is not None:

@@ -213,8 +213,8 @@ class Queue:
     spares_non_preemptible: bool = False
     """A gang whose owner rules preemption out is never stopped for others here, and may use guaranteed quota only
     (ElasticQuotaTree)."""
-    yields_to_hungry: bool = False
-    """Above what it owns it takes no room that a hungry gang elsewhere in its tree needs (ElasticQuotaTree)."""
+    guards_borrowing: bool = False
+    """Above what it owns it takes no room that a starved gang elsewhere in its tree needs (ElasticQuotaTree)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Code(StrEnum):
     FENCED = "ResourceQuotaExceeded"
     NODES_DO_NOT_FIT = "NodesDoNotFit"
     BEHIND_HEAD = "BehindHead"
-    BEHIND_HUNGRY = "BehindHungryQueue"
+    BEHIND_STARVED = "BehindStarvedQueue"
     BACKING_OFF = "BackingOff"
     QUEUE_NOT_FOUND = "QueueNotFound"
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"

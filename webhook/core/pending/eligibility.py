@@ -14,7 +14,7 @@ def why_closed(queue: Queue) -> Reason | None:
     return _why_stopped(f"queue {queue.name}", queue.stop_policy)
 
 
-def why_aside(gang: Gang, policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> Reason | None:
+def why_ineligible(gang: Gang, policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> Reason | None:
     """Return why the policy keeps a gang out of its queue, where it blocks nobody; None when it does not.
 
     ``namespaces`` are labels by name.

@@ -1,7 +1,8 @@
-"""All waiting gangs of one cluster: which lane and line each stands in, who rests, who is parked, who is woken.
+"""All waiting gangs of one cluster: which queue and class each stands in, who rests, who is unschedulable, who is
+woken.
 
 Whatever the policy alone decides is decided once, when a gang comes or the policy changes: which queue it waits in,
-whether anything keeps it out (``kept_out``), and which flavors its pod sets may use.
+whether anything keeps it out (``eligibility``), and which flavors its pod sets may use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,14 +16,14 @@ from webhook.core.model.policy import FlavorResource, Policy, PreemptionPolicy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
-from webhook.core.pending.eligibility import why_aside, why_closed
+from webhook.core.pending.eligibility import why_closed, why_ineligible
 from webhook.core.pending.gang_state import Event, GangState, allows
-from webhook.core.pending.queueing import GangRecord, Lane, Line, line_key
-from webhook.core.pending.wake_index import Gate, GateOrder, Need, Parking
+from webhook.core.pending.queueing import EquivalenceClass, GangRecord, PendingQueue, class_key
+from webhook.core.pending.wake_index import Gate, GateOrder, Need, WakeIndex
 from webhook.core.quota.tree import Node, QuotaTree
 
 
-class WaitingRoom:
+class PendingQueues:
     """Everything that waits."""
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -31,103 +32,103 @@ class WaitingRoom:
         self.namespaces: Mapping[str, Mapping[str, str]] = {}
         self.records: dict[str, GangRecord] = {}
         """By uid, every gang that waits."""
-        self.lanes: dict[str | None, Lane] = {None: Lane(None)}
-        self.active: dict[Lane, None] = {}
-        """Lanes that may have a line to decide about."""
+        self.queues: dict[str | None, PendingQueue] = {None: PendingQueue(None)}
+        self.active: dict[PendingQueue, None] = {}
+        """Queues that may have a class to decide about."""
         self.room_at: Callable[[Node, FlavorResource], int] = lambda node, key: 0
         """How much a node lets through now beyond its private quota."""
-        self.backfilling: dict[Node, list[Lane]] = {}
+        self.backfilling: dict[Node, list[PendingQueue]] = {}
         """Root of a tree to its Backfill queues."""
-        self.yielding: dict[Node, list[Lane]] = {}
-        """Root of a tree to its queues that hunger and yield to hungry ones."""
+        self.guarded: dict[Node, list[PendingQueue]] = {}
+        """Root of a tree to its queues that guard borrowing."""
         self.changes = 0
         """Grows whenever a gang comes to wait or does so no longer, and when another one heads a queue."""
         self._looks = 0
         self._looked: dict[Node, int] = {}
         """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
-        self._parking = Parking()
+        self._wakes = WakeIndex()
         self._backoff_ends: list[tuple[float, str]] = []
         self._touched: dict[Gate, None] = {}
         """Gates where there may be more room."""
-        self._woken_by: dict[Line, Gate] = {}
+        self._woken_by: dict[EquivalenceClass, Gate] = {}
 
     def set_policy(self, policy: Policy, tree: QuotaTree, namespaces: Mapping[str, Mapping[str, str]]) -> None:
-        """Sort by another policy. Lanes whose queue and tree say what they said before stay as they are."""
+        """Sort by another policy. Queues whose queue and tree say what they said before stay as they are."""
         before = self.policy
         self.policy, self.namespaces = policy, namespaces
-        for name, lane in list(self.lanes.items()):
+        for name, queue in list(self.queues.items()):
             if name is not None and (
-                tree.queues.get(name) is not lane.node
-                or policy.queues.get(name) != lane.queue
+                tree.queues.get(name) is not queue.node
+                or policy.queues.get(name) != queue.spec
                 or policy.flavors != before.flavors
             ):
-                self._close(lane)
-        for name, queue in policy.queues.items():
-            if name not in self.lanes:
-                self.lanes[name] = Lane(name, queue, tree.queues[name], closed=why_closed(queue))
-        self._index_lanes()
+                self._close(queue)
+        for name, spec in policy.queues.items():
+            if name not in self.queues:
+                self.queues[name] = PendingQueue(name, spec, tree.queues[name], closed=why_closed(spec))
+        self._index_queues()
         for record in list(self.records.values()):
-            if self._lane_of(record.gang) is not record.lane:
+            if self._queue_of(record.gang) is not record.queue:
                 self._move(record)
-        for lane in self.lanes.values():
-            for gang in [gang for gang in lane.claiming.values() if self._why_aside(gang) is not None]:
+        for queue in self.queues.values():
+            for gang in [gang for gang in queue.claiming.values() if self._why_ineligible(gang) is not None]:
                 self.unclaim(gang.uid)
-            for line in lane.lines.values():
-                aside = self._why_aside(line.sample)
-                if aside != line.aside:
-                    line.aside = aside
-                    self.wake_line(line)
-                    self.head_changed(lane)
+            for eclass in queue.eclasses.values():
+                ineligible = self._why_ineligible(eclass.sample)
+                if ineligible != eclass.ineligible:
+                    eclass.ineligible = ineligible
+                    self.wake_class(eclass)
+                    self.head_changed(queue)
 
     def heads_version(self, root: Node) -> int:
         """Return a number that grows whenever another gang may head one of the queues of a tree."""
         return self._looked.get(root, 0)
 
-    def _count(self, lane: Lane) -> None:
+    def _count(self, queue: PendingQueue) -> None:
         """Note that another gang may head a queue."""
-        if lane.node is not None:
+        if queue.node is not None:
             self._looks += 1
-            self._looked[lane.node.root] = self._looks
+            self._looked[queue.node.root] = self._looks
 
-    def _index_lanes(self) -> None:
-        self.backfilling, self.yielding = {}, {}
-        roots = {lane.node.root for lane in self.lanes.values() if lane.node is not None}
+    def _index_queues(self) -> None:
+        self.backfilling, self.guarded = {}, {}
+        roots = {queue.node.root for queue in self.queues.values() if queue.node is not None}
         self._looked = {root: number for root, number in self._looked.items() if root in roots}
-        for name in sorted(name for name in self.lanes if name is not None):
-            lane = self.lanes[name]
-            if lane.backfills and lane.node is not None:
-                self.backfilling.setdefault(lane.node.root, []).append(lane)
-            if lane.yields and lane.node is not None:
-                self.yielding.setdefault(lane.node.root, []).append(lane)
-            self._count(lane)
+        for name in sorted(name for name in self.queues if name is not None):
+            queue = self.queues[name]
+            if queue.backfills and queue.node is not None:
+                self.backfilling.setdefault(queue.node.root, []).append(queue)
+            if queue.yields and queue.node is not None:
+                self.guarded.setdefault(queue.node.root, []).append(queue)
+            self._count(queue)
 
-    def _close(self, lane: Lane) -> None:
-        """Give up a lane whose queue changed; its gangs are moved afterwards."""
-        del self.lanes[lane.name]
-        self.active.pop(lane, None)
-        for line in lane.lines.values():
-            self._parking.forget(line)
-            self.pass_on(line)
-        self._parking.close(lane)
-        self.wake(QueueHead(lane.name))
+    def _close(self, queue: PendingQueue) -> None:
+        """Give up a queue whose queue changed; its gangs are moved afterwards."""
+        del self.queues[queue.name]
+        self.active.pop(queue, None)
+        for eclass in queue.eclasses.values():
+            self._wakes.forget(eclass)
+            self.pass_on(eclass)
+        self._wakes.close(queue)
+        self.wake(QueueHead(queue.name))
 
     def _move(self, record: GangRecord) -> None:
         """Let a gang wait where the present policy puts it; a back-off goes on."""
         backs_off = record.state is GangState.BACKOFF
-        if record.lane is not None and self.lanes.get(record.lane.name) is record.lane:
+        if record.queue is not None and self.queues.get(record.queue.name) is record.queue:
             self.withdraw(record.gang.uid)
         else:
             del self.records[record.gang.uid]
         until = record.gang.not_before_seconds
         self.submit(record.gang, until - 1 if backs_off else until)
 
-    def _why_aside(self, gang: Gang) -> Reason | None:
-        return why_aside(gang, self.policy, self.namespaces)
+    def _why_ineligible(self, gang: Gang) -> Reason | None:
+        return why_ineligible(gang, self.policy, self.namespaces)
 
-    def _lane_of(self, gang: Gang) -> Lane | None:
-        """Return the lane a gang belongs into; None while its queue is unknown."""
+    def _queue_of(self, gang: Gang) -> PendingQueue | None:
+        """Return the queue a gang belongs into; None while its queue is unknown."""
         name = self.policy.queue_of(gang.namespace, gang.queue)
-        return None if name is None and gang.queue is not None else self.lanes.get(name)
+        return None if name is None and gang.queue is not None else self.queues.get(name)
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced."""
@@ -136,22 +137,27 @@ class WaitingRoom:
             if known.gang == gang:
                 return
             self.withdraw(gang.uid)
-        lane = self._lane_of(gang)
-        if lane is None:
+        queue = self._queue_of(gang)
+        if queue is None:
             self._note(Event.SUBMITTED, gang, GangState.NO_QUEUE)
         elif gang.not_before_seconds > now:
-            lane.backoff[gang.uid] = gang
+            queue.backoff[gang.uid] = gang
             heappush(self._backoff_ends, (gang.not_before_seconds, gang.uid))
-            self._note(Event.SUBMITTED, gang, GangState.BACKOFF, lane)
+            self._note(Event.SUBMITTED, gang, GangState.BACKOFF, queue)
         else:
-            self._join(Event.SUBMITTED, lane, gang)
+            self._join(Event.SUBMITTED, queue, gang)
 
     def _note(
-        self, event: Event, gang: Gang, apart: GangState | None, lane: Lane | None = None, line: Line | None = None
+        self,
+        event: Event,
+        gang: Gang,
+        apart: GangState | None,
+        queue: PendingQueue | None = None,
+        eclass: EquivalenceClass | None = None,
     ) -> None:
         """Record what became of a gang. Only here a gang comes into another state, or with its whole class."""
         known = self.records.get(gang.uid)
-        record = self.records[gang.uid] = GangRecord(gang, lane, line, apart)
+        record = self.records[gang.uid] = GangRecord(gang, queue, eclass, apart)
         before = GangState.ABSENT if known is None else known.state
         assert allows(event, before, record.state), f"{event}: {before} to {record.state}"
 
@@ -165,34 +171,34 @@ class WaitingRoom:
         record = self.records.pop(uid, None)
         if record is None:
             return None
-        if record.line is not None:
-            self._leave(record.line, uid)
-        elif record.lane is not None:
-            record.lane.backoff.pop(uid, None)
-            if record.lane.claiming.pop(uid, None) is not None:
-                self.active[record.lane] = None
+        if record.eclass is not None:
+            self._leave(record.eclass, uid)
+        elif record.queue is not None:
+            record.queue.backoff.pop(uid, None)
+            if record.queue.claiming.pop(uid, None) is not None:
+                self.active[record.queue] = None
         return record.gang
 
-    def claim(self, gang: Gang, line: Line) -> None:
-        """Take a gang out of its line and of the order: others are being stopped for it."""
-        self._leave(line, gang.uid)
-        line.lane.claiming[gang.uid] = gang
-        self._note(Event.PREEMPTS, gang, GangState.CLAIMING, line.lane)
+    def claim(self, gang: Gang, eclass: EquivalenceClass) -> None:
+        """Take a gang out of its class and of the order: others are being stopped for it."""
+        self._leave(eclass, gang.uid)
+        eclass.queue.claiming[gang.uid] = gang
+        self._note(Event.PREEMPTS, gang, GangState.CLAIMING, eclass.queue)
 
     def unclaim(self, uid: str) -> None:
-        """Put a claiming gang back into its line."""
-        lane = self.records[uid].lane
-        assert lane is not None
-        self._join(Event.CLAIM_LAPSED, lane, lane.claiming.pop(uid))
-        self.active[lane] = None
+        """Put a claiming gang back into its class."""
+        queue = self.records[uid].queue
+        assert queue is not None
+        self._join(Event.CLAIM_LAPSED, queue, queue.claiming.pop(uid))
+        self.active[queue] = None
 
     def end_backoffs(self, now: float) -> None:
-        """Let gangs whose back-off is over join their lines."""
+        """Let gangs whose back-off is over join their classes."""
         while self._backoff_ends and self._backoff_ends[0][0] <= now:
             until, uid = heappop(self._backoff_ends)
             record = self._in_backoff(until, uid)
-            if record is not None and record.lane is not None:
-                self._join(Event.BACKOFF_OVER, record.lane, record.lane.backoff.pop(uid))
+            if record is not None and record.queue is not None:
+                self._join(Event.BACKOFF_OVER, record.queue, record.queue.backoff.pop(uid))
 
     def _in_backoff(self, until: float, uid: str) -> GangRecord | None:
         """Return the record of a gang that is in back-off until that very time, if it still is."""
@@ -206,211 +212,213 @@ class WaitingRoom:
             heappop(self._backoff_ends)
         return self._backoff_ends[0][0] if self._backoff_ends else None
 
-    def park(
+    def mark_unschedulable(
         self,
-        line: Line,
+        eclass: EquivalenceClass,
         wake_on: Iterable[WakeKey],
         gate: tuple[Need, GateOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
-        """Set a blocked line aside until what blocks it changes."""
-        line.move(Event.BLOCKED)
-        line.level = 0 if gate is None else gate[1][0]
-        self._parking.park(line, wake_on, gate, marks)
-        self.pass_on(line)
-        self._move_on(line.lane)
+        """Set a blocked class aside until what blocks it changes."""
+        eclass.move(Event.BLOCKED)
+        eclass.level = 0 if gate is None else gate[1][0]
+        self._wakes.mark_unschedulable(eclass, wake_on, gate, marks)
+        self.pass_on(eclass)
+        self._move_on(eclass.queue)
 
-    def wake(self, key: WakeKey, unless: Callable[[Line], bool] | None = None) -> None:
-        """Wake the lines that the change ``key`` could help, but for those of which ``unless`` says so."""
-        for line in self._parking.helped_by(key):
-            if unless is None or not unless(line):
-                self.wake_line(line)
+    def wake(self, key: WakeKey, unless: Callable[[EquivalenceClass], bool] | None = None) -> None:
+        """Wake the classes that the change ``key`` could help, but for those of which ``unless`` says so."""
+        for eclass in self._wakes.helped_by(key):
+            if unless is None or not unless(eclass):
+                self.wake_class(eclass)
 
-    def head_changed(self, lane: Lane) -> None:
+    def head_changed(self, queue: PendingQueue) -> None:
         """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
         which has the rights of a head now.
         """
         self.changes += 1
-        self._count(lane)
-        self.wake(QueueHead(lane.name))
-        head = lane.head() if lane.backfills else None
+        self._count(queue)
+        self.wake(QueueHead(queue.name))
+        head = queue.head() if queue.backfills else None
         if head is not None and head.unschedulable:
-            self.wake_line(head)
-        self._move_on(lane)
+            self.wake_class(head)
+        self._move_on(queue)
 
     def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
         """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
         spot = Freed(node.index, key)
         self.wake(spot)
-        for line in self._parking.passed(spot, own_room):
-            self.wake_line(line)
-        gate = self._parking.gates.get(spot)
+        for eclass in self._wakes.passed(spot, own_room):
+            self.wake_class(eclass)
+        gate = self._wakes.gates.get(spot)
         if gate is not None:
             self._touched[gate] = None
 
-    def wake_line(self, line: Line, level: int = 0) -> None:
-        """Have a line decided about again; ``level`` is the lowest at which it could start, if known.
+    def wake_class(self, eclass: EquivalenceClass, level: int = 0) -> None:
+        """Have a class decided about again; ``level`` is the lowest at which it could start, if known.
 
-        The level counts only while nobody stands behind the line: else it is to be looked at soon, so that it does not
+        The level counts only while nobody stands behind the class: else it is to be looked at soon, so that it does not
         keep others waiting if it turns out to be blocked.
         """
-        if line.hopeless:
-            self._count(line.lane)
-        if line.unschedulable:
-            line.move(Event.WOKEN)
-        line.hopeless = False
-        self._parking.forget(line)
-        before = line.lane.first()
-        line.lane.offer(line)
-        self.active[line.lane] = None
-        line.level = level if before is None else 0
+        if eclass.hopeless:
+            self._count(eclass.queue)
+        if eclass.unschedulable:
+            eclass.move(Event.WOKEN)
+        eclass.hopeless = False
+        self._wakes.forget(eclass)
+        before = eclass.queue.first()
+        eclass.queue.offer(eclass)
+        self.active[eclass.queue] = None
+        eclass.level = level if before is None else 0
         if before is not None:
             before.level = 0
-            if line.lane.first() is not before:
+            if eclass.queue.first() is not before:
                 self.pass_on(before)
-        self._wake_ahead(line.lane)
+        self._wake_ahead(eclass.queue)
 
-    def _wake_ahead(self, lane: Lane) -> None:
-        """Wake the first line that goes before the one a lane offers and may have room by now: it must not be overtaken
-        while it waits for its turn at a gate.
+    def _wake_ahead(self, queue: PendingQueue) -> None:
+        """Wake the first class that goes before the one a queue offers and may have room by now: it must not be
+        overtaken while it waits for its turn at a gate.
         """
-        first = lane.first()
-        ahead = None if first is None else self._parking.ahead_of(first, self.room_at)
+        first = queue.first()
+        ahead = None if first is None else self._wakes.ahead_of(first, self.room_at)
         if ahead is not None:
-            self.wake_line(ahead, ahead.level)
+            self.wake_class(ahead, ahead.level)
 
-    def _move_on(self, lane: Lane) -> None:
-        """Let those have a try who stood back behind the line that the lane offered until now."""
-        for gate in self._parking.resume(lane):
+    def _move_on(self, queue: PendingQueue) -> None:
+        """Let those have a try who stood back behind the class that the queue offered until now."""
+        for gate in self._wakes.resume(queue):
             # Who has the turn there may come after them.
             if gate.woken is not None:
                 self.pass_on(gate.woken)
             self._touched[gate] = None
-        self._wake_ahead(lane)
+        self._wake_ahead(queue)
 
-    def _stands_back(self, line: Line) -> bool:
-        """Return whether the lane of a parked line has another one to be decided about first."""
-        first = line.lane.first()
-        if first is None or first.order_key > line.order_key:
+    def _stands_back(self, eclass: EquivalenceClass) -> bool:
+        """Return whether the queue of an unschedulable class has another one to be decided about first."""
+        first = eclass.queue.first()
+        if first is None or first.order_key > eclass.order_key:
             return False
         first.level = 0
-        self.active[line.lane] = None
+        self.active[eclass.queue] = None
         return True
 
-    def pass_on(self, line: Line) -> None:
-        """Let the next line at the gate that woke ``line`` have a try: this one has had its turn, or has to stand back
-        behind another of its lane.
+    def pass_on(self, eclass: EquivalenceClass) -> None:
+        """Let the next class at the gate that woke ``eclass`` have a try: this one has had its turn, or has to stand
+        back behind another of its queue.
         """
-        gate = self._woken_by.pop(line, None)
+        gate = self._woken_by.pop(eclass, None)
         if gate is not None:
             gate.woken = None
             self._touched[gate] = None
 
     def open_gates(self) -> None:
-        """At each gate that changed, wake the first line for which there is room, unless one is awake already."""
+        """At each gate that changed, wake the first class for which there is room, unless one is active already."""
         while self._touched:
             gate, _ = self._touched.popitem()
             if gate.woken is not None:
                 continue
-            line = self._parking.first(gate, self.room_at(gate.node, gate.key), self._stands_back)
-            if line is None:
+            eclass = self._wakes.first(gate, self.room_at(gate.node, gate.key), self._stands_back)
+            if eclass is None:
                 continue
-            gate.woken, self._woken_by[line] = line, gate
-            self.wake_line(line, line.level)
-            if line.lane.first() is not line:
-                self.pass_on(line)
+            gate.woken, self._woken_by[eclass] = eclass, gate
+            self.wake_class(eclass, eclass.level)
+            if eclass.queue.first() is not eclass:
+                self.pass_on(eclass)
 
-    def admitted_beside(self, lane: Lane, priority: int) -> None:
-        """Have the parked lines of a lane above ``priority``, which might now stop a gang of their own queue, decided
-        about whenever anything in the tree is freed.
+    def admitted_beside(self, queue: PendingQueue, priority: int) -> None:
+        """Have the unschedulable classes of a queue above ``priority``, which might now stop a gang of their own queue,
+        decided about whenever anything in the tree is freed.
         """
-        rules = None if lane.queue is None else lane.queue.preemption
-        if lane.node is None or rules is None or rules.within_queue is PreemptionPolicy.NEVER:
+        rules = None if queue.spec is None else queue.spec.preemption
+        if queue.node is None or rules is None or rules.within_queue is PreemptionPolicy.NEVER:
             return
-        root = lane.node.root.index
-        for line in lane.lines.values():
-            if line.unschedulable and rules.may_stop_own(line.sample.priority, priority):
-                for key in line.request.keys:
-                    self._parking.also_on(line, Freed(root, key))
+        root = queue.node.root.index
+        for eclass in queue.eclasses.values():
+            if eclass.unschedulable and rules.may_stop_own(eclass.sample.priority, priority):
+                for key in eclass.request.keys:
+                    self._wakes.also_on(eclass, Freed(root, key))
 
-    def copy(self) -> "WaitingRoom":
-        """Return an independent room in the same state: what is parked stays parked."""
-        twin = WaitingRoom(self.settings)
+    def copy(self) -> "PendingQueues":
+        """Return independent queues in the same state: what is unschedulable stays so."""
+        twin = PendingQueues(self.settings)
         twin.policy, twin.namespaces = self.policy, self.namespaces
-        lines: dict[Line, Line] = {}
-        twin.lanes = {name: lane.copy(lines) for name, lane in self.lanes.items()}
-        twin.active = {twin.lanes[lane.name]: None for lane in self.active}
-        twin._index_lanes()
+        eclasses: dict[EquivalenceClass, EquivalenceClass] = {}
+        twin.queues = {name: queue.copy(eclasses) for name, queue in self.queues.items()}
+        twin.active = {twin.queues[queue.name]: None for queue in self.active}
+        twin._index_queues()
         twin.records = {
-            uid: replace(each, lane=each.lane and twin.lanes[each.lane.name], line=each.line and lines[each.line])
+            uid: replace(
+                each, queue=each.queue and twin.queues[each.queue.name], eclass=each.eclass and eclasses[each.eclass]
+            )
             for uid, each in self.records.items()
         }
-        twin._parking = self._parking.copy(lines)
-        twin._touched = {twin._parking.gates[spot]: None for spot in self._open_spots() if spot in twin._parking.gates}
+        twin._wakes = self._wakes.copy(eclasses)
+        twin._touched = {twin._wakes.gates[spot]: None for spot in self._open_spots() if spot in twin._wakes.gates}
         twin._backoff_ends = list(self._backoff_ends)
         return twin
 
     def _open_spots(self) -> list[Freed]:
-        gates = (*self._touched, *self._woken_by.values(), *self._parking.standing_back())
+        gates = (*self._touched, *self._woken_by.values(), *self._wakes.standing_back())
         return [Freed(gate.node.index, gate.key) for gate in gates]
 
-    def in_order(self, lane: Lane) -> Iterator[Gang]:
-        """Yield the gangs of a lane in queue order."""
-        for _, gang in sorted(lane.waiting(), key=lambda item: item[0]):
+    def in_order(self, queue: PendingQueue) -> Iterator[Gang]:
+        """Yield the gangs of a queue in queue order."""
+        for _, gang in sorted(queue.waiting(), key=lambda item: item[0]):
             yield gang
 
-    def _join(self, event: Event, lane: Lane, gang: Gang) -> None:
+    def _join(self, event: Event, queue: PendingQueue, gang: Gang) -> None:
         self.changes += 1
-        self._count(lane)
-        key = line_key(gang)
-        line = lane.lines.get(key)
-        if line is None:
-            line = lane.lines[key] = Line(lane, key, gang)
-            line.aside = self._why_aside(gang)
-            line.elastic = gang.least_pods < gang.pods
-            if lane.queue is not None:
-                line.request = compile_request(gang, lane.queue, self.policy.flavors, self.settings)
-            if line.request.has_one_way:
-                line.smallest = line.request.amounts(gang.least_counts)
-            line.shifting = line.elastic or line.request.has_alternatives
-            line.never = lane.backfills and not _could_ever_start(line)
-        line.put(gang)
-        self._note(event, gang, None, lane, line)
-        if line.order[0][1] == gang.uid:
-            self.wake_line(line)
-            if lane.backfills and lane.head() is line:
+        self._count(queue)
+        key = class_key(gang)
+        eclass = queue.eclasses.get(key)
+        if eclass is None:
+            eclass = queue.eclasses[key] = EquivalenceClass(queue, key, gang)
+            eclass.ineligible = self._why_ineligible(gang)
+            eclass.elastic = gang.least_pods < gang.pods
+            if queue.spec is not None:
+                eclass.request = compile_request(gang, queue.spec, self.policy.flavors, self.settings)
+            if eclass.request.has_one_way:
+                eclass.smallest = eclass.request.amounts(gang.least_counts)
+            eclass.shifting = eclass.elastic or eclass.request.has_alternatives
+            eclass.never = queue.backfills and not _could_ever_start(eclass)
+        eclass.put(gang)
+        self._note(event, gang, None, queue, eclass)
+        if eclass.order[0][1] == gang.uid:
+            self.wake_class(eclass)
+            if queue.backfills and queue.head() is eclass:
                 # Those that an earlier head held up may go before this one does.
-                self.head_changed(lane)
+                self.head_changed(queue)
 
-    def _leave(self, line: Line, uid: str) -> None:
+    def _leave(self, eclass: EquivalenceClass, uid: str) -> None:
         self.changes += 1
-        self._count(line.lane)
-        was_head = line.order[0][1] == uid
-        led = was_head and (not line.lane.backfills or line.lane.head() is line)
-        line.drop(uid)
-        if not line.order:
-            self._parking.forget(line)
-            self.pass_on(line)
-            del line.lane.lines[line.key]
+        self._count(eclass.queue)
+        was_head = eclass.order[0][1] == uid
+        led = was_head and (not eclass.queue.backfills or eclass.queue.head() is eclass)
+        eclass.drop(uid)
+        if not eclass.order:
+            self._wakes.forget(eclass)
+            self.pass_on(eclass)
+            del eclass.queue.eclasses[eclass.key]
         elif was_head:
-            self.wake_line(line)
+            self.wake_class(eclass)
         if was_head:
-            self.active[line.lane] = None
+            self.active[eclass.queue] = None
         if led:
-            self.head_changed(line.lane)
+            self.head_changed(eclass.queue)
         elif was_head:
-            self._move_on(line.lane)
+            self._move_on(eclass.queue)
 
 
-def _could_ever_start(line: Line) -> bool:
-    """Return whether the smallest start of a line would fit an idle tree."""
-    queue, node = line.lane.queue, line.lane.node
+def _could_ever_start(eclass: EquivalenceClass) -> bool:
+    """Return whether the smallest start of a class would fit an idle tree."""
+    queue, node = eclass.queue.spec, eclass.queue.node
     assert queue is not None
     assert node is not None
 
     def judge(key: FlavorResource, amount: int) -> Verdict:
         return Verdict(Mode.FIT if amount <= node.potential(key) else Mode.NO_FIT, 0)
 
-    if line.request.refusal is not None:
+    if eclass.request.refusal is not None:
         return False
-    return assign(line.request, line.sample.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT
+    return assign(eclass.request, eclass.sample.least_counts, queue.fungibility, Judge(judge)).mode is Mode.FIT

@@ -1,8 +1,9 @@
-"""Where gangs wait: lanes (one a queue) of lines (gangs that ask the same of it).
+"""Where gangs wait: the queues, and in each of them equivalence classes of gangs that ask the same of it.
 
-Gangs of one queue with the same namespace, label, priority and pod sets get the same answer, so they stand in one line
-and one answer serves all: a decision about the head of a line decides the line. A line is awake or parked. Each lane
-offers one line at a time, the first in queue order that is awake; in a StrictFIFO queue nobody passes a parked one.
+Gangs of one queue with the same namespace, label, priority and pod sets get the same answer, so they stand in one class
+and one answer serves all: a decision about the head of a class decides the class. A class is active or unschedulable.
+Each queue offers one class at a time, the first in queue order that is active; in a StrictFIFO queue nobody passes an
+unschedulable one.
 
 Order within a queue: usage-decay rank where the queue has one, then priority, time, uid.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
-from webhook.core.assignment.request import LineKey, Request
+from webhook.core.assignment.request import ClassKey, Request
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.reasons import Reason
@@ -23,7 +24,7 @@ OrderKey = tuple[float, int, float, str]
 """Rank, negated priority, time, uid: smaller goes first."""
 
 
-def line_key(gang: Gang) -> LineKey:
+def class_key(gang: Gang) -> ClassKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
     sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
@@ -32,8 +33,8 @@ def line_key(gang: Gang) -> LineKey:
     return (*own, gang.loose_pods, apart, sets)
 
 
-def _pod_set_key(pod_set: PodSet) -> LineKey:
-    placement: LineKey = ()
+def _pod_set_key(pod_set: PodSet) -> ClassKey:
+    placement: ClassKey = ()
     if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
         placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
     requests = tuple(sorted(pod_set.price.requests.items()))
@@ -42,18 +43,18 @@ def _pod_set_key(pod_set: PodSet) -> LineKey:
     return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)))
 
 
-def _fence_key(price: PodPrice, requests: LineKey) -> LineKey:
+def _fence_key(price: PodPrice, requests: ClassKey) -> ClassKey:
     """Return what of a pod only fences look at."""
     limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
     return (limits, price.has_deadline, price.best_effort, price.cross_namespace_affinity, price.unstated)
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class EquivalenceClass:
     """Gangs of one queue that ask the same. The head is the earliest."""
 
-    lane: "Lane"
-    key: LineKey
+    queue: "PendingQueue"
+    key: ClassKey
     sample: Gang
     """Any of its gangs: they differ in name, uid and time only."""
     gangs: dict[str, Gang] = field(default_factory=dict)
@@ -66,21 +67,21 @@ class Line:
     """It may start with fewer pods than it has."""
     shifting: bool = False
     """Its borrow level may fall as others are admitted: it may turn to another flavor or to a smaller size."""
-    aside: Reason | None = None
-    """Why the policy keeps the line out (namespace not selected, local queue stopped): it blocks nobody."""
+    ineligible: Reason | None = None
+    """Why the policy keeps the class out (namespace not selected, local queue stopped): it blocks nobody."""
     state: GangState = GangState.ACTIVE
     """Active or unschedulable: that of all its gangs."""
     hopeless: bool = False
     """Under this policy it can never start: there is nothing to keep for it."""
     never: bool = False
-    """In a Backfill queue: that was so when the line was made, before anybody decided about it."""
+    """In a Backfill queue: that was so when the class was made, before anybody decided about it."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
     stamp: int = 0
-    """Changes with every entry in the lane's order, so that stale entries are recognised."""
+    """Changes with every entry in the queue's order, so that stale entries are recognised."""
     least: Mapping[FlavorResource, int] | None = None
     """What its smallest start is charged; empty where no flavor fits it, None until somebody asked."""
     standing: int = 0
@@ -100,7 +101,7 @@ class Line:
         self.state = after
 
     def put(self, gang: Gang) -> None:
-        """Add one gang that is not yet in the line."""
+        """Add one gang that is not yet in the class."""
         self.gangs[gang.uid] = gang
         insort(self.order, (gang.created_seconds, gang.uid))
 
@@ -123,13 +124,13 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
-    """All that waits in one queue; the lane without queue serves gangs that only fences bind."""
+class PendingQueue:
+    """All that waits in one queue; the queue without queue serves gangs that only fences bind."""
 
     name: str | None
-    queue: Queue | None = None
+    spec: Queue | None = None
     node: Node | None = None
-    lines: dict[LineKey, Line] = field(default_factory=dict)
+    eclasses: dict[ClassKey, EquivalenceClass] = field(default_factory=dict)
     backoff: dict[str, Gang] = field(default_factory=dict)
     """Gangs in back-off, by uid: neither considered nor in anybody's way."""
     claiming: dict[str, Gang] = field(default_factory=dict)
@@ -139,129 +140,133 @@ class Lane:
     closed: Reason | None = None
     """Why the queue admits nothing at all."""
     stamp: int = 0
-    """Changes with every entry in a cycle's agenda, so that stale entries are recognised."""
-    _heap: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
-    _standing: list[tuple[OrderKey, int, Line]] = field(default_factory=list)
-    """Of a Backfill queue: its lines in order, parked or not; entries that are not a line's ``standing`` are stale."""
+    """Changes with every entry in a cycle's entry order, so that stale entries are recognised."""
+    _heap: list[tuple[OrderKey, int, EquivalenceClass]] = field(default_factory=list)
+    _standing: list[tuple[OrderKey, int, EquivalenceClass]] = field(default_factory=list)
+    """Of a Backfill queue: its classes in order, unschedulable or not; entries that are not a class's ``standing`` are
+    stale.
+    """
     _offered: int = 0
 
     @property
     def strict(self) -> bool:
         """Nobody passes the head."""
-        return self.queue is not None and self.queue.strategy is Strategy.STRICT_FIFO
+        return self.spec is not None and self.spec.strategy is Strategy.STRICT_FIFO
 
     @property
     def backfills(self) -> bool:
         """Only those pass the head that do not delay it."""
-        return self.queue is not None and self.queue.strategy is Strategy.BACKFILL
+        return self.spec is not None and self.spec.strategy is Strategy.BACKFILL
 
     @property
     def yields(self) -> bool:
-        """Its gangs may be hungry, and leave room to hungry ones of other queues."""
-        return self.queue is not None and self.queue.yields_to_hungry
+        """Its gangs may be starved, and leave room to starved ones of other queues."""
+        return self.spec is not None and self.spec.guards_borrowing
 
-    def head(self) -> Line | None:
-        """Return the first line of a Backfill queue that could ever start, parked or not."""
+    def head(self) -> EquivalenceClass | None:
+        """Return the first class of a Backfill queue that could ever start, unschedulable or not."""
         while self._standing:
-            _, number, line = self._standing[0]
-            if line.standing != number:
+            _, number, eclass = self._standing[0]
+            if eclass.standing != number:
                 heappop(self._standing)
-            elif line.aside is not None or line.hopeless or line.never or not line.order:
+            elif eclass.ineligible is not None or eclass.hopeless or eclass.never or not eclass.order:
                 heappop(self._standing)
-                line.standing = 0
+                eclass.standing = 0
             else:
-                return line
+                return eclass
         return None
 
-    def leads(self, line: Line) -> bool:
-        """Return whether nobody who could ever start waits here before the head of ``line``: it passes nobody."""
+    def leads(self, eclass: EquivalenceClass) -> bool:
+        """Return whether nobody who could ever start waits here before the head of ``eclass``: it passes nobody."""
         if self.backfills:
-            return self.head() in (None, line)
-        ahead = (each for each in self.lines.values() if each.aside is None and not each.hopeless)
-        return self.strict or all(each is line or each.order_key > line.order_key for each in ahead)
+            return self.head() in (None, eclass)
+        ahead = (each for each in self.eclasses.values() if each.ineligible is None and not each.hopeless)
+        return self.strict or all(each is eclass or each.order_key > eclass.order_key for each in ahead)
 
-    def keeps_quota(self, line: Line) -> bool:
-        """Return whether the head of ``line``, while it is blocked, may keep what its queue owns and does not use: that
-        of a StrictFIFO or Backfill queue may, unless it can take all of that back anyway.
+    def keeps_quota(self, eclass: EquivalenceClass) -> bool:
+        """Return whether the head of ``eclass``, while it is blocked, may keep what its queue owns and does not use:
+        that of a StrictFIFO or Backfill queue may, unless it can take all of that back anyway.
         """
-        takes_back = self.queue is not None and self.queue.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
-        return not takes_back and self.heads(line)
+        takes_back = self.spec is not None and self.spec.preemption.reclaim_within_cohort is PreemptionPolicy.ANY
+        return not takes_back and self.heads(eclass)
 
-    def heads(self, line: Line) -> bool:
-        """Return whether ``line`` is the head of a StrictFIFO or Backfill queue, if its turn is now."""
-        return self.strict or (self.backfills and self.head() is line)
+    def heads(self, eclass: EquivalenceClass) -> bool:
+        """Return whether ``eclass`` is the head of a StrictFIFO or Backfill queue, if its turn is now."""
+        return self.strict or (self.backfills and self.head() is eclass)
 
-    def has_to_lead(self, line: Line) -> bool:
-        """Return whether a line has to be the head to start: in a Backfill queue nobody passes without a limit."""
-        return self.backfills and line.sample.max_run_seconds is None and not self.leads(line)
+    def has_to_lead(self, eclass: EquivalenceClass) -> bool:
+        """Return whether a class has to be the head to start: in a Backfill queue nobody passes without a limit."""
+        return self.backfills and eclass.sample.max_run_seconds is None and not self.leads(eclass)
 
-    def offer(self, line: Line) -> None:
-        """Put a line (back) into the order, after its head changed or it woke up."""
+    def offer(self, eclass: EquivalenceClass) -> None:
+        """Put a class (back) into the order, after its head changed or it woke up."""
         self._offered += 1
-        line.stamp = self._offered
-        line.rank = self._rank_of(line.sample)
-        heappush(self._heap, (line.order_key, line.stamp, line))
+        eclass.stamp = self._offered
+        eclass.rank = self._rank_of(eclass.sample)
+        heappush(self._heap, (eclass.order_key, eclass.stamp, eclass))
         if self.backfills:
-            self._stand(line)
+            self._stand(eclass)
 
-    def _stand(self, line: Line) -> None:
-        """Note the place of a line, if that is new: all that could make it the head goes through ``offer``."""
-        if line.standing == 0 or line.stood_at != line.order_key:
-            line.standing, line.stood_at = self._offered, line.order_key
-            heappush(self._standing, (line.order_key, line.standing, line))
+    def _stand(self, eclass: EquivalenceClass) -> None:
+        """Note the place of a class, if that is new: all that could make it the head goes through ``offer``."""
+        if eclass.standing == 0 or eclass.stood_at != eclass.order_key:
+            eclass.standing, eclass.stood_at = self._offered, eclass.order_key
+            heappush(self._standing, (eclass.order_key, eclass.standing, eclass))
 
     def rerank(self, local: tuple[str, str], rank: float) -> None:
         """Give the gangs of one local queue another place in the order."""
         if self.ranks.get(local, 0.0) == rank:
             return
         self.ranks[local] = rank
-        for line in self.lines.values():
-            if (line.sample.namespace, line.sample.queue or "") == local:
-                self.offer(line)
+        for eclass in self.eclasses.values():
+            if (eclass.sample.namespace, eclass.sample.queue or "") == local:
+                self.offer(eclass)
 
-    def first(self) -> Line | None:
-        """Return the line to decide about next, or None when all that may go is parked."""
+    def first(self) -> EquivalenceClass | None:
+        """Return the class to decide about next, or None when all that may go is unschedulable."""
         if self.closed is not None or (self.claiming and self.strict):
             return None
         return self.top()
 
-    def top(self) -> Line | None:
-        """Return the first line that is awake, whoever claims room and whether or not the queue is closed."""
+    def top(self) -> EquivalenceClass | None:
+        """Return the first class that is active, whoever claims room and whether or not the queue is closed."""
         while self._heap:
-            _, stamp, line = self._heap[0]
-            if line.stamp != stamp or not line.order or line.aside is not None:
+            _, stamp, eclass = self._heap[0]
+            if eclass.stamp != stamp or not eclass.order or eclass.ineligible is not None:
                 heappop(self._heap)
-            elif not line.unschedulable:
-                return line
+            elif not eclass.unschedulable:
+                return eclass
             elif self.strict:
                 return None
             else:
                 heappop(self._heap)
         return None
 
-    def strict_head(self) -> Line | None:
-        """Return the parked line that everybody else in a StrictFIFO queue stands behind."""
+    def strict_head(self) -> EquivalenceClass | None:
+        """Return the unschedulable class that everybody else in a StrictFIFO queue stands behind."""
         if self.strict and self.closed is None and self.first() is None and self._heap and not self.claiming:
             return self._heap[0][2]
         return None
 
-    def copy(self, lines: dict[Line, Line]) -> "Lane":
-        """Return an independent lane; ``lines`` collects which line became which."""
+    def copy(self, eclasses: dict[EquivalenceClass, EquivalenceClass]) -> "PendingQueue":
+        """Return an independent queue; ``eclasses`` collects which class became which."""
         twin = replace(
             self,
-            lines={},
+            eclasses={},
             backoff=dict(self.backoff),
             claiming=dict(self.claiming),
             ranks=dict(self.ranks),
             _heap=[],
             _standing=[],
         )
-        for key, line in self.lines.items():
-            copied = replace(line, lane=twin, gangs=dict(line.gangs), order=list(line.order))
-            twin.lines[key] = lines[line] = copied
-        twin._heap = [(key, stamp, lines[line]) for key, stamp, line in self._heap if line in lines]
+        for key, eclass in self.eclasses.items():
+            copied = replace(eclass, queue=twin, gangs=dict(eclass.gangs), order=list(eclass.order))
+            twin.eclasses[key] = eclasses[eclass] = copied
+        twin._heap = [(key, stamp, eclasses[eclass]) for key, stamp, eclass in self._heap if eclass in eclasses]
         heapify(twin._heap)
-        twin._standing = [(key, number, lines[line]) for key, number, line in self._standing if line in lines]
+        twin._standing = [
+            (key, number, eclasses[eclass]) for key, number, eclass in self._standing if eclass in eclasses
+        ]
         heapify(twin._standing)
         return twin
 
@@ -269,18 +274,18 @@ class Lane:
         """Return how many gangs wait here before ``gang``, which waits here too."""
         group, place = (self._rank_of(gang), -gang.priority), (gang.created_seconds, gang.uid)
         count = 0
-        for line in self.lines.values():
-            theirs = (line.rank, -line.sample.priority)
+        for eclass in self.eclasses.values():
+            theirs = (eclass.rank, -eclass.sample.priority)
             if theirs <= group:
-                count += len(line.order) if theirs < group else bisect_left(line.order, place)
+                count += len(eclass.order) if theirs < group else bisect_left(eclass.order, place)
         apart = (*self.backoff.values(), *self.claiming.values())
         return count + sum(self._place_of(other) < (*group, *place) for other in apart)
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
         """Yield every gang that waits here with its place, in no order."""
-        for line in self.lines.values():
-            for created, uid in line.order:
-                yield (line.rank, -line.sample.priority, created, uid), line.gangs[uid]
+        for eclass in self.eclasses.values():
+            for created, uid in eclass.order:
+                yield (eclass.rank, -eclass.sample.priority, created, uid), eclass.gangs[uid]
         for gang in (*self.backoff.values(), *self.claiming.values()):
             yield self._place_of(gang), gang
 
@@ -296,9 +301,9 @@ class GangRecord:
     """All that is known of one gang that waits."""
 
     gang: Gang
-    lane: Lane | None
+    queue: PendingQueue | None
     """None while its queue is unknown."""
-    line: Line | None
+    eclass: EquivalenceClass | None
     """None while it is in back-off or claims, or its queue is unknown."""
     apart: GangState | None
     """Its state where it is in no equivalence class."""
@@ -306,6 +311,6 @@ class GangRecord:
     @property
     def state(self) -> GangState:
         """Its state, or that of its class."""
-        state = self.apart if self.line is None else self.line.state
+        state = self.apart if self.eclass is None else self.eclass.state
         assert state is not None
         return state

@@ -1,14 +1,14 @@
-"""What parked lines wait for: an index from what could change to the lines that the change could help.
+"""What unschedulable classes wait for: an index from what could change to the classes that the change could help.
 
 Three ways to be registered:
 
 - under *wake keys* (``model.wake_keys``): woken by each such change.
-- at one *gate*: a key at the node that refused the line. Of all lines at a gate that ask no more than it has room for,
-  only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
-  offered to as many lines as can use it, not to all that wait. Those of a queue which has another line to be decided
+- at one *gate*: a key at the node that refused the class. Of all classes at a gate that ask no more than it has room
+  for, only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
+  offered to as many classes as can use it, not to all that wait. Those of a queue which has another class to be decided
   about first stand back until that is done.
-- at *marks*: a key at a cohort that would have to exceed its own quota; the line is woken when it no longer would,
-  because the line's place among others may then be a better one.
+- at *marks*: a key at a cohort that would have to exceed its own quota; the class is woken when it no longer would,
+  because the class's place among others may then be a better one.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.wake_keys import Freed, WakeKey
-from webhook.core.pending.queueing import Lane, Line
+from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node
 
 GateOrder = tuple[int, int, float, str]
-"""Borrow level, negated priority, time, uid: as a cycle's agenda orders."""
+"""Borrow level, negated priority, time, uid: as a cycle's entry order orders."""
 
 
 class Need(NamedTuple):
@@ -36,28 +36,28 @@ class Need(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """Lines that one node refused one key, by how much they need of it."""
+    """Classes that one node refused one key, by how much they need of it."""
 
     node: Node
     key: FlavorResource
     needs: list[int] = field(default_factory=list)
     """Sorted."""
     heaps: dict[int, list[tuple[GateOrder, int, "_Row"]]] = field(default_factory=dict)
-    """Need to the first lines of rows in order; entries whose ticket is not the row's ``offered`` are stale."""
-    woken: Line | None = None
-    """The line that was woken last and is not decided about yet."""
+    """Need to the first classes of rows in order; entries whose ticket is not the row's ``offered`` are stale."""
+    woken: EquivalenceClass | None = None
+    """The class that was woken last and is not decided about yet."""
 
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """Lines of one queue at one gate that need the same, and among which usage decay makes no difference."""
+    """Classes of one queue at one gate that need the same, and among which usage decay makes no difference."""
 
     gate: Gate
     amount: int
-    heap: list[tuple[tuple[int, float, str], int, Line]] = field(default_factory=list)
+    heap: list[tuple[tuple[int, float, str], int, EquivalenceClass]] = field(default_factory=list)
     """By negated priority, time, uid: in the order of the queue; entries whose ticket is not current are stale."""
     offered: int = 0
-    """Ticket of the line that stands at the gate for the row; 0 while the row stands back."""
+    """Ticket of the class that stands at the gate for the row; 0 while the row stands back."""
 
 
 @dataclass(slots=True)
@@ -68,66 +68,66 @@ class _Stay:
     marks: tuple[Need, ...]
 
 
-class Parking:
-    """Index of parked lines by what could help them."""
+class WakeIndex:
+    """Index of unschedulable classes by what could help them."""
 
     def __init__(self) -> None:
-        self._at: dict[WakeKey, dict[Line, None]] = {}
-        self._stays: dict[Line, _Stay] = {}
+        self._at: dict[WakeKey, dict[EquivalenceClass, None]] = {}
+        self._stays: dict[EquivalenceClass, _Stay] = {}
         self._tickets = 0
         self.gates: dict[Freed, Gate] = {}
-        self._rows: dict[Lane, dict[tuple[object, ...], _Row]] = {}
+        self._rows: dict[PendingQueue, dict[tuple[object, ...], _Row]] = {}
         """By queue, then gate, need and whatever usage decay goes by."""
-        self._back: dict[Lane, dict[_Row, None]] = {}
-        """Rows that stand back behind another line of their queue."""
-        self._marks: dict[Freed, list[tuple[int, int, Line]]] = {}
+        self._back: dict[PendingQueue, dict[_Row, None]] = {}
+        """Rows that stand back behind another class of their queue."""
+        self._marks: dict[Freed, list[tuple[int, int, EquivalenceClass]]] = {}
 
-    def park(
+    def mark_unschedulable(
         self,
-        line: Line,
+        eclass: EquivalenceClass,
         wake_on: Iterable[WakeKey],
         gate: tuple[Need, GateOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
-        """Register a line at everything that could help it."""
-        self.forget(line)
+        """Register a class at everything that could help it."""
+        self.forget(eclass)
         self._tickets += 1
         ticket = self._tickets
-        stay = self._stays[line] = _Stay(ticket, tuple(dict.fromkeys(wake_on)), gate, tuple(marks))
+        stay = self._stays[eclass] = _Stay(ticket, tuple(dict.fromkeys(wake_on)), gate, tuple(marks))
         for key in stay.wake_on:
-            self._at.setdefault(key, {})[line] = None
+            self._at.setdefault(key, {})[eclass] = None
         for mark in stay.marks:
-            heappush(self._marks.setdefault(Freed(mark.node.index, mark.key), []), (mark.amount, ticket, line))
+            heappush(self._marks.setdefault(Freed(mark.node.index, mark.key), []), (mark.amount, ticket, eclass))
         if gate is not None:
-            self._stand_at(line, *gate)
+            self._stand_at(eclass, *gate)
 
-    def _stand_at(self, line: Line, need: Need, order: GateOrder) -> None:
+    def _stand_at(self, eclass: EquivalenceClass, need: Need, order: GateOrder) -> None:
         spot = Freed(need.node.index, need.key)
         gate = self.gates.get(spot)
         if gate is None or gate.node is not need.node:
             gate = self.gates[spot] = Gate(need.node, need.key)
-        queue, gang = line.lane.queue, line.sample
+        queue, gang = eclass.queue.spec, eclass.sample
         local = (gang.namespace, gang.queue) if queue is not None and queue.usage_based_ordering else None
-        rows = self._rows.setdefault(line.lane, {})
+        rows = self._rows.setdefault(eclass.queue, {})
         row = rows.get((spot, need.amount, local))
         if row is None or row.gate is not gate:
             row = rows[spot, need.amount, local] = _Row(gate, need.amount)
-        heappush(row.heap, (order[1:], self._tickets, line))
+        heappush(row.heap, (order[1:], self._tickets, eclass))
         if row.heap[0][1] == self._tickets:
             self._offer(row)
 
-    def _first_of(self, row: _Row) -> Line | None:
+    def _first_of(self, row: _Row) -> EquivalenceClass | None:
         while row.heap and self._stale(row.heap[0]):
             heappop(row.heap)
         return row.heap[0][2] if row.heap else None
 
     def _offer(self, row: _Row) -> None:
-        """Let the first line of a row stand at the gate for it."""
-        line, gate = self._first_of(row), row.gate
-        if line is None:
+        """Let the first class of a row stand at the gate for it."""
+        eclass, gate = self._first_of(row), row.gate
+        if eclass is None:
             row.offered = 0
             return
-        stay = self._stays[line]
+        stay = self._stays[eclass]
         if row.offered == stay.ticket:
             return
         assert stay.gate is not None
@@ -137,30 +137,30 @@ class Parking:
             insort(gate.needs, row.amount)
         heappush(gate.heaps[row.amount], (stay.gate[1], stay.ticket, row))
 
-    def also_on(self, line: Line, key: WakeKey) -> None:
-        """Register a parked line under one more key."""
-        stay = self._stays[line]
+    def also_on(self, eclass: EquivalenceClass, key: WakeKey) -> None:
+        """Register an unschedulable class under one more key."""
+        stay = self._stays[eclass]
         if key not in stay.wake_on:
             stay.wake_on += (key,)
-            self._at.setdefault(key, {})[line] = None
+            self._at.setdefault(key, {})[eclass] = None
 
-    def forget(self, line: Line) -> None:
-        """Take a line out of the index."""
-        stay = self._stays.pop(line, None)
+    def forget(self, eclass: EquivalenceClass) -> None:
+        """Take a class out of the index."""
+        stay = self._stays.pop(eclass, None)
         if stay is None:
             return
         for key in stay.wake_on:
-            lines = self._at[key]
-            lines.pop(line, None)
-            if not lines:
+            eclasses = self._at[key]
+            eclasses.pop(eclass, None)
+            if not eclasses:
                 del self._at[key]
 
-    def helped_by(self, key: WakeKey) -> list[Line]:
-        """Return the lines registered under ``key``."""
+    def helped_by(self, key: WakeKey) -> list[EquivalenceClass]:
+        """Return the classes registered under ``key``."""
         return list(self._at.get(key, ()))
 
-    def passed(self, spot: Freed, room: int) -> list[Line]:
-        """Return the lines with a mark at ``spot`` of at most ``room``."""
+    def passed(self, spot: Freed, room: int) -> list[EquivalenceClass]:
+        """Return the classes with a mark at ``spot`` of at most ``room``."""
         heap, found = self._marks.get(spot), []
         while heap and (heap[0][0] <= room or self._stale(heap[0])):
             entry = heappop(heap)
@@ -170,12 +170,12 @@ class Parking:
             del self._marks[spot]
         return found
 
-    def first(self, gate: Gate, room: int, stands_back: Callable[[Line], bool]) -> Line | None:
-        """Return the first line at ``gate`` that needs no more than ``room``; it stays registered.
+    def first(self, gate: Gate, room: int, stands_back: Callable[[EquivalenceClass], bool]) -> EquivalenceClass | None:
+        """Return the first class at ``gate`` that needs no more than ``room``; it stays registered.
 
-        Lines of a queue of which one ``stands_back`` do so until ``resume``.
+        Classes of a queue of which one ``stands_back`` do so until ``resume``.
         """
-        best: tuple[GateOrder, int, Line] | None = None
+        best: tuple[GateOrder, int, EquivalenceClass] | None = None
         for need in gate.needs[: bisect_right(gate.needs, room)]:
             found = self._first_at(gate.heaps[need], stands_back)
             if not gate.heaps[need]:
@@ -186,54 +186,56 @@ class Parking:
         return None if best is None else best[2]
 
     def _first_at(
-        self, heap: list[tuple[GateOrder, int, _Row]], stands_back: Callable[[Line], bool]
-    ) -> tuple[GateOrder, int, Line] | None:
+        self, heap: list[tuple[GateOrder, int, _Row]], stands_back: Callable[[EquivalenceClass], bool]
+    ) -> tuple[GateOrder, int, EquivalenceClass] | None:
         while heap:
             order, ticket, row = heap[0]
-            line = self._first_of(row) if row.offered == ticket else None
-            if line is not None and self._stays[line].ticket == ticket:
-                if not stands_back(line):
-                    return order, ticket, line
+            eclass = self._first_of(row) if row.offered == ticket else None
+            if eclass is not None and self._stays[eclass].ticket == ticket:
+                if not stands_back(eclass):
+                    return order, ticket, eclass
                 row.offered = 0
-                self._back.setdefault(line.lane, {})[row] = None
+                self._back.setdefault(eclass.queue, {})[row] = None
             heappop(heap)
-            if line is not None and row.offered == ticket:
+            if eclass is not None and row.offered == ticket:
                 self._offer(row)
         return None
 
-    def resume(self, lane: Lane) -> Iterator[Gate]:
-        """Have no lines of a queue stand back any more, and yield the gates where some did."""
-        for row in self._back.pop(lane, ()):
+    def resume(self, queue: PendingQueue) -> Iterator[Gate]:
+        """Have no classes of a queue stand back any more, and yield the gates where some did."""
+        for row in self._back.pop(queue, ()):
             self._offer(row)
             yield row.gate
 
     def standing_back(self) -> Iterator[Gate]:
-        """Yield the gates where lines stand back."""
+        """Yield the gates where classes stand back."""
         return (row.gate for rows in self._back.values() for row in rows)
 
-    def ahead_of(self, first: Line, room_at: Callable[[Node, FlavorResource], int]) -> Line | None:
-        """Return the first line of a queue that goes before ``first`` and has room at its gate."""
-        best, place, rows = None, first.order_key, self._rows.get(first.lane, {})
+    def ahead_of(
+        self, first: EquivalenceClass, room_at: Callable[[Node, FlavorResource], int]
+    ) -> EquivalenceClass | None:
+        """Return the first class of a queue that goes before ``first`` and has room at its gate."""
+        best, place, rows = None, first.order_key, self._rows.get(first.queue, {})
         for name, row in list(rows.items()):
-            line = self._first_of(row)
-            if line is None:
+            eclass = self._first_of(row)
+            if eclass is None:
                 del rows[name]
-            elif line.order_key < place and row.amount <= room_at(row.gate.node, row.gate.key):
-                best, place = line, line.order_key
+            elif eclass.order_key < place and row.amount <= room_at(row.gate.node, row.gate.key):
+                best, place = eclass, eclass.order_key
         return best
 
-    def close(self, lane: Lane) -> None:
-        """Forget a queue, of which no line is parked any more."""
-        self._rows.pop(lane, None)
-        self._back.pop(lane, None)
+    def close(self, queue: PendingQueue) -> None:
+        """Forget a queue, of which no class is unschedulable any more."""
+        self._rows.pop(queue, None)
+        self._back.pop(queue, None)
 
-    def copy(self, lines: Mapping[Line, Line]) -> "Parking":
-        """Return an independent index of the copied ``lines``, in which no gate has woken anybody."""
-        twin = Parking()
-        for line, stay in self._stays.items():
-            twin.park(lines[line], stay.wake_on, stay.gate, stay.marks)
+    def copy(self, eclasses: Mapping[EquivalenceClass, EquivalenceClass]) -> "WakeIndex":
+        """Return an independent index of the copied ``eclasses``, in which no gate has woken anybody."""
+        twin = WakeIndex()
+        for eclass, stay in self._stays.items():
+            twin.mark_unschedulable(eclasses[eclass], stay.wake_on, stay.gate, stay.marks)
         return twin
 
-    def _stale(self, entry: tuple[object, int, Line]) -> bool:
+    def _stale(self, entry: tuple[object, int, EquivalenceClass]) -> bool:
         stay = self._stays.get(entry[2])
         return stay is None or stay.ticket != entry[1]

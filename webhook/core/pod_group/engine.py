@@ -315,7 +315,7 @@ class EnsembleEngine:
     def _settle_held(self, group: Group) -> None:
         charged = bool(group.members)
         if charged:
-            self._engine.restore(*group.holding())
+            self._engine.restore(*group.allocation())
         elif group.charged:
             self._engine.release(group.uid)
         group.charged = charged

@@ -48,7 +48,7 @@ class Group:
         """Return whether a job that waits is not part of what the engine knows to wait."""
         return uid not in self.submitted and all(gang.uid != uid for gang in self.composed)
 
-    def holding(self) -> tuple[Reservation, Gang | None, dict[str, int]]:
+    def allocation(self) -> tuple[Reservation, Gang | None, dict[str, int]]:
         """Return what the ensemble holds, its gang as far as its jobs are known, and which pods will not run again."""
         members = self.members
         known = ensemble.in_order(part.gang for part in members if part.gang is not None)

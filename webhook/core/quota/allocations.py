@@ -1,9 +1,9 @@
 """Who holds what: every reservation, what it charges its queue, and who is promised what is about to be free.
 
-Two views of usage. ``usage`` is what is charged now: the sum of all holdings, those being stopped included. ``outlook``
-is what will be charged once everything being stopped is gone and every claim is taken. A gang may start only if it fits
-both, so that it neither oversubscribes a node now nor takes what a preemptor was promised. While nothing is being
-stopped or claimed the two are one object.
+Two views of usage. ``usage`` is what is charged now: the sum of all allocations, those being stopped included.
+``projected usage`` is what will be charged once everything being stopped is gone and every claim is taken. A gang may
+start only if it fits both, so that it neither oversubscribes a node now nor takes what a preemptor was promised. While
+nothing is being stopped or claimed the two are one object.
 """
 
 from bisect import bisect_left, insort
@@ -19,7 +19,7 @@ from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree, Usage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Holding:
+class Allocation:
     """One admitted gang and what it is charged for."""
 
     reservation: Reservation
@@ -48,7 +48,7 @@ class Holding:
         limit = None if self.gang is None else self.gang.max_run_seconds
         return None if limit is None else self.reservation.since_seconds + limit
 
-    def tells(self, other: "Holding") -> bool:
+    def tells(self, other: "Allocation") -> bool:
         """Return whether ``other`` says nothing new."""
         mine = (self.reservation, self.gang, self.reclaimed or {})
         return mine == (other.reservation, other.gang, other.reclaimed or {})
@@ -57,26 +57,26 @@ class Holding:
         return self.reservation.key
 
 
-class Holdings:
+class Allocations:
     """All reservations of one cluster over one quota tree."""
 
     def __init__(self, tree: QuotaTree) -> None:
         self.usage = Usage(tree)
-        self.by_uid: dict[str, Holding] = {}
+        self.by_uid: dict[str, Allocation] = {}
         self.stopping: dict[str, None] = {}
         """Gangs that are being stopped: still charged, soon gone."""
         self.promises: dict[Promisee, tuple[Node, AmountsByFlavor]] = {}
-        """What the outlook keeps, by for whom."""
-        self.elastic: dict[str, Holding] = {}
+        """What the projected usage keeps, by for whom."""
+        self.elastic: dict[str, Allocation] = {}
         """Those whose quorum started below full size."""
-        self._by_queue: dict[str, dict[str, Holding]] = {}
+        self._by_queue: dict[str, dict[str, Allocation]] = {}
         self._heirs: dict[str, Node] = {}
         """By queue that is no more: the node that is charged in its place."""
         self._priorities: dict[str, dict[int, int]] = {}
-        """Queue to priority to number of holdings."""
-        self._outlook: Usage | None = None
+        """Queue to priority to number of allocations."""
+        self._projected: Usage | None = None
         self._ends: dict[Node, list[tuple[float, str]]] = {}
-        """By root of each tree that was asked about: (end, uid) of its holdings with a run-time limit, sorted."""
+        """By root of each tree that was asked about: (end, uid) of its allocations with a run-time limit, sorted."""
         self.lifted: tuple[Promisee, Node, AmountsByFlavor] | None = None
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
@@ -85,7 +85,7 @@ class Holdings:
         """The version since which all trees are as they are now, but for what is in the next two."""
         self._changed: dict[Node, int] = {}
         self._gave_back: dict[Node, int] = {}
-        self._largest: dict[tuple[Node, FlavorResource, int], tuple[Holding, ...]] = {}
+        self._largest: dict[tuple[Node, FlavorResource, int], tuple[Allocation, ...]] = {}
         self._largest_version = 0
 
     @property
@@ -94,13 +94,13 @@ class Holdings:
         return self.usage.tree
 
     @property
-    def outlook(self) -> Usage:
+    def projected(self) -> Usage:
         """Usage once everything being stopped is gone and every promise is kept."""
-        return self.usage if self._outlook is None else self._outlook
+        return self.usage if self._projected is None else self._projected
 
     def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
         """Return whether ``queue`` can take ``amounts`` now without taking what is promised to others."""
-        return self.usage.fits(queue, amounts) and (self._outlook is None or self._outlook.fits(queue, amounts))
+        return self.usage.fits(queue, amounts) and (self._projected is None or self._projected.fits(queue, amounts))
 
     def headroom(self, node: Node, key: FlavorResource) -> int:
         """Return what a node lets through now beyond its private quota."""
@@ -122,97 +122,97 @@ class Holdings:
             if gives_back:
                 self._gave_back[node.root] = self.version
 
-    def copy(self) -> "Holdings":
+    def copy(self) -> "Allocations":
         """Return an independent copy."""
-        twin = Holdings(self.tree)
+        twin = Allocations(self.tree)
         twin.usage = self.usage.copy()
         twin.by_uid, twin.stopping, twin.promises = dict(self.by_uid), dict(self.stopping), dict(self.promises)
         twin.elastic = dict(self.elastic)
         twin._priorities = {queue: dict(counts) for queue, counts in self._priorities.items()}
         twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
         twin._heirs = dict(self._heirs)
-        twin._outlook = None if self._outlook is None else self._outlook.copy()
+        twin._projected = None if self._projected is None else self._projected.copy()
         return twin
 
     def rebase(self, tree: QuotaTree) -> None:
         """Charge everything to another tree: the policy changed. Promises at nodes that are no more lapse."""
-        self.usage, self._outlook, self._ends = Usage(tree), None, {}
+        self.usage, self._projected, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
         self._rebased, self._changed, self._gave_back = self.version, {}, {}
         self._heirs = {}
         for queue in self._by_queue:
             self._inherit(queue)
-        for holding in self.by_uid.values():
-            node = self.node_of(holding)
+        for allocation in self.by_uid.values():
+            node = self.node_of(allocation)
             if node is not None:
-                self.usage.add(node, holding.amounts)
+                self.usage.add(node, allocation.amounts)
         self._refresh()
 
-    def put(self, holding: Holding) -> None:
-        """Add or replace one holding; one whose reservation is being stopped leaves the outlook."""
-        self.drop(holding.uid)
-        self.by_uid[holding.uid] = holding
-        if holding.reservation.queue is not None:
-            if holding.reservation.queue not in self._by_queue:
-                self._by_queue[holding.reservation.queue] = {}
-                self._inherit(holding.reservation.queue)
-            self._by_queue[holding.reservation.queue][holding.uid] = holding
-            counts = self._priorities.setdefault(holding.reservation.queue, {})
-            counts[holding.priority] = counts.get(holding.priority, 0) + 1
-        gang = holding.gang
-        if gang is not None and gang.quorum is not None and holding.reservation.counts != gang.counts:
-            self.elastic[holding.uid] = holding
-        self._count(self.node_of(holding))
-        self._charge(holding, 1)
-        ends, end = self._ends_beside(holding), holding.end_seconds
+    def put(self, allocation: Allocation) -> None:
+        """Add or replace one holding; one whose reservation is being stopped leaves the projected usage."""
+        self.drop(allocation.uid)
+        self.by_uid[allocation.uid] = allocation
+        if allocation.reservation.queue is not None:
+            if allocation.reservation.queue not in self._by_queue:
+                self._by_queue[allocation.reservation.queue] = {}
+                self._inherit(allocation.reservation.queue)
+            self._by_queue[allocation.reservation.queue][allocation.uid] = allocation
+            counts = self._priorities.setdefault(allocation.reservation.queue, {})
+            counts[allocation.priority] = counts.get(allocation.priority, 0) + 1
+        gang = allocation.gang
+        if gang is not None and gang.quorum is not None and allocation.reservation.counts != gang.counts:
+            self.elastic[allocation.uid] = allocation
+        self._count(self.node_of(allocation))
+        self._charge(allocation, 1)
+        ends, end = self._ends_beside(allocation), allocation.end_seconds
         if ends is not None and end is not None:
-            insort(ends, (end, holding.uid))
-        if holding.reservation.stopping is not None:
-            self.stop(holding.uid)
+            insort(ends, (end, allocation.uid))
+        if allocation.reservation.stopping is not None:
+            self.stop(allocation.uid)
 
-    def drop(self, uid: str) -> Holding | None:
-        """Forget one holding and return it; None when there is none."""
-        holding = self.by_uid.get(uid)
-        if holding is not None:
-            self._count(self.node_of(holding), gives_back=True)
-            self._charge(holding, -1)
-            ends, end = self._ends_beside(holding), holding.end_seconds
+    def drop(self, uid: str) -> Allocation | None:
+        """Forget one allocation and return it; None when there is none."""
+        allocation = self.by_uid.get(uid)
+        if allocation is not None:
+            self._count(self.node_of(allocation), gives_back=True)
+            self._charge(allocation, -1)
+            ends, end = self._ends_beside(allocation), allocation.end_seconds
             if ends is not None and end is not None:
                 del ends[bisect_left(ends, (end, uid))]
             del self.by_uid[uid]
             self.stopping.pop(uid, None)
             self.elastic.pop(uid, None)
-            if holding.reservation.queue is not None:
-                del self._by_queue[holding.reservation.queue][uid]
-                counts = self._priorities[holding.reservation.queue]
-                counts[holding.priority] -= 1
-                if not counts[holding.priority]:
-                    del counts[holding.priority]
-                if not self._by_queue[holding.reservation.queue]:
+            if allocation.reservation.queue is not None:
+                del self._by_queue[allocation.reservation.queue][uid]
+                counts = self._priorities[allocation.reservation.queue]
+                counts[allocation.priority] -= 1
+                if not counts[allocation.priority]:
+                    del counts[allocation.priority]
+                if not self._by_queue[allocation.reservation.queue]:
                     for table in (self._by_queue, self._priorities, self._heirs):
-                        table.pop(holding.reservation.queue, None)
+                        table.pop(allocation.reservation.queue, None)
             self._refresh()
-        return holding
+        return allocation
 
     def stop(self, uid: str) -> None:
-        """Take one holding out of the outlook: it is being stopped."""
-        holding = self.by_uid[uid]
+        """Take one allocation out of the projected usage: it is being stopped."""
+        allocation = self.by_uid[uid]
         if uid in self.stopping:
             return
-        outlook, node = self._separate(), self.node_of(holding)
+        projected, node = self._separate(), self.node_of(allocation)
         if node is not None:
-            outlook.remove(node, holding.amounts)
+            projected.remove(node, allocation.amounts)
         self.stopping[uid] = None
         self._count(node, gives_back=True)
 
     def unstop(self, uid: str) -> None:
-        """Put one holding back into the outlook: it is not being stopped after all."""
+        """Put one holding back into the projected usage: it is not being stopped after all."""
         if uid in self.stopping:
             self.put(self.by_uid[uid])
 
     def promise(self, to: Promisee, node: Node, amounts: AmountsByFlavor) -> None:
-        """Keep ``amounts`` of queue ``node`` for ``to`` in the outlook, instead of what was kept before."""
+        """Keep ``amounts`` of queue ``node`` for ``to`` in the projected usage, instead of what was kept before."""
         self.withdraw_promise(to)
         if amounts:
             self._count(node)
@@ -243,46 +243,46 @@ class Holdings:
             self._separate().add(node, amounts)
             self.promises[to], self.lifted = (node, amounts), None
 
-    def node_of(self, holding: Holding) -> Node | None:
+    def node_of(self, allocation: Allocation) -> Node | None:
         """Return the node that is charged: the gang's queue, or what inherited from it; None where there is neither."""
-        queue = holding.reservation.queue or ""
+        queue = allocation.reservation.queue or ""
         return self.tree.queues.get(queue) or self._heirs.get(queue)
 
-    def of_queue(self, queue: str) -> Mapping[str, Holding]:
-        """Return the holdings charged to one queue, by uid."""
+    def of_queue(self, queue: str) -> Mapping[str, Allocation]:
+        """Return the allocations charged to one queue, by uid."""
         return self._by_queue.get(queue, {})
 
     def lowest_priority(self, queue: str) -> int | None:
-        """Return the lowest priority among the holdings of one queue; None when there are none."""
+        """Return the lowest priority among the allocations of one queue; None when there are none."""
         return min(self._priorities.get(queue, ()), default=None)
 
-    def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Holding, ...]:
-        """Return the ``number`` holdings at or below ``node`` that hold most of ``key``; remembered until a change."""
+    def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Allocation, ...]:
+        """Return the ``number`` allocations at or below ``node`` with most of ``key``; remembered until a change."""
         if self._largest_version != self.version:
             self._largest, self._largest_version = {}, self.version
         known = self._largest.get((node, key, number))
         if known is None:
-            users = (holding for holding in self.under(node) if holding.amounts.get(key, 0))
+            users = (allocation for allocation in self.under(node) if allocation.amounts.get(key, 0))
             known = tuple(nsmallest(number, users, key=lambda h: (-h.amounts[key], str(h), h.uid)))
             self._largest[node, key, number] = known
         return known
 
-    def ending(self, root: Node) -> list[Holding]:
-        """Return the holdings of a tree that a run-time limit ends, in the order of their ends; those
+    def ending(self, root: Node) -> list[Allocation]:
+        """Return the allocations of a tree that a run-time limit ends, in the order of their ends; those
         being stopped are as good as gone.
         """
         ends = self._ends.get(root)
         if ends is None:
-            found = ((holding.end_seconds, holding.uid) for holding in self.under(root))
+            found = ((allocation.end_seconds, allocation.uid) for allocation in self.under(root))
             ends = self._ends[root] = sorted((end, uid) for end, uid in found if end is not None)
         return [self.by_uid[uid] for _, uid in ends if uid not in self.stopping]
 
-    def _ends_beside(self, holding: Holding) -> list[tuple[float, str]] | None:
-        """Return the known ends of the tree that ``holding`` is charged in."""
-        node = self.node_of(holding) if self._ends else None
+    def _ends_beside(self, allocation: Allocation) -> list[tuple[float, str]] | None:
+        """Return the known ends of the tree that ``allocation`` is charged in."""
+        node = self.node_of(allocation) if self._ends else None
         return None if node is None else self._ends.get(node.root)
 
-    def under(self, node: Node) -> Iterator[Holding]:
+    def under(self, node: Node) -> Iterator[Allocation]:
         """Yield what is charged at or below ``node``."""
         for each in node.below():
             if each.is_queue:
@@ -298,34 +298,34 @@ class Holdings:
             if cohort is not None:
                 self._heirs[queue] = self.tree.cohorts[cohort]
 
-    def _charge(self, holding: Holding, sign: int) -> None:
-        node = self.node_of(holding)
+    def _charge(self, allocation: Allocation, sign: int) -> None:
+        node = self.node_of(allocation)
         if node is None:
             return
         views = [self.usage]
-        if self._outlook is not None and holding.uid not in self.stopping:
-            views.append(self._outlook)
+        if self._projected is not None and allocation.uid not in self.stopping:
+            views.append(self._projected)
         for view in views:
             if sign > 0:
-                view.add(node, holding.amounts)
+                view.add(node, allocation.amounts)
             else:
-                view.remove(node, holding.amounts)
+                view.remove(node, allocation.amounts)
 
     def _separate(self) -> Usage:
-        if self._outlook is None:
-            self._outlook = self.usage.copy()
-        return self._outlook
+        if self._projected is None:
+            self._projected = self.usage.copy()
+        return self._projected
 
     def _refresh(self) -> None:
         """Let the views be one again, or apart, as what is being stopped and promised demands."""
         if not self.stopping and not self.promises:
-            self._outlook = None
-        elif self._outlook is None:
-            outlook = self._separate()
+            self._projected = None
+        elif self._projected is None:
+            projected = self._separate()
             for uid in self.stopping:
-                holding = self.by_uid[uid]
-                node = self.node_of(holding)
+                allocation = self.by_uid[uid]
+                node = self.node_of(allocation)
                 if node is not None:
-                    outlook.remove(node, holding.amounts)
+                    projected.remove(node, allocation.amounts)
             for promised in self.promises.values():
-                outlook.add(*promised)
+                projected.add(*promised)

@@ -13,7 +13,7 @@ from math import inf
 from webhook.core.model.policy import LocalQueue
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import UsageDecay
-from webhook.core.quota.allocations import Holding
+from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor
 
 LocalName = tuple[str, str]
@@ -38,8 +38,8 @@ class DecayedUsage:
         """Return when the next sample is due; None when at once."""
         return None if self.sampled_seconds is None else self.sampled_seconds + self.rule.sampling_interval_seconds
 
-    def sample(self, now: float, holdings: Iterable[Holding]) -> bool:
-        """Average what ``holdings`` are charged now into what was consumed; return whether a sample was due."""
+    def sample(self, now: float, allocations: Iterable[Allocation]) -> bool:
+        """Average what ``allocations`` are charged now into what was consumed; return whether a sample was due."""
         due = self.next_sample()
         if due is not None and now < due:
             return False
@@ -49,10 +49,10 @@ class DecayedUsage:
             return True
         kept = self._kept(now - last)
         current: dict[LocalName, dict[str, float]] = {}
-        for holding in holdings:
-            name = local_name(holding)
+        for allocation in allocations:
+            name = local_name(allocation)
             if name is not None:
-                _accumulate(current.setdefault(name, {}), holding.amounts, 1.0)
+                _accumulate(current.setdefault(name, {}), allocation.amounts, 1.0)
         for name in sorted(self.consumed.keys() | current.keys()):
             old, new = self.consumed.get(name, {}), current.get(name, {})
             averaged = {
@@ -86,10 +86,10 @@ class DecayedUsage:
         return float(0.5 ** (elapsed_seconds / self.rule.half_life_seconds))
 
 
-def local_name(holding: Holding) -> LocalName | None:
+def local_name(allocation: Allocation) -> LocalName | None:
     """Return the local queue that a holding came through, where its job is known."""
-    label = None if holding.gang is None else holding.gang.queue
-    return None if label is None else (holding.reservation.namespace, label)
+    label = None if allocation.gang is None else allocation.gang.queue
+    return None if label is None else (allocation.reservation.namespace, label)
 
 
 def _accumulate(total: dict[str, float], amounts: AmountsByFlavor, share: float) -> None:

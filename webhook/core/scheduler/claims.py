@@ -1,9 +1,10 @@
 """Claims: what becomes of a gang's right to the room that is made for it, until that is free.
 
 The cycle that stops others makes the claim (``cycle``), and the same write of the ledger has both. From then on the
-outlook keeps the room (``Holdings.promise``). When it is free a cycle takes the claim up: it becomes a reservation.
-Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others that are being
-stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang goes first.
+projected usage keeps the room (``allocations.promise``). When it is free a cycle takes the claim up: it becomes a
+reservation. Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others
+that are being stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang
+goes first.
 
 A new leader reads claims before it knows all gangs. While the one that claims is not known to wait, the room is
 kept and nobody starts in it.
@@ -12,29 +13,29 @@ kept and nobody starts in it.
 from dataclasses import replace
 
 from webhook.core.ledger.record import Claim, reserve
-from webhook.core.pending.queueing import GangRecord, Lane
-from webhook.core.quota.allocations import Holdings
+from webhook.core.pending.queueing import GangRecord, PendingQueue
+from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler.state import State
 
 
 def order(state: State, uid: str) -> tuple[int, float, str]:
     """Return the sort key by which claims are taken up: priority, time, uid."""
-    gang = state.room.records[uid].gang
+    gang = state.pending.records[uid].gang
     return (-gang.priority, gang.created_seconds, uid)
 
 
 def lapse(state: State, uid: str) -> None:
     """End a claim and let its gang wait like others."""
     state.drop_claim(uid)
-    state.room.unclaim(uid)
+    state.pending.unclaim(uid)
 
 
 def let_heads_pass(state: State) -> None:
     """Let claims in StrictFIFO queues lapse when somebody came in ahead of them: the room is for the head."""
     for uid in state.claimants():
-        lane = state.room.records[uid].lane
-        head = lane.top() if lane is not None and lane.strict else None
+        queue = state.pending.records[uid].queue
+        head = queue.top() if queue is not None and queue.strict else None
         if head is not None and head.order_key[1:] < order(state, uid):
             lapse(state, uid)
 
@@ -43,13 +44,13 @@ def await_others(state: State, uid: str) -> list[str]:
     """Let a claim whose victims are gone await all others of its tree that are being stopped, if what they leave makes
     up for what has been taken of its room; else it lapses. Return their uids.
     """
-    holdings, claim, gang = state.holdings, state.claims[uid], state.room.records[uid].gang
-    node, amounts = holdings.promises[uid]
-    others = [each for each in sorted(holdings.stopping) if _shares(holdings, each, node, amounts)]
-    gone = {job for each in others for job in holdings.by_uid[each].reservation.jobs}
-    holdings.lift(uid)
-    suffices = holdings.outlook.fits(node, amounts)
-    holdings.put_back()
+    allocations, claim, gang = state.allocations, state.claims[uid], state.pending.records[uid].gang
+    node, amounts = allocations.promises[uid]
+    others = [each for each in sorted(allocations.stopping) if _shares(allocations, each, node, amounts)]
+    gone = {job for each in others for job in allocations.by_uid[each].reservation.jobs}
+    allocations.lift(uid)
+    suffices = allocations.projected.fits(node, amounts)
+    allocations.put_back()
     if others and suffices and state.fences.shortfall(gang, claim.planned.counts, gone) is None:
         state.claims[uid] = replace(claim, awaits=tuple(others))
         return others
@@ -57,10 +58,10 @@ def await_others(state: State, uid: str) -> list[str]:
     return []
 
 
-def _shares(holdings: Holdings, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
-    holding = holdings.by_uid[uid]
-    home = holdings.node_of(holding)
-    return home is not None and home.root is node.root and any(holding.amounts.get(key) for key in amounts)
+def _shares(allocations: Allocations, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
+    allocation = allocations.by_uid[uid]
+    home = allocations.node_of(allocation)
+    return home is not None and home.root is node.root and any(allocation.amounts.get(key) for key in amounts)
 
 
 def renew(state: State) -> None:
@@ -71,26 +72,26 @@ def renew(state: State) -> None:
     """
     for uid in state.claimants(known=False):
         claim = state.claims[uid]
-        lane, record = state.room.lanes.get(claim.planned.queue), state.room.records.get(uid)
-        waits = any(each in state.holdings.stopping for each in claim.awaits)
-        if lane is None or lane.node is None or not (waits if record is None else _asks_it(record, claim, lane)):
+        queue, record = state.pending.queues.get(claim.planned.queue), state.pending.records.get(uid)
+        waits = any(each in state.allocations.stopping for each in claim.awaits)
+        if queue is None or queue.node is None or not (waits if record is None else _asks_it(record, claim, queue)):
             state.drop_claim(uid)
             continue
-        if uid not in state.holdings.promises:
-            state.holdings.promise(uid, lane.node, claim.planned.usage())
-        if record is not None and record.line is not None:
-            state.room.claim(record.gang, record.line)
+        if uid not in state.allocations.promises:
+            state.allocations.promise(uid, queue.node, claim.planned.usage())
+        if record is not None and record.eclass is not None:
+            state.pending.claim(record.gang, record.eclass)
             state.stirred = True
 
 
-def _asks_it(record: GangRecord, claim: Claim, lane: Lane) -> bool:
-    """Return whether a gang still asks what it claims, and may still have it from ``lane`` and the flavors claimed."""
-    gang, line, planned = record.gang, record.line, claim.planned
-    if line is None or line.lane is not lane or line.aside is not None or lane.closed is not None:
+def _asks_it(record: GangRecord, claim: Claim, queue: PendingQueue) -> bool:
+    """Return whether a gang still asks what it claims, and may still have it from ``queue`` and the flavors claimed."""
+    gang, eclass, planned = record.gang, record.eclass, claim.planned
+    if eclass is None or eclass.queue is not queue or eclass.ineligible is not None or queue.closed is not None:
         return False
     most, least = gang.counts, gang.least_counts
     if planned.counts.keys() != most.keys() or any(not least[n] <= c <= most[n] for n, c in planned.counts.items()):
         return False
     flavors = planned.flavors
-    asked = reserve(gang, planned.queue, planned.counts, flavors, planned.epoch, 0.0, line.request.charges)
-    return asked.pod_sets == planned.pod_sets and line.request.allows(flavors)
+    asked = reserve(gang, planned.queue, planned.counts, flavors, planned.epoch, 0.0, eclass.request.charges)
+    return asked.pod_sets == planned.pod_sets and eclass.request.allows(flavors)

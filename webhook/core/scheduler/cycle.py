@@ -1,8 +1,9 @@
 """One cycle: admit everything that fits, make room where policy allows, park the rest with what blocks it.
 
 The order is that of repeated single admissions. A gang for which others must be stopped leaves the order and becomes a
-claim: its room is promised to it in the outlook until its victims are gone, and nobody else may take it. The blocked
-head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of others.
+claim: its room is promised to it in the projected usage until its victims are gone, and nobody else may take it. The
+blocked head of a StrictFIFO queue holds back its own queue's unused nominal quota, at most what it asks, and nothing of
+others.
 """
 
 from collections.abc import Mapping
@@ -17,15 +18,15 @@ from webhook.core.model.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, StopPolicy
 from webhook.core.model.wake_keys import QueueHead
-from webhook.core.pending.queueing import Lane, Line
+from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.fit import Misplaced
-from webhook.core.quota.allocations import Holding
+from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler import claims
-from webhook.core.scheduler.entry_order import Agenda, ClassicalAgenda, FairAgenda
+from webhook.core.scheduler.entry_order import ClassicalEntryOrder, EntryOrder, FairEntryOrder
 from webhook.core.scheduler.growth import grow, joining
 from webhook.core.scheduler.plan import Plan, Preempted, Stopped
-from webhook.core.scheduler.queueing_hints import park
+from webhook.core.scheduler.queueing_hints import mark_unschedulable
 from webhook.core.scheduler.state import State
 
 
@@ -38,13 +39,13 @@ class Cycle:
         self._admitted: list[Reservation] = []
         self._preempted: list[Preempted] = []
         self._steps = 0
-        self._known: dict[Line, tuple[tuple[object, ...], Decision]] = {}
-        """What was decided about a line, and from what."""
-        self._raised: dict[Node, dict[Lane, None]] = {}
-        """By tree, the lanes entered above the lowest level."""
-        self._agenda: Agenda = ClassicalAgenda()
+        self._known: dict[EquivalenceClass, tuple[tuple[object, ...], Decision]] = {}
+        """What was decided about a class, and from what."""
+        self._raised: dict[Node, dict[PendingQueue, None]] = {}
+        """By tree, the queues entered above the lowest level."""
+        self._entries: EntryOrder = ClassicalEntryOrder()
         if state.settings.fair_sharing:
-            self._agenda = FairAgenda(self._decide_first, lambda: state.holdings.outlook)
+            self._entries = FairEntryOrder(self._decide_first, lambda: state.allocations.projected)
 
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
@@ -52,14 +53,15 @@ class Cycle:
         self._state.settle_bookings(anew=True)
         claims.let_heads_pass(self._state)
         self._settle_claims()
-        self._state.end_hunger(anew=True)
+        self._state.settle_guard(anew=True)
         grown: list[Reservation] = []
         while True:
             self._decide_all()
             grown += () if self._spent else grow_all(self._state)
-            # What grew may have been hungry, and others of its queue with it; or it has put off a head that was booked.
+            # What grew may have been starved, and others of its queue with it; or it has put off a head that was
+            # booked.
             woken = self._state.settle_bookings()
-            if self._spent or not (self._state.end_hunger() or woken):
+            if self._spent or not (self._state.settle_guard() or woken):
                 return Plan(tuple(self._admitted), tuple(grown), tuple(self._preempted))
 
     @property
@@ -69,143 +71,143 @@ class Cycle:
     # -- the order --------------------------------------------------------------------------------------------------
 
     def _decide_all(self) -> None:
-        room, agenda = self._state.room, self._agenda
+        pending, entries = self._state.pending, self._entries
         while not self._spent:
             self._state.settle_bookings()
-            self._state.end_hunger()
-            room.open_gates()
-            awake, room.active = room.active, {}
-            for lane in awake:
-                self._enter(lane)
-            offer = agenda.pop()
+            self._state.settle_guard()
+            pending.open_gates()
+            active, pending.active = pending.active, {}
+            for queue in active:
+                self._enter(queue)
+            offer = entries.pop()
             if offer is None:
                 return
-            level, lane = offer
-            line = lane.first()
-            if line is None:
+            level, queue = offer
+            eclass = queue.first()
+            if eclass is None:
                 continue
-            if lane.has_to_lead(line):
-                room.park(line, ())
-                self._enter(lane)
+            if queue.has_to_lead(eclass):
+                pending.mark_unschedulable(eclass, ())
+                self._enter(queue)
                 continue
-            decision = self._decide_once(line)
-            if decision.assignment.level > level and (decision.fits or decision.preempts or lane.strict):
-                room.pass_on(line)
-                self._enter(lane, decision.assignment.level)
+            decision = self._decide_once(eclass)
+            if decision.assignment.level > level and (decision.fits or decision.preempts or queue.strict):
+                pending.pass_on(eclass)
+                self._enter(queue, decision.assignment.level)
                 continue
-            self._act(line, decision)
-            self._enter(lane)
-        room.active.update((lane, None) for lane in agenda.lanes())
+            self._act(eclass, decision)
+            self._enter(queue)
+        pending.active.update((queue, None) for queue in entries.queues())
 
-    def _decide_first(self, lane: Lane) -> Decision:
-        line = lane.first()
-        assert line is not None
-        return self._decide(line)
+    def _decide_first(self, queue: PendingQueue) -> Decision:
+        eclass = queue.first()
+        assert eclass is not None
+        return self._decide(eclass)
 
-    def _decide_once(self, line: Line) -> Decision:
-        """Decide about a line, or recall what was decided if nothing has been taken, promised or given back since."""
-        by = (self._state.holdings.version, self._state.room.changes, line.order[0])
-        known = self._known.get(line)
+    def _decide_once(self, eclass: EquivalenceClass) -> Decision:
+        """Decide about a class, or recall what was decided if nothing has been taken, promised or given back since."""
+        by = (self._state.allocations.version, self._state.pending.changes, eclass.order[0])
+        known = self._known.get(eclass)
         if known is not None and known[0] == by:
             return known[1]
-        decision = self._decide(line)
-        self._known[line] = (by, decision)
+        decision = self._decide(eclass)
+        self._known[eclass] = (by, decision)
         return decision
 
-    def _decide(self, line: Line) -> Decision:
-        return self._state.decide(line)
+    def _decide(self, eclass: EquivalenceClass) -> Decision:
+        return self._state.decide(eclass)
 
-    def _act(self, line: Line, decision: Decision) -> None:
-        del self._known[line]
+    def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
+        del self._known[eclass]
         if decision.fits or decision.preempts:
-            held = self._end_hold(line)
+            held = self._end_hold(eclass)
             if decision.fits:
-                self._admit_head(line, decision)
+                self._admit_head(eclass, decision)
             else:
-                self._preempt(line, decision)
+                self._preempt(eclass, decision)
             if held is not None:
                 node, amounts = held
                 left = [key for key, amount in amounts.items() if amount > decision.assignment.usage.get(key, 0)]
                 self._state.wake(node, left)
         else:
-            self._hold_back(line, decision)
-            park(self._state, line, decision)
+            self._hold_back(eclass, decision)
+            mark_unschedulable(self._state, eclass, decision)
 
-    def _end_hold(self, line: Line) -> tuple[Node, AmountsByFlavor] | None:
+    def _end_hold(self, eclass: EquivalenceClass) -> tuple[Node, AmountsByFlavor] | None:
         """End what is held back for a head whose turn has come, and return it."""
-        if not line.lane.heads(line):
+        if not eclass.queue.heads(eclass):
             return None
-        head = QueueHead(line.lane.name)
-        held = self._state.holdings.promises.get(head)
-        self._state.holdings.withdraw_promise(head)
+        head = QueueHead(eclass.queue.name)
+        held = self._state.allocations.promises.get(head)
+        self._state.allocations.withdraw_promise(head)
         return held
 
     # -- admission --------------------------------------------------------------------------------------------------
 
-    def _admit_head(self, line: Line, decision: Decision) -> None:
-        gang = line.head
-        self._state.room.withdraw(gang.uid)
-        reservation = admit(self._state, line, decision, now=self._now, epoch=self._epoch, gang=gang)
+    def _admit_head(self, eclass: EquivalenceClass, decision: Decision) -> None:
+        gang = eclass.head
+        self._state.pending.withdraw(gang.uid)
+        reservation = admit(self._state, eclass, decision, now=self._now, epoch=self._epoch, gang=gang)
         self._count(reservation)
-        self._clip_promise(line.lane)
-        if line.lane.backfills:
+        self._clip_promise(eclass.queue)
+        if eclass.queue.backfills:
             self._state.growing.update(dict.fromkeys(self._state.partial()))
-        if line.lane.node is not None:
-            self._enter_again(line.lane.node.root, everybody=False)
+        if eclass.queue.node is not None:
+            self._enter_again(eclass.queue.node.root, everybody=False)
 
-    def _clip_promise(self, lane: Lane) -> None:
+    def _clip_promise(self, queue: PendingQueue) -> None:
         """Let a head that was passed keep no more of its queue's own quota than is unused now."""
-        holdings, head = self._state.holdings, QueueHead(lane.name)
-        promised = holdings.promises.get(head) if lane.backfills else None
+        allocations, head = self._state.allocations, QueueHead(queue.name)
+        promised = allocations.promises.get(head) if queue.backfills else None
         if promised is not None:
             node, held = promised
-            holdings.withdraw_promise(head)
-            unused = {key: min(amount, holdings.outlook.own_unused(node, key)) for key, amount in held.items()}
-            holdings.promise(head, node, {key: amount for key, amount in unused.items() if amount > 0})
+            allocations.withdraw_promise(head)
+            unused = {key: min(amount, allocations.projected.own_unused(node, key)) for key, amount in held.items()}
+            allocations.promise(head, node, {key: amount for key, amount in unused.items() if amount > 0})
 
     def _count(self, reservation: Reservation) -> None:
         self._admitted.append(reservation)
         self._steps += 1
 
-    def _enter(self, lane: Lane, level: int = 0) -> None:
-        """Take up a lane's offer, which goes at ``level`` at the least."""
-        line = lane.first()
-        if line is not None:
-            line.level = max(level, line.level)
-            if line.level > 0 and lane.node is not None:
-                self._raised.setdefault(lane.node.root, {})[lane] = None
-        self._agenda.enter(lane, level)
+    def _enter(self, queue: PendingQueue, level: int = 0) -> None:
+        """Take up a queue's offer, which goes at ``level`` at the least."""
+        eclass = queue.first()
+        if eclass is not None:
+            eclass.level = max(level, eclass.level)
+            if eclass.level > 0 and queue.node is not None:
+                self._raised.setdefault(queue.node.root, {})[queue] = None
+        self._entries.enter(queue, level)
 
     def _enter_again(self, root: Node, *, everybody: bool) -> None:
         """Put offers of one tree back to the lowest level: everybody's after a preemption, and after an admission
         those with other flavors or sizes to turn to; all others only rise by it.
         """
         raised = self._raised.get(root, {})
-        for lane in list(raised):
-            line = lane.first()
-            if line is None or everybody or line.shifting:
-                del raised[lane]
-            if line is not None and (everybody or line.shifting):
-                line.level = 0
-                self._agenda.enter(lane)
+        for queue in list(raised):
+            eclass = queue.first()
+            if eclass is None or everybody or eclass.shifting:
+                del raised[queue]
+            if eclass is not None and (everybody or eclass.shifting):
+                eclass.level = 0
+                self._entries.enter(queue)
 
     # -- preemption -------------------------------------------------------------------------------------------------
 
-    def _preempt(self, line: Line, decision: Decision) -> None:
-        state, lane = self._state, line.lane
-        assert lane.node is not None
-        stopped = stop_all(state, lane, line.head, decision.victims)
+    def _preempt(self, eclass: EquivalenceClass, decision: Decision) -> None:
+        state, queue = self._state, eclass.queue
+        assert queue.node is not None
+        stopped = stop_all(state, queue, eclass.head, decision.victims)
         self._preempted += stopped
         self._steps += bool(stopped)
-        gang = line.head
-        awaits = tuple(dict.fromkeys((*(c.holding.uid for c in decision.victims), *decision.awaits)))
-        planned = plan(line, decision, now=self._now, epoch=self._epoch, gang=gang)
-        state.room.claim(gang, line)
-        state.holdings.promise(gang.uid, lane.node, decision.assignment.usage)
+        gang = eclass.head
+        awaits = tuple(dict.fromkeys((*(c.allocation.uid for c in decision.victims), *decision.awaits)))
+        planned = plan(eclass, decision, now=self._now, epoch=self._epoch, gang=gang)
+        state.pending.claim(gang, eclass)
+        state.allocations.promise(gang.uid, queue.node, decision.assignment.usage)
         state.claims[gang.uid] = Claim(planned, awaits)
         for victim in decision.victims:
-            state.wake(victim.node, victim.holding.amounts)
-        self._enter_again(lane.node.root, everybody=True)
+            state.wake(victim.node, victim.allocation.amounts)
+        self._enter_again(queue.node.root, everybody=True)
 
     def _settle_claims(self) -> None:
         """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim.
@@ -217,15 +219,15 @@ class Cycle:
         if not state.stirred or not claimants:
             state.stirred = False
             return
-        holdings, view = state.holdings, state.holdings.usage.copy()
+        allocations, view = state.allocations, state.allocations.usage.copy()
         gone: set[str] = set()
         for claimant in (*state.claimants(known=False), *sorted(claimants, key=partial(claims.order, state))):
             if self._spent:
                 return
-            node, amounts = holdings.promises[claimant]
+            node, amounts = allocations.promises[claimant]
             known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
-            waits = [uid for uid in claim.awaits if uid in holdings.stopping]
+            waits = [uid for uid in claim.awaits if uid in allocations.stopping]
             if known and view.fits(node, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
             elif known and not waits:
@@ -233,97 +235,101 @@ class Cycle:
                 if not waits:
                     continue
             for uid in waits:
-                holding = holdings.by_uid[uid]
-                going = holdings.node_of(holding)
-                if uid not in gone and going is not None and claimant in holdings.promises:
-                    view.remove(going, holding.amounts)
+                allocation = allocations.by_uid[uid]
+                going = allocations.node_of(allocation)
+                if uid not in gone and going is not None and claimant in allocations.promises:
+                    view.remove(going, allocation.amounts)
                     gone.add(uid)
             view.add(node, amounts)
         state.stirred = False
 
     def _is_free(self, uid: str, claim: Claim) -> bool:
-        state, (node, amounts) = self._state, self._state.holdings.promises[uid]
-        gang, counts = state.room.records[uid].gang, claim.planned.counts
-        if not state.holdings.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
+        state, (node, amounts) = self._state, self._state.allocations.promises[uid]
+        gang, counts = state.pending.records[uid].gang, claim.planned.counts
+        if not state.allocations.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
             return False
         return not isinstance(state.decider.places(gang, counts, claim.planned.flavors), Misplaced)
 
     def _take_up(self, uid: str) -> None:
-        state, claim, record = self._state, self._state.claims.pop(uid), self._state.room.records[uid]
-        assert record.lane is not None
-        amounts = state.holdings.promises[uid][1]
+        state, claim, record = self._state, self._state.claims.pop(uid), self._state.pending.records[uid]
+        assert record.queue is not None
+        amounts = state.allocations.promises[uid][1]
         places = state.decider.places(record.gang, claim.planned.counts, claim.planned.flavors)
         assert not isinstance(places, Misplaced), "looked at before"
         state.allot(uid, places)
-        state.holdings.withdraw_promise(uid)
-        state.room.withdraw(uid)
+        state.allocations.withdraw_promise(uid)
+        state.pending.withdraw(uid)
         reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
-        self._count(charge(state, record.lane, record.gang, reservation, amounts))
+        self._count(charge(state, record.queue, record.gang, reservation, amounts))
 
-    def _hold_back(self, line: Line, decision: Decision) -> None:
+    def _hold_back(self, eclass: EquivalenceClass, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
-        state, lane = self._state, line.lane
-        if lane.node is None or not lane.keeps_quota(line):
+        state, queue = self._state, eclass.queue
+        if queue.node is None or not queue.keeps_quota(eclass):
             return
-        node, head = lane.node, QueueHead(lane.name)
-        before = state.holdings.promises.get(head)
-        state.holdings.lift(head)
+        node, head = queue.node, QueueHead(queue.name)
+        before = state.allocations.promises.get(head)
+        state.allocations.lift(head)
         held: dict[FlavorResource, int] = {}
         # Who has room booked is protected by that, and leaves the gap before it to others.
-        booked = lane.backfills and state.backfill.keeps_room_for(line, state.fences, self._now)
+        booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not booked:
             for key, amount in decision.assignment.usage.items():
-                unused = min(amount, state.holdings.outlook.own_unused(node, key))
+                unused = min(amount, state.allocations.projected.own_unused(node, key))
                 if unused > 0:
                     held[key] = unused
-        state.holdings.put_back()
+        state.allocations.put_back()
         if before is not None and before[1] != held:
-            state.holdings.promise(head, node, held)
+            state.allocations.promise(head, node, held)
             state.wake(*before)
         elif before is None and held:
-            state.holdings.promise(head, node, held)
+            state.allocations.promise(head, node, held)
 
 
 # -- what every cycle does ------------------------------------------------------------------------------------
 
 
-def admit(state: State, line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
+def admit(
+    state: State, eclass: EquivalenceClass, decision: Decision, *, now: float, epoch: int, gang: Gang
+) -> Reservation:
     """Reserve for ``gang``, which no longer waits, what was decided about it."""
-    reservation = plan(line, decision, now=now, epoch=epoch, gang=gang)
+    reservation = plan(eclass, decision, now=now, epoch=epoch, gang=gang)
     state.allot(gang.uid, decision.places)
-    return charge(state, line.lane, gang, reservation, decision.assignment.usage)
+    return charge(state, eclass.queue, gang, reservation, decision.assignment.usage)
 
 
-def plan(line: Line, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
-    """Return what ``gang`` of ``line`` holds once what was decided about it is done."""
-    return reserve(gang, line.lane.name, decision.counts, decision.assignment.flavors, epoch, now, line.request.charges)
+def plan(eclass: EquivalenceClass, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
+    """Return what ``gang`` of ``eclass`` holds once what was decided about it is done."""
+    return reserve(
+        gang, eclass.queue.name, decision.counts, decision.assignment.flavors, epoch, now, eclass.request.charges
+    )
 
 
 def charge(
-    state: State, lane: Lane, gang: Gang, planned: Reservation, amounts: Mapping[FlavorResource, int]
+    state: State, queue: PendingQueue, gang: Gang, planned: Reservation, amounts: Mapping[FlavorResource, int]
 ) -> Reservation:
     """Let ``gang``, which no longer waits, hold what was ``planned`` for it at ``amounts``; return its reservation."""
-    reservation = replace(planned, preemptible=state.policy.may_be_preempted(gang, lane.name))
-    state.holdings.put(Holding(reservation, amounts, gang))
+    reservation = replace(planned, preemptible=state.policy.may_be_preempted(gang, queue.name))
+    state.allocations.put(Allocation(reservation, amounts, gang))
     state.stopped_for_share.pop(gang.uid, None)
-    state.room.admitted_beside(lane, gang.priority)
-    state.charge_usage(lane, gang, amounts)
+    state.pending.admitted_beside(queue, gang.priority)
+    state.charge_usage(queue, gang, amounts)
     state.fences.put_reservation(reservation)
     return reservation
 
 
-def stop_all(state: State, lane: Lane, gang: Gang, victims: tuple[Candidate, ...]) -> list[Preempted]:
+def stop_all(state: State, queue: PendingQueue, gang: Gang, victims: tuple[Candidate, ...]) -> list[Preempted]:
     """Mark ``victims`` as being stopped for ``gang`` of a queue; those already going are left out of the result."""
     stopped = []
     for victim in victims:
-        if victim.holding.uid in state.holdings.stopping:
+        if victim.allocation.uid in state.allocations.stopping:
             continue
-        state.holdings.stop(victim.holding.uid)
+        state.allocations.stop(victim.allocation.uid)
         if victim.variant is Variant.FAIR_SHARING:
-            state.note_stop(victim.holding.uid, gang.uid)
+            state.note_stop(victim.allocation.uid, gang.uid)
         why = victim.variant.reason
-        text = f"stopped for {gang.key} of queue {lane.name} ({why})"
-        stopped.append(Preempted(victim.holding.uid, gang.uid, why, text))
+        text = f"stopped for {gang.key} of queue {queue.name} ({why})"
+        stopped.append(Preempted(victim.allocation.uid, gang.uid, why, text))
     return stopped
 
 
@@ -333,10 +339,12 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     partial = state.partial() if state.growing else {}
     seats = joining(state.policy, state.settings)
     for uid in sorted(state.growing):
-        holding = partial.get(uid)
-        larger = None if holding is None else grow(holding, state.holdings, state.fences, state.lets_grow, seats)
+        allocation = partial.get(uid)
+        larger = (
+            None if allocation is None else grow(allocation, state.allocations, state.fences, state.lets_grow, seats)
+        )
         if larger is not None:
-            state.holdings.put(larger)
+            state.allocations.put(larger)
             state.fences.put_reservation(larger.reservation, larger.reclaimed)
             grown.append(larger.reservation)
     state.growing = {}
@@ -349,23 +357,23 @@ def drain(state: State) -> tuple[Stopped, ...]:
         return ()
     state.undrained = False
     stopped = []
-    for uid in sorted(state.holdings.by_uid):
-        holding = state.holdings.by_uid[uid]
-        going = uid in state.holdings.stopping
-        found = None if going or not holding.reservation.evictable else _drained_by(state, holding)
+    for uid in sorted(state.allocations.by_uid):
+        allocation = state.allocations.by_uid[uid]
+        going = uid in state.allocations.stopping
+        found = None if going or not allocation.reservation.evictable else _drained_by(state, allocation)
         if found is not None:
-            state.holdings.stop(uid)
+            state.allocations.stop(uid)
             stopped.append(found)
     return tuple(stopped)
 
 
-def _drained_by(state: State, holding: Holding) -> Stopped | None:
-    queue = state.policy.queues.get(holding.reservation.queue or "")
+def _drained_by(state: State, allocation: Allocation) -> Stopped | None:
+    queue = state.policy.queues.get(allocation.reservation.queue or "")
     if queue is not None and queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
-        return Stopped(holding.uid, QUEUE_STOPPED, f"queue {queue.name} is stopped ({queue.stop_policy})")
-    label = None if holding.gang is None else holding.gang.queue
-    local = state.policy.local_queues.get((holding.reservation.namespace, label or ""))
+        return Stopped(allocation.uid, QUEUE_STOPPED, f"queue {queue.name} is stopped ({queue.stop_policy})")
+    label = None if allocation.gang is None else allocation.gang.queue
+    local = state.policy.local_queues.get((allocation.reservation.namespace, label or ""))
     if local is not None and local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
         where = f"LocalQueue {local.namespace}/{local.name}"
-        return Stopped(holding.uid, LOCAL_QUEUE_STOPPED, f"{where} is stopped ({local.stop_policy})")
+        return Stopped(allocation.uid, LOCAL_QUEUE_STOPPED, f"{where} is stopped ({local.stop_policy})")
     return None

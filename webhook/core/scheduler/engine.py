@@ -2,12 +2,13 @@
 
 Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore`` and its kin, ``release``,
 ``wake_namespace``); ``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that
-fits, in the order in which repeated single admissions would: each queue offers its first gang that is not parked; among
-the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is parked with what blocks
-it, and only a change there has it decided about again: a cycle costs what changed, not what waits.
+fits, in the order in which repeated single admissions would: each queue offers its first gang that is not
+unschedulable; among the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is
+unschedulable, with what blocks it, and only a change there has it decided about again: a cycle costs what changed, not
+what waits.
 
-The parts: ``waiting_room`` (who waits where), ``holdings`` (who holds what), ``decision`` (one gang), ``preemption``
-and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``explain`` (why not).
+The parts: ``pending_queues`` (who waits where), ``allocations`` (who holds what), ``decision`` (one gang),
+``preemption`` and ``fair_sharing`` (at whose cost), ``cycle`` (all gangs), ``explain`` (why not).
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.pending.gang_state import GangState
 from webhook.core.placement.capacity import Capacity
-from webhook.core.quota.allocations import Holding
+from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName
 from webhook.core.scheduler.cycle import Cycle, drain
@@ -49,19 +50,19 @@ class Engine:
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by ``policy`` from now on; ``namespaces`` are labels by name."""
-        if policy != self._state.policy or namespaces != self._state.room.namespaces:
+        if policy != self._state.policy or namespaces != self._state.pending.namespaces:
             self._state.set_policy(policy, dict(namespaces), now)
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced. While it holds a reservation it does not."""
         state = self._state
-        if gang.uid in state.holdings.by_uid:
+        if gang.uid in state.allocations.by_uid:
             state.after[gang.uid] = gang
             return
-        known = state.room.records.get(gang.uid)
+        known = state.pending.records.get(gang.uid)
         if known is not None and known.gang != gang:
             state.forget(gang.uid)
-        state.room.submit(gang, now)
+        state.pending.submit(gang, now)
 
     def withdraw(self, uid: str) -> None:
         """Forget a waiting gang; an unknown one is fine."""
@@ -76,15 +77,15 @@ class Engine:
         A gang whose stop was planned and that the ledger does not show as stopping is no longer counted as going.
         """
         state, uid = self._state, reservation.uid
-        known = state.holdings.by_uid.get(uid)
+        known = state.allocations.by_uid.get(uid)
         waiting = state.forget(uid)
         gang = gang or waiting or (None if known is None else known.gang)
-        holding = Holding(reservation, reservation.usage(reclaimed), gang, reclaimed)
-        if known is not None and uid in state.holdings.stopping and reservation.stopping is None:
+        allocation = Allocation(reservation, reservation.usage(reclaimed), gang, reclaimed)
+        if known is not None and uid in state.allocations.stopping and reservation.stopping is None:
             state.renounce(uid)
-        elif known is not None and known.tells(holding):
+        elif known is not None and known.tells(allocation):
             return
-        state.replace(known, holding)
+        state.replace(known, allocation)
 
     def restore_claims(self, claims: Mapping[str, Claim]) -> None:
         """Let claims that the ledger has stand, whoever made them, from the next cycle on; the gangs that are stopped
@@ -104,14 +105,14 @@ class Engine:
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""
         state = self._state
-        holding = state.holdings.by_uid.get(uid)
-        if holding is None:
+        allocation = state.allocations.by_uid.get(uid)
+        if allocation is None:
             return
-        state.let_go(holding)
+        state.let_go(allocation)
         state.growing.pop(uid, None)
         after = state.after.pop(uid, None)
         if after is not None:
-            state.room.submit(after, after.not_before_seconds - 1)
+            state.pending.submit(after, after.not_before_seconds - 1)
 
     def know_nodes(self, nodes: Capacity) -> None:
         """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on."""
@@ -120,7 +121,7 @@ class Engine:
 
     def wake_nodes(self) -> None:
         """Decide again about gangs that fitted no nodes: some became free, or there are more."""
-        self._state.room.wake(NodesFreed())
+        self._state.pending.wake(NodesFreed())
         self._state.stirred = True
 
     def wake_namespace(self, namespace: str) -> None:
@@ -136,7 +137,7 @@ class Engine:
         """
         state = self._state
         state.fences, state.now, state.followed = fences, now, None
-        state.room.end_backoffs(now)
+        state.pending.end_backoffs(now)
         state.age_usage(now)
         stopped = drain(state)
         if not admit:
@@ -155,7 +156,7 @@ class Engine:
         """
         state = self._state
         state.fences, state.now, state.followed = fences, now, claims
-        state.room.end_backoffs(now)
+        state.pending.end_backoffs(now)
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""
@@ -170,15 +171,15 @@ class Engine:
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
         decayed = self._state.decayed
-        times = (self._state.room.next_backoff_end(), None if decayed is None else decayed.next_sample())
+        times = (self._state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
 
     def state(self, uid: str) -> GangState:
         """Return where a gang stands."""
-        holdings = self._state.holdings
-        if uid in holdings.by_uid:
-            return GangState.STOPPING if uid in holdings.stopping else GangState.RESERVED
-        return self._state.room.state_of(uid)
+        allocations = self._state.allocations
+        if uid in allocations.by_uid:
+            return GangState.STOPPING if uid in allocations.stopping else GangState.RESERVED
+        return self._state.pending.state_of(uid)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
@@ -187,40 +188,40 @@ class Engine:
     def waiting(self, queue: str | None = None) -> list[Gang]:
         """Return the waiting gangs of one queue in its order, or all of them, queue by queue."""
         if queue is not None:
-            lane = self._state.room.lanes.get(queue)
-            return [] if lane is None else list(self._state.room.in_order(lane))
-        lanes = sorted(self._state.room.lanes.values(), key=lambda lane: lane.name or "")
-        lost = [t.gang for t in self._state.room.records.values() if t.lane is None]
+            found = self._state.pending.queues.get(queue)
+            return [] if found is None else list(self._state.pending.in_order(found))
+        queues = sorted(self._state.pending.queues.values(), key=lambda queue: queue.name or "")
+        lost = [t.gang for t in self._state.pending.records.values() if t.queue is None]
         lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
-        return [gang for lane in lanes for gang in self._state.room.in_order(lane)] + lost
+        return [gang for queue in queues for gang in self._state.pending.in_order(queue)] + lost
 
     def undecided(self) -> frozenset[object]:
         """Return what the next cycle starts from: the heads that it decides about.
 
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
-        lines = (line for lane in self._state.room.lanes.values() for line in lane.lines.values())
-        return frozenset(line.head.uid for line in lines if not line.unschedulable)
+        eclasses = (eclass for queue in self._state.pending.queues.values() for eclass in queue.eclasses.values())
+        return frozenset(eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""
-        record = self._state.room.records.get(uid)
-        if record is None or record.lane is None:
+        record = self._state.pending.records.get(uid)
+        if record is None or record.queue is None:
             return None
-        return record.lane.ahead_of(record.gang)
+        return record.queue.ahead_of(record.gang)
 
     def queue_of(self, uid: str) -> str | None:
         """Return the queue that a waiting gang waits in or an admitted one is charged to."""
-        record = self._state.room.records.get(uid)
+        record = self._state.pending.records.get(uid)
         if record is not None:
-            return None if record.lane is None else record.lane.name
-        holding = self._state.holdings.by_uid.get(uid)
-        return None if holding is None else holding.reservation.queue
+            return None if record.queue is None else record.queue.name
+        allocation = self._state.allocations.by_uid.get(uid)
+        return None if allocation is None else allocation.reservation.queue
 
     def usage(self, node: str) -> Mapping[FlavorResource, int]:
         """Return what a queue or cohort uses; empty when there is none of that name."""
-        found = self._state.holdings.usage.tree.find(node)
-        return {} if found is None else self._state.holdings.usage.all_of(found)
+        found = self._state.allocations.usage.tree.find(node)
+        return {} if found is None else self._state.allocations.usage.all_of(found)
 
     def potential(self, gang: Gang) -> Reason | None:
         """Return why ``gang`` could never start under the present policy, or None when it could."""
@@ -228,7 +229,7 @@ class Engine:
         if queue is None:
             return None
         request = compile_request(gang, queue, self._state.policy.flavors, self._state.settings)
-        return never(gang, request, queue, self._state.holdings.usage.tree.queues[queue.name])
+        return never(gang, request, queue, self._state.allocations.usage.tree.queues[queue.name])
 
     def copy(self) -> "Engine":
         """Return an independent engine in the same state."""

@@ -1,9 +1,9 @@
-"""In which order a cycle looks at queues: each offers one line, the best offer goes next.
+"""In which order a cycle looks at queues: each offers one class, the best offer goes next.
 
-``ClassicalAgenda``: lowest borrow level, then priority, time, uid. Levels only rise while a cycle admits, so an offer
-is entered with a lower bound and entered again when its level turns out higher. ``FairAgenda``: Kueue's tournament. At
-each cohort the children's best offers meet: one whose side would not borrow wins, then the one whose side would have
-the lower share with its gang, then priority, time, uid.
+``ClassicalEntryOrder``: lowest borrow level, then priority, time, uid. Levels only rise while a cycle admits, so an
+offer is entered with a lower bound and entered again when its level turns out higher. ``FairEntryOrder``: Kueue's
+tournament. At each cohort the children's best offers meet: one whose side would not borrow wins, then the one whose
+side would have the lower share with its gang, then priority, time, uid.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,123 +13,123 @@ from typing import Protocol
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.fair_sharing import Share, share
 from webhook.core.assignment.preemption import within_own
-from webhook.core.pending.queueing import Lane, Line
+from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node, Usage
 
 
-class Agenda(Protocol):
+class EntryOrder(Protocol):
     """Offers of a cycle in progress."""
 
-    def enter(self, lane: Lane, level: int = 0) -> None:
-        """Take up the offer of a lane, if it has one; an earlier offer of it is void."""
+    def enter(self, queue: PendingQueue, level: int = 0) -> None:
+        """Take up the offer of a queue, if it has one; an earlier offer of it is void."""
 
-    def pop(self) -> tuple[int, Lane] | None:
-        """Return the next lane to look at and the level it was entered with."""
+    def pop(self) -> tuple[int, PendingQueue] | None:
+        """Return the next queue to look at and the level it was entered with."""
 
-    def lanes(self) -> Iterator[Lane]:
-        """Yield the lanes whose offers are open."""
+    def queues(self) -> Iterator[PendingQueue]:
+        """Yield the queues whose offers are open."""
 
 
-class ClassicalAgenda:
+class ClassicalEntryOrder:
     """By borrow level, priority, time, uid."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, float, str, int, Lane]] = []
+        self._heap: list[tuple[int, int, float, str, int, PendingQueue]] = []
 
-    def enter(self, lane: Lane, level: int = 0) -> None:
-        """Take up the offer of a lane, if it has one; an earlier offer of it is void."""
-        line = lane.first()
-        lane.stamp += 1
-        if line is not None:
-            created, uid = line.order[0]
-            heappush(self._heap, (max(level, line.level), -line.sample.priority, created, uid, lane.stamp, lane))
+    def enter(self, queue: PendingQueue, level: int = 0) -> None:
+        """Take up the offer of a queue, if it has one; an earlier offer of it is void."""
+        eclass = queue.first()
+        queue.stamp += 1
+        if eclass is not None:
+            created, uid = eclass.order[0]
+            heappush(self._heap, (max(level, eclass.level), -eclass.sample.priority, created, uid, queue.stamp, queue))
 
-    def pop(self) -> tuple[int, Lane] | None:
-        """Return the next lane to look at and the level it was entered with."""
+    def pop(self) -> tuple[int, PendingQueue] | None:
+        """Return the next queue to look at and the level it was entered with."""
         while self._heap:
-            level, _, _, _, stamp, lane = heappop(self._heap)
-            if stamp == lane.stamp:
-                return level, lane
+            level, _, _, _, stamp, queue = heappop(self._heap)
+            if stamp == queue.stamp:
+                return level, queue
         return None
 
-    def lanes(self) -> Iterator[Lane]:
-        """Yield the lanes whose offers are open."""
-        return (lane for *_, stamp, lane in self._heap if stamp == lane.stamp)
+    def queues(self) -> Iterator[PendingQueue]:
+        """Yield the queues whose offers are open."""
+        return (queue for *_, stamp, queue in self._heap if stamp == queue.stamp)
 
 
-Offer = tuple[Line, Decision]
+Offer = tuple[EquivalenceClass, Decision]
 
 
-class FairAgenda:
+class FairEntryOrder:
     """By tournament in each tree, one tree after the other."""
 
-    def __init__(self, decide: Callable[[Lane], Decision], usage: Callable[[], Usage]) -> None:
+    def __init__(self, decide: Callable[[PendingQueue], Decision], usage: Callable[[], Usage]) -> None:
         self._decide, self._usage = decide, usage
-        self._lanes: dict[Lane, None] = {}
+        self._queues: dict[PendingQueue, None] = {}
 
-    def enter(self, lane: Lane, level: int = 0) -> None:
-        """Take up the offer of a lane, if it has one."""
+    def enter(self, queue: PendingQueue, level: int = 0) -> None:
+        """Take up the offer of a queue, if it has one."""
         del level
-        if lane.first() is not None:
-            self._lanes[lane] = None
+        if queue.first() is not None:
+            self._queues[queue] = None
         else:
-            self._lanes.pop(lane, None)
+            self._queues.pop(queue, None)
 
-    def pop(self) -> tuple[int, Lane] | None:
-        """Return the next lane to look at, with a level that no offer exceeds."""
-        for lane in [lane for lane in self._lanes if lane.first() is None]:
-            del self._lanes[lane]
-        if not self._lanes:
+    def pop(self) -> tuple[int, PendingQueue] | None:
+        """Return the next queue to look at, with a level that no offer exceeds."""
+        for queue in [queue for queue in self._queues if queue.first() is None]:
+            del self._queues[queue]
+        if not self._queues:
             return None
-        first = min(tree_of(lane) for lane in self._lanes)
+        first = min(tree_of(queue) for queue in self._queues)
         offers: list[Offer] = []
-        for lane in [lane for lane in self._lanes if tree_of(lane) == first]:
-            line, decision = _first(lane), self._decide(lane)
+        for queue in [queue for queue in self._queues if tree_of(queue) == first]:
+            eclass, decision = _first(queue), self._decide(queue)
             if not (decision.fits or decision.preempts):
                 # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in. In
                 # which order does not matter: what it holds back is its own queue's, and whom it lets go is woken.
-                del self._lanes[lane]
-                return _ANY_LEVEL, lane
-            offers.append((line, decision))
+                del self._queues[queue]
+                return _ANY_LEVEL, queue
+            offers.append((eclass, decision))
         winner = tournament(offers, self._usage())
-        del self._lanes[winner.lane]
-        return _ANY_LEVEL, winner.lane
+        del self._queues[winner.queue]
+        return _ANY_LEVEL, winner.queue
 
-    def lanes(self) -> Iterator[Lane]:
-        """Yield the lanes whose offers are open."""
-        return iter(self._lanes)
+    def queues(self) -> Iterator[PendingQueue]:
+        """Yield the queues whose offers are open."""
+        return iter(self._queues)
 
 
 _ANY_LEVEL = 1_000_000
 
 
-def _first(lane: Lane) -> Line:
-    line = lane.first()
-    assert line is not None
-    return line
+def _first(queue: PendingQueue) -> EquivalenceClass:
+    eclass = queue.first()
+    assert eclass is not None
+    return eclass
 
 
-def tree_of(lane: Lane) -> int:
-    """Return which tree a lane belongs to; gangs without queue have one to themselves."""
-    return -1 if lane.node is None else lane.node.root.index
+def tree_of(queue: PendingQueue) -> int:
+    """Return which tree a queue belongs to; gangs without queue have one to themselves."""
+    return -1 if queue.node is None else queue.node.root.index
 
 
-def tournament(offers: Iterable[Offer], usage: Usage) -> Line:
-    """Return which of the lines that the queues of one tree offer goes next."""
-    contenders = [_Contender(line, decision, usage) for line, decision in offers]
+def tournament(offers: Iterable[Offer], usage: Usage) -> EquivalenceClass:
+    """Return which of the classes that the queues of one tree offer goes next."""
+    contenders = [_Contender(eclass, decision, usage) for eclass, decision in offers]
     if len(contenders) == 1:
-        return contenders[0].line
+        return contenders[0].eclass
     root = next((c.node.root for c in contenders if c.node is not None), None)
     best = None if root is None else _best(root, {c.node: c for c in contenders})
-    return (best or min(contenders, key=lambda c: c.order)).line
+    return (best or min(contenders, key=lambda c: c.order)).eclass
 
 
 class _Contender:
     """An offer with the shares that each node above it would have if its gang were admitted."""
 
-    def __init__(self, line: Line, decision: Decision, usage: Usage) -> None:
-        self.line, self.node = line, line.lane.node
-        self.order = line.order_key[1:]
+    def __init__(self, eclass: EquivalenceClass, decision: Decision, usage: Usage) -> None:
+        self.eclass, self.node = eclass, eclass.queue.node
+        self.order = eclass.order_key[1:]
         self.sides: dict[Node, tuple[bool, Share]] = {}
         amounts = decision.assignment.usage
         if self.node is None:

@@ -14,21 +14,21 @@ from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
 from webhook.core.placement.explain import why_misplaced
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
 from webhook.core.scheduler.state import State
 
 HOLDERS_SHOWN = 3
-_HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_HUNGRY, Code.ADMISSION_GATED)
+_HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_STARVED, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
-def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> Reason:
+def explain(gang: Gang, decision: Decision, node: Node, allocations: Allocations) -> Reason:
     """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
     if decision.fence is not None:
         return decision.fence
     if decision.awaits and not decision.fits:
-        return awaiting([holdings.by_uid[uid] for uid in decision.awaits], node)
+        return awaiting([allocations.by_uid[uid] for uid in decision.awaits], node)
     if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
@@ -36,7 +36,7 @@ def explain(gang: Gang, decision: Decision, node: Node, holdings: Holdings) -> R
         # There is a flavor for everything and nobody to stop for it; flavors that could never do are no obstacle.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
     block = _deciding(blocks)
-    return _of_blocks(blocks, node) or _short(block, node, holdings, decision.assignment.mode)
+    return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode)
 
 
 def _deciding(blocks: tuple[Block, ...]) -> Block:
@@ -99,11 +99,11 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
     return _cap(node.parent, key, rest)
 
 
-def _short(block: Block, node: Node, holdings: Holdings, mode: Mode) -> Reason:
-    usage = holdings.usage
+def _short(block: Block, node: Node, allocations: Allocations, mode: Mode) -> Reason:
+    usage = allocations.usage
     binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
-    holders = _holders(binding, block.key, holdings)
+    holders = _holders(binding, block.key, allocations)
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
         Code.WAITING_FOR_QUOTA,
@@ -130,62 +130,64 @@ def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -
     return f"it starts when the quota is raised by {amount} {resource}"
 
 
-def _holders(node: Node, key: FlavorResource, holdings: Holdings) -> tuple[Holder, ...]:
-    return tuple(Holder(str(h), h.amounts[key]) for h in holdings.largest(node, key, HOLDERS_SHOWN))
+def _holders(node: Node, key: FlavorResource, allocations: Allocations) -> tuple[Holder, ...]:
+    return tuple(Holder(str(h), h.amounts[key]) for h in allocations.largest(node, key, HOLDERS_SHOWN))
 
 
 def why_waiting(state: State, uid: str) -> Reason | None:
     """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
-    record = state.room.records.get(uid)
+    record = state.pending.records.get(uid)
     if record is None:
         return None
-    gang, lane, line = record.gang, record.lane, record.line
-    if lane is None:
+    gang, queue, eclass = record.gang, record.queue, record.eclass
+    if queue is None:
         what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
         return Reason(Code.QUEUE_NOT_FOUND, what, help=fix)
     claim = state.claims.get(uid) if record.state is GangState.CLAIMING else (state.followed or {}).get(uid)
-    if claim is not None and lane.node is not None:
-        return _claiming(state, claim, lane.node)
-    if line is None:
+    if claim is not None and queue.node is not None:
+        return _claiming(state, claim, queue.node)
+    if eclass is None:
         return Reason(Code.BACKING_OFF, f"tries again at {time_text(ceil(gang.not_before_seconds))}")
-    for known in (lane.closed, line.aside, line.request.refusal):
+    for known in (queue.closed, eclass.ineligible, eclass.request.refusal):
         if known is not None:
             return known
-    head = lane.strict_head()
-    ahead = next(iter(lane.claiming.values()), None) if lane.strict else None if head is None else head.head
-    if head is None and ahead is None and lane.strict and state.followed is not None:
+    head = queue.strict_head()
+    ahead = next(iter(queue.claiming.values()), None) if queue.strict else None if head is None else head.head
+    if head is None and ahead is None and queue.strict and state.followed is not None:
         # Who follows parks nobody: the leader has decided about the first of the queue, or is about to.
-        head = lane.top()
+        head = queue.top()
     if ahead is None and head is not None:
         ahead = head.head
     if ahead is not None and ahead.uid != uid:
         behind = why_waiting(state, ahead.uid)
-        text = f"queue {lane.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
+        text = f"queue {queue.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
-    decision = state.decide(line) if lane.node is not None else None
+    decision = state.decide(eclass) if queue.node is not None else None
     held_up = decision is not None and decision.fence is not None and decision.fence.code in _HELD_UP
-    if line.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
+    if eclass.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
-        decision = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
-    if lane.node is None or decision is None:
-        return (line.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+        decision = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.node).at(
+            eclass.head.least_counts
+        )
+    if queue.node is None or decision is None:
+        return (eclass.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
     if decision.misplaced is not None and state.nodes is not None:
         return why_misplaced(state.nodes, decision.misplaced)
-    if line.unschedulable and decision.victims and decision.fence is None:
-        names = ", ".join(str(victim.holding) for victim in decision.victims[:HOLDERS_SHOWN])
+    if eclass.unschedulable and decision.victims and decision.fence is None:
+        names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
-    return explain(line.head, decision, lane.node, state.holdings)
+    return explain(eclass.head, decision, queue.node, state.allocations)
 
 
 def _claiming(state: State, claim: Claim, node: Node) -> Reason:
-    going = [state.holdings.by_uid[uid] for uid in claim.awaits if uid in state.holdings.by_uid]
+    going = [state.allocations.by_uid[uid] for uid in claim.awaits if uid in state.allocations.by_uid]
     return awaiting(going, node)
 
 
-def awaiting(going: list[Holding], node: Node) -> Reason:
+def awaiting(going: list[Allocation], node: Node) -> Reason:
     """Return the reason of a gang at ``node`` for which others are ``going``."""
-    names = ", ".join(str(holding) for holding in going[:HOLDERS_SHOWN]) or "others"
+    names = ", ".join(str(allocation) for allocation in going[:HOLDERS_SHOWN]) or "others"
     more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
     return Reason(
         Code.WAITING_FOR_PREEMPTED,

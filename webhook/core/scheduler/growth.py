@@ -15,46 +15,50 @@ from webhook.core.model.gang import PodSet
 from webhook.core.model.names import COUNTED
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 
-Allowed = Callable[[Holding, Mapping[FlavorResource, int]], bool]
+Allowed = Callable[[Allocation, Mapping[FlavorResource, int]], bool]
 """Whether an admitted gang may take so much more, though it fits."""
-Seats = Callable[[Holding, PodSet], Iterator[ReservedPodSet]]
+Seats = Callable[[Allocation, PodSet], Iterator[ReservedPodSet]]
 """The ways in which pods of a new shape could join a gang, none of them in it yet; the best first."""
 
 
-def grow(holding: Holding, holdings: Holdings, fences: Fences, allowed: Allowed, seats: Seats) -> Holding | None:
-    """Return ``holding`` with as many more pods as fit now, the first pod sets first; None when none does."""
-    if holding.gang is None:
+def grow(
+    allocation: Allocation, allocations: Allocations, fences: Fences, allowed: Allowed, seats: Seats
+) -> Allocation | None:
+    """Return ``allocation`` with as many more pods as fit now, the first pod sets first; None when none does."""
+    if allocation.gang is None:
         return None
-    grown = holding
-    for pod_set in holding.gang.pod_sets:
-        known = holding.reservation.pod_set(pod_set.name)
-        for seat in (known,) if known is not None else seats(holding, pod_set):
+    grown = allocation
+    for pod_set in allocation.gang.pod_sets:
+        known = allocation.reservation.pod_set(pod_set.name)
+        for seat in (known,) if known is not None else seats(allocation, pod_set):
             seated = grown if known is not None else replace(grown, reservation=_with_set(grown.reservation, seat))
             more = pod_set.count - seat.count
-            extra = _largest(seated, pod_set.name, more, old=holding, holdings=holdings, fences=fences)
+            extra = _largest(seated, pod_set.name, more, old=allocation, allocations=allocations, fences=fences)
             if extra:
                 larger = _with_more(seated.reservation, pod_set.name, extra)
-                grown = replace(grown, reservation=larger, amounts=larger.usage(holding.reclaimed))
+                grown = replace(grown, reservation=larger, amounts=larger.usage(allocation.reclaimed))
                 break
-    if grown is holding or not allowed(holding, _extra(grown.amounts, holding)):
+    if grown is allocation or not allowed(allocation, _extra(grown.amounts, allocation)):
         return None
     return grown
 
 
 def joining(policy: Policy, settings: EngineSettings) -> Seats:
     """Return how pods of new shapes join gangs under a policy."""
-    return lambda holding, pod_set: _seats(holding, pod_set, policy, settings)
+    return lambda allocation, pod_set: _seats(allocation, pod_set, policy, settings)
 
 
-def _seats(holding: Holding, pod_set: PodSet, policy: Policy, settings: EngineSettings) -> Iterator[ReservedPodSet]:
+def _seats(
+    allocation: Allocation, pod_set: PodSet, policy: Policy, settings: EngineSettings
+) -> Iterator[ReservedPodSet]:
     """Yield ``pod_set``, of a shape that the gang was not admitted with, as it could be part of the reservation.
 
     None where the gang takes in no other shapes, or no flavor of its queue suits this one.
     """
-    reservation, gang = holding.reservation, holding.gang
+    reservation, gang = allocation.reservation, allocation.gang
     if gang is None or not gang.joinable:
         return
     if reservation.queue is None:
@@ -84,13 +88,15 @@ def _ways(choice: Choice, reservation: Reservation) -> list[dict[str, str]]:
     return sorted(found, key=lambda way: taken.isdisjoint(way.items()))
 
 
-def _largest(grown: Holding, name: str, most: int, *, old: Holding, holdings: Holdings, fences: Fences) -> int:
+def _largest(
+    grown: Allocation, name: str, most: int, *, old: Allocation, allocations: Allocations, fences: Fences
+) -> int:
     """Return by how many pods set ``name`` can grow beyond ``grown``; growing by more never fits better."""
     fits, beyond = 0, most + 1
     while beyond - fits > 1:
         middle = (fits + beyond) // 2
         larger = _with_more(grown.reservation, name, middle)
-        room = _has_room(larger.usage(old.reclaimed), old, holdings)
+        room = _has_room(larger.usage(old.reclaimed), old, allocations)
         if room and _passes_fences(old, larger, fences):
             fits = middle
         else:
@@ -98,19 +104,19 @@ def _largest(grown: Holding, name: str, most: int, *, old: Holding, holdings: Ho
     return fits
 
 
-def _has_room(amounts: Mapping[FlavorResource, int], old: Holding, holdings: Holdings) -> bool:
-    node = holdings.node_of(old)
+def _has_room(amounts: Mapping[FlavorResource, int], old: Allocation, allocations: Allocations) -> bool:
+    node = allocations.node_of(old)
     if node is None:
         return old.reservation.queue is None
-    return holdings.fits(node, _extra(amounts, old))
+    return allocations.fits(node, _extra(amounts, old))
 
 
-def _extra(amounts: Mapping[FlavorResource, int], old: Holding) -> dict[FlavorResource, int]:
+def _extra(amounts: Mapping[FlavorResource, int], old: Allocation) -> dict[FlavorResource, int]:
     extra = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
     return {key: amount for key, amount in extra.items() if amount > 0}
 
 
-def _passes_fences(old: Holding, larger: Reservation, fences: Fences) -> bool:
+def _passes_fences(old: Allocation, larger: Reservation, fences: Fences) -> bool:
     before = old.reservation.counts
     more = {name: count - before.get(name, 0) for name, count in larger.counts.items()}
     return old.gang is not None and fences.shortfall(old.gang, more) is None

@@ -1,99 +1,101 @@
-"""What stands in a blocked line's way, and so what may wake it.
+"""What stands in a blocked class's way, and so what may wake it.
 
-A line that can only ever start by room becoming free waits at the gate of the node that refused it. One that might turn
-to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps out, is
-looked at whenever anything it asks for is freed anywhere in its tree.
+A class that can only ever start by room becoming free waits at the gate of the node that refused it. One that might
+turn to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps out,
+is looked at whenever anything it asks for is freed anywhere in its tree.
 """
 
 from collections.abc import Mapping
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
-from webhook.core.backfill.rule import before_heads
+from webhook.core.backfill.heads import before_heads
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
-from webhook.core.pending.queueing import Line
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.pending.wake_index import GateOrder, Need
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 from webhook.core.scheduler.state import State
 
 
-def park(state: State, line: Line, decision: Decision) -> None:
-    """Set a blocked line aside until something that is in its way changes."""
-    line.fence = decision.fence
-    short, node = short_of(state, line, decision), line.lane.node
-    line.hopeless = not short and decision.fence is None
+def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
+    """Set a blocked class aside until something that is in its way changes."""
+    eclass.fence = decision.fence
+    short, node = short_of(state, eclass, decision), eclass.queue.node
+    eclass.hopeless = not short and decision.fence is None
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
-    fenced = decision.fence is not None or (line.elastic and bool(state.fences.fences(line.sample.namespace)))
-    wake_on: list[WakeKey] = [NamespaceFences(line.sample.namespace)] if fenced else []
+    fenced = decision.fence is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
+    wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     if decision.fence is not None and decision.fence.code is Code.NODES_DO_NOT_FIT:
         wake_on = [NodesFreed()]
-    head = None if line.shifting else decision.beside
+    head = None if eclass.shifting else decision.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)
-        state.hunger.watch(decision.owed)
-    elif behind_head and node is not None and head is not None and _can_stop_nobody(state, line, node, decision):
-        sides, marks = _rights_to_come(state.holdings.outlook, node, decision.assignment.usage)
-        state.room.park(line, [BesideHead(head), before_heads(line.lane), *sides], marks=marks)
+        state.guard.watch(decision.owed)
+    elif behind_head and node is not None and head is not None and _can_stop_nobody(state, eclass, node, decision):
+        sides, marks = _rights_to_come(state.allocations.projected, node, decision.assignment.usage)
+        state.pending.mark_unschedulable(eclass, [BesideHead(head), before_heads(eclass.queue), *sides], marks=marks)
         return
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
-        lanes = (line.lane, *(() if node is None else state.room.backfilling.get(node.root, ())))
-        wake_on += [QueueHead(lane.name) for lane in lanes]
-    elif decision.fence is not None and line.lane.backfills and line.lane.head() is line:
+        queues = (eclass.queue, *(() if node is None else state.pending.backfilling.get(node.root, ())))
+        wake_on += [QueueHead(queue.name) for queue in queues]
+    elif decision.fence is not None and eclass.queue.backfills and eclass.queue.head() is eclass:
         # It waits for a fence: nobody else has to wait for it.
-        state.room.wake(QueueHead(line.lane.name))
+        state.pending.wake(QueueHead(eclass.queue.name))
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if node is not None and keys:
-        _park_in_tree(state, line, decision, keys, wake_on)
+        _mark_in_tree(state, eclass, decision, keys, wake_on)
         return
-    state.room.park(line, wake_on)
-    if line.hopeless:
-        state.room.head_changed(line.lane)
+    state.pending.mark_unschedulable(eclass, wake_on)
+    if eclass.hopeless:
+        state.pending.head_changed(eclass.queue)
 
 
-def short_of(state: State, line: Line, decision: Decision) -> dict[FlavorResource, None]:
-    """Return what would have to be freed for a line to start; empty where no room helps."""
-    blocks, lane = decision.assignment.blocks, line.lane
-    if line.elastic and lane.node is not None and not decision.fits:
+def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict[FlavorResource, None]:
+    """Return what would have to be freed for a class to start; empty where no room helps."""
+    blocks, queue = decision.assignment.blocks, eclass.queue
+    if eclass.elastic and queue.node is not None and not decision.fits:
         # The whole gang may never fit where its smallest start only waits.
-        smallest = Attempt(state.decider, line.head, line.request, lane.queue, lane.node).at(line.head.least_counts)
+        smallest = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.node).at(
+            eclass.head.least_counts
+        )
         blocks += smallest.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     if keys and decision.assignment.mode is not Mode.NO_FIT:
         # Whom it may stop depends on what it borrows, and by how much: that may be a key that has room.
         keys |= dict.fromkeys(decision.assignment.usage)
-    if line.request.has_alternatives and (keys or len(line.request.choices) > 1):
+    if eclass.request.has_alternatives and (keys or len(eclass.request.choices) > 1):
         # Another flavor for one pod set may leave room, or somebody to stop, for the next.
-        options = [option for choice in line.request.choices for option in choice.options if option.misfit is None]
+        options = [option for choice in eclass.request.choices for option in choice.options if option.misfit is None]
         keys |= dict.fromkeys(key for option in options for key in option.keys)
     return keys
 
 
-def _park_in_tree(
-    state: State, line: Line, decision: Decision, keys: list[FlavorResource], wake_on: list[WakeKey]
+def _mark_in_tree(
+    state: State, eclass: EquivalenceClass, decision: Decision, keys: list[FlavorResource], wake_on: list[WakeKey]
 ) -> None:
-    """Set a line aside under ``wake_on`` and at the gate of the node that refuses it; where others may help it, until
+    """Set a class aside under ``wake_on`` and at the gate of the node that refuses it; where others may help it, until
     any of ``keys`` is freed in its tree.
     """
-    node, need = line.lane.node, None
+    node, need = eclass.queue.node, None
     assert node is not None
-    if _waits_for_room_only(state, line, node, decision):
-        amounts = line.request.amounts(decision.counts)
-        need = _refused(state.holdings.usage, node, keys[0], amounts)
+    if _waits_for_room_only(state, eclass, node, decision):
+        amounts = eclass.request.amounts(decision.counts)
+        need = _refused(state.allocations.usage, node, keys[0], amounts)
     if need is None:
-        state.room.park(line, [*wake_on, *(Freed(node.root.index, key) for key in keys)])
+        state.pending.mark_unschedulable(eclass, [*wake_on, *(Freed(node.root.index, key) for key in keys)])
         return
-    if line.lane.heads(line):
+    if eclass.queue.heads(eclass):
         wake_on += [Releasing(node.root.index, key) for key in keys]
     below = [each for each in node.path() if each.height <= need.node.height]
     wake_on += [Freed(each.index, need.key) for each in below if need.key in each.local]
-    view = state.holdings.outlook
+    view = state.allocations.projected
     marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
-    gang = line.head
+    gang = eclass.head
     order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
-    state.room.park(line, wake_on, (need, order), marks)
+    state.pending.mark_unschedulable(eclass, wake_on, (need, order), marks)
 
 
 def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[WakeKey], list[Need]]:
@@ -112,36 +114,36 @@ def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple
     return wake_on, marks
 
 
-def _waits_for_room_only(state: State, line: Line, node: Node, decision: Decision) -> bool:
-    """Return whether nothing but room at the node that refused it can let the line's head start."""
+def _waits_for_room_only(state: State, eclass: EquivalenceClass, node: Node, decision: Decision) -> bool:
+    """Return whether nothing but room at the node that refused it can let the class's head start."""
     settings = state.settings
-    if line.shifting or settings.fair_sharing:
+    if eclass.shifting or settings.fair_sharing:
         return False
-    if decision.fence is not None or line.lane.keeps_quota(line):
+    if decision.fence is not None or eclass.queue.keeps_quota(eclass):
         # What a blocked head holds back of its queue's own quota is measured anew with each change.
         return False
-    return _can_stop_nobody(state, line, node, decision)
+    return _can_stop_nobody(state, eclass, node, decision)
 
 
-def _can_stop_nobody(state: State, line: Line, node: Node, decision: Decision) -> bool:
-    """Return whether the head of ``line`` can have nobody stopped until its own side of the tree uses less or somebody
-    is admitted to its queue.
+def _can_stop_nobody(state: State, eclass: EquivalenceClass, node: Node, decision: Decision) -> bool:
+    """Return whether the head of ``eclass`` can have nobody stopped until its own side of the tree uses less or
+    somebody is admitted to its queue.
     """
-    queue, view = line.lane.queue, state.holdings.outlook
+    queue, view = eclass.queue.spec, state.allocations.projected
     assert queue is not None
     rules = queue.preemption
     if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return True
     if state.settings.fair_sharing:
         return False
-    lowest = state.holdings.lowest_priority(node.name)
-    if lowest is not None and rules.may_stop_own(line.sample.priority, lowest):
+    lowest = state.allocations.lowest_priority(node.name)
+    if lowest is not None and rules.may_stop_own(eclass.sample.priority, lowest):
         return False
     if rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return True
     if rules.borrow_within_cohort is not PreemptionPolicy.NEVER:
         return False
-    amounts = line.request.amounts(decision.counts)
+    amounts = eclass.request.amounts(decision.counts)
     return decision.assignment.mode not in (Mode.PREEMPT, Mode.RECLAIM) and not any(
         view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
-from webhook.core.backfill.borrowing_guard import Hunger
+from webhook.core.backfill.borrowing_guard import BorrowingGuard
 from webhook.core.backfill.rule import Backfill
 from webhook.core.ledger.record import Claim
 from webhook.core.model.gang import Gang
@@ -13,10 +13,10 @@ from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.pending_queues import WaitingRoom
-from webhook.core.pending.queueing import Lane, Line
+from webhook.core.pending.pending_queues import PendingQueues
+from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.capacity import Allotment, Capacity
-from webhook.core.quota.allocations import Holding, Holdings
+from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.core.quota.usage_decay import DecayedUsage, LocalName, local_name
@@ -28,13 +28,13 @@ class State:
 
     settings: EngineSettings
     policy: Policy
-    room: WaitingRoom
-    holdings: Holdings
+    pending: PendingQueues
+    allocations: Allocations
     fences: Fences = field(default_factory=Fences)
     """As of the last cycle, or what a follower looks at."""
     claims: dict[str, Claim] = field(default_factory=dict)
     """By uid, the rights of gangs to room that is being made for them, also of those that an earlier leader wrote and
-    that are not known to wait yet. What the outlook keeps for each is among the promises of ``holdings``.
+    that are not known to wait yet. What the projected usage keeps for each is among the promises of ``allocations``.
     """
     followed: Mapping[str, Claim] | None = None
     """By uid, the claims of the leader that this engine follows; None: it decides itself."""
@@ -58,19 +58,19 @@ class State:
 
     backfill: Backfill = field(init=False)
     """The heads of Backfill queues."""
-    hunger: Hunger = field(init=False)
+    guard: BorrowingGuard = field(init=False)
     """Who leaves room to whom."""
     _decider: Decider | None = None
 
     def __post_init__(self) -> None:
-        self.room.room_at = self.holdings.headroom
-        self.hunger = Hunger(self.room, self.holdings)
-        self.backfill = Backfill(self.room, self.holdings, not self.settings.fair_sharing)
+        self.pending.room_at = self.allocations.headroom
+        self.guard = BorrowingGuard(self.pending, self.allocations)
+        self.backfill = Backfill(self.pending, self.allocations, not self.settings.fair_sharing)
 
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
         """Return the state of an engine that knows nothing."""
-        state = cls(settings, Policy(), WaitingRoom(settings), Holdings(QuotaTree(Policy())))
+        state = cls(settings, Policy(), PendingQueues(settings), Allocations(QuotaTree(Policy())))
         if settings.usage_decay is not None:
             state.decayed = DecayedUsage(settings.usage_decay)
         return state
@@ -81,32 +81,32 @@ class State:
         known = self._decider
         if known is None or known.fences is not self.fences or known.nodes is not self.nodes:
             flavors = self.policy.flavors
-            known = Decider(self.holdings, self.fences, self.settings, self._ranks, self.yields, self.nodes, flavors)
+            known = Decider(self.allocations, self.fences, self.settings, self._ranks, self.yields, self.nodes, flavors)
             self._decider = known
         return known
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by another policy; where it says something new, everybody is decided about anew."""
-        tree = QuotaTree(policy, self.holdings.tree)
-        self.holdings.rebase(tree)
-        lanes, claimants = dict(self.room.lanes), self.claimants()
-        self.room.set_policy(policy, tree, namespaces)
+        tree = QuotaTree(policy, self.allocations.tree)
+        self.allocations.rebase(tree)
+        queues, claimants = dict(self.pending.queues), self.claimants()
+        self.pending.set_policy(policy, tree, namespaces)
         self.policy, self._decider = policy, None
-        for name, lane in lanes.items():
-            if self.room.lanes.get(name) is not lane:
-                self.holdings.withdraw_promise(QueueHead(lane.name))
+        for name, queue in queues.items():
+            if self.pending.queues.get(name) is not queue:
+                self.allocations.withdraw_promise(QueueHead(queue.name))
         for uid in claimants:
             if not self.is_claiming(uid):
                 self.drop_claim(uid)
-        self.room.end_backoffs(now)
-        self.growing = dict.fromkeys(self.holdings.by_uid)
+        self.pending.end_backoffs(now)
+        self.growing = dict.fromkeys(self.allocations.by_uid)
         if self.decayed is not None:
-            self._rerank_all(self._decaying_lanes())
+            self._rerank_all(self._decaying_queues())
         self.undrained = self.stirred = True
 
     def is_claiming(self, uid: str) -> bool:
         """Return whether others are being stopped for a gang that is known to wait."""
-        return self.room.state_of(uid) is GangState.CLAIMING
+        return self.pending.state_of(uid) is GangState.CLAIMING
 
     def claimants(self, *, known: bool = True) -> list[str]:
         """Return the gangs that claim room, by uid: those that are known to wait for it, or the others."""
@@ -114,158 +114,158 @@ class State:
 
     def forget(self, uid: str) -> Gang | None:
         """Forget a waiting gang, with all that is kept for it, and return it."""
-        record = self.room.records.get(uid)
+        record = self.pending.records.get(uid)
         self.drop_claim(uid)
-        gang = self.room.withdraw(uid)
+        gang = self.pending.withdraw(uid)
         self.forget_stops(uid)
-        if record is not None and record.lane is not None and (record.lane.strict or record.lane.backfills):
-            self.let_head_go(record.lane)
+        if record is not None and record.queue is not None and (record.queue.strict or record.queue.backfills):
+            self.let_head_go(record.queue)
             self.growing.update(dict.fromkeys(self.partial()))
         return gang
 
     def drop_claim(self, uid: str) -> None:
         """End a claim and wake those who may have the room instead."""
         self.claims.pop(uid, None)
-        promised = self.holdings.promises.get(uid)
+        promised = self.allocations.promises.get(uid)
         if promised is not None:
-            self.holdings.withdraw_promise(uid)
+            self.allocations.withdraw_promise(uid)
             self.wake(*promised)
 
     def age_usage(self, now: float) -> None:
         """Sample usage for usage-decay ordering, if that is due, and order the queues that go by it anew."""
         if self.decayed is None:
             return
-        lanes = self._decaying_lanes()
-        held = (holding for lane in lanes for holding in self.holdings.of_queue(lane.name or "").values())
-        if lanes and self.decayed.sample(now, held):
-            self._rerank_all(lanes)
+        queues = self._decaying_queues()
+        held = (allocation for queue in queues for allocation in self.allocations.of_queue(queue.name or "").values())
+        if queues and self.decayed.sample(now, held):
+            self._rerank_all(queues)
 
-    def _decaying_lanes(self) -> list[Lane]:
-        return [e for e in self.room.lanes.values() if e.queue is not None and e.queue.usage_based_ordering]
+    def _decaying_queues(self) -> list[PendingQueue]:
+        return [e for e in self.pending.queues.values() if e.spec is not None and e.spec.usage_based_ordering]
 
-    def _rerank_all(self, lanes: list[Lane]) -> None:
-        by_queue = {lane.name: lane for lane in lanes}
+    def _rerank_all(self, queues: list[PendingQueue]) -> None:
+        by_queue = {queue.name: queue for queue in queues}
         for name, local in sorted(self.policy.local_queues.items()):
             if local.queue in by_queue:
                 self._rerank(by_queue[local.queue], name)
 
-    def charge_usage(self, lane: Lane, gang: Gang, amounts: Mapping[FlavorResource, int]) -> None:
+    def charge_usage(self, queue: PendingQueue, gang: Gang, amounts: Mapping[FlavorResource, int]) -> None:
         """Add the entry penalty of an admission, where the queue goes by decayed usage."""
-        if self.decayed is not None and lane.queue is not None and lane.queue.usage_based_ordering and gang.queue:
+        if self.decayed is not None and queue.spec is not None and queue.spec.usage_based_ordering and gang.queue:
             self.decayed.charge((gang.namespace, gang.queue), amounts)
-            self._rerank(lane, (gang.namespace, gang.queue))
+            self._rerank(queue, (gang.namespace, gang.queue))
 
     def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
         """Take over what a local queue consumed, if that counts."""
         if self.decayed is not None:
             self.decayed.consumed[local] = dict(consumed)
-            self._rerank_all(self._decaying_lanes())
+            self._rerank_all(self._decaying_queues())
 
-    def _rerank(self, lane: Lane, local: tuple[str, str]) -> None:
+    def _rerank(self, queue: PendingQueue, local: tuple[str, str]) -> None:
         assert self.decayed is not None
-        lane.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
-        self.room.active[lane] = None
-        self.room.head_changed(lane)
+        queue.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
+        self.pending.active[queue] = None
+        self.pending.head_changed(queue)
 
     def _ranks(self, queue: str) -> Mapping[str, float] | None:
-        """Return the usage-decay rank of each holding of a queue that goes by it."""
+        """Return the usage-decay rank of each allocation of a queue that goes by it."""
         if self.decayed is None or not self.policy.queues[queue].usage_based_ordering:
             return None
         ranks = {}
-        for uid, holding in self.holdings.of_queue(queue).items():
-            name = local_name(holding)
+        for uid, allocation in self.allocations.of_queue(queue).items():
+            name = local_name(allocation)
             if name is not None:
                 ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
         return ranks
 
-    def decide(self, line: Line) -> Decision:
-        """Decide about the head of a line, as if the line's own queue held nothing back for it."""
-        lane, holdings = line.lane, self.holdings
-        if lane.strict or lane.backfills:
-            holdings.lift(QueueHead(lane.name))
-        decision = self.decider.decide(line.head, line.request, lane.queue, lane.node)
-        if decision.assignment.mode is Mode.NO_FIT and lane.node is not None and not line.shifting:
+    def decide(self, eclass: EquivalenceClass) -> Decision:
+        """Decide about the head of a class, as if the class's own queue held nothing back for it."""
+        queue, allocations = eclass.queue, self.allocations
+        if queue.strict or queue.backfills:
+            allocations.lift(QueueHead(queue.name))
+        decision = self.decider.decide(eclass.head, eclass.request, queue.spec, queue.node)
+        if decision.assignment.mode is Mode.NO_FIT and queue.node is not None and not eclass.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
-            level = holdings.outlook.highest_level(lane.node, line.request.amounts(decision.counts))
+            level = allocations.projected.highest_level(queue.node, eclass.request.amounts(decision.counts))
             decision = replace(decision, assignment=replace(decision.assignment, level=level))
-        if holdings.lifted is not None and not lane.leads(line):
+        if allocations.lifted is not None and not queue.leads(eclass):
             # What is held back for the head stays so after a passer has started.
-            holdings.put_back()
+            allocations.put_back()
         if decision.fits or decision.preempts:
-            why = self.backfill.refusal(line, decision, self.fences, self.now)
+            why = self.backfill.refusal(eclass, decision, self.fences, self.now)
             if why is not None:
                 refused = replace(decision, fence=why.reason, victims=(), awaits=(), beside=why.beside)
-                decision = self._beside_heads(line) or refused
-        decision = self.hunger.judge(line, decision, self.fences)
-        holdings.put_back()
+                decision = self._beside_heads(eclass) or refused
+        decision = self.guard.judge(eclass, decision, self.fences)
+        allocations.put_back()
         return decision
 
-    def _beside_heads(self, line: Line) -> Decision | None:
-        """Return the decision for another flavor or fewer pods with which a line delays nobody; None without one."""
-        if not line.shifting:
+    def _beside_heads(self, eclass: EquivalenceClass) -> Decision | None:
+        """Return the decision for another flavor or fewer pods with which a class delays nobody; None without one."""
+        if not eclass.shifting:
             return None
-        room = self.backfill.room_beside(line, self.fences, self.now)
-        decision = self.decider.decide(line.head, line.request, line.lane.queue, line.lane.node, room)
-        refused = not decision.fits or self.backfill.refusal(line, decision, self.fences, self.now) is not None
+        room = self.backfill.room_beside(eclass, self.fences, self.now)
+        decision = self.decider.decide(eclass.head, eclass.request, eclass.queue.spec, eclass.queue.node, room)
+        refused = not decision.fits or self.backfill.refusal(eclass, decision, self.fences, self.now) is not None
         return None if refused else decision
 
     def settle_bookings(self, *, anew: bool = False) -> bool:
         """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved, or
         beside which there may be more room; return whether there are such heads.
 
-        ``anew`` tells that more may have changed than holdings and who waits.
+        ``anew`` tells that more may have changed than allocations and who waits.
         """
         moved = self.backfill.settle(self.fences, self.now, anew=anew)
         for key in moved:
-            self.room.wake(key)
+            self.pending.wake(key)
         freed = self.backfill.freed
         for uid in freed:
-            self.room.wake(BesideHead(uid), unless=self.backfill.refusals(uid, self.now))
+            self.pending.wake(BesideHead(uid), unless=self.backfill.refusals(uid, self.now))
         return bool(moved or freed)
 
-    def lets_grow(self, holding: Holding, extra: Mapping[FlavorResource, int]) -> bool:
+    def lets_grow(self, allocation: Allocation, extra: Mapping[FlavorResource, int]) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying the head of a Backfill queue, and without
-        keeping a hungry gang waiting.
+        keeping a starved gang waiting.
         """
-        allowed = self.backfill.lets_grow(holding, extra, self.fences, self.now)
-        return allowed and self.hunger.lets_grow(holding, extra, self.fences)
+        allowed = self.backfill.lets_grow(allocation, extra, self.fences, self.now)
+        return allowed and self.guard.lets_grow(allocation, extra, self.fences)
 
-    def end_hunger(self, *, anew: bool = False) -> bool:
-        """Have those decided about again whom nobody hungry holds up any more; return whether there may be some.
+    def settle_guard(self, *, anew: bool = False) -> bool:
+        """Have those decided about again whom no starved gang holds up any more; return whether there may be some.
 
-        ``anew`` tells that more may have changed than holdings.
+        ``anew`` tells that more may have changed than allocations.
         """
-        if not self.hunger.settle(self.fences, anew=anew):
+        if not self.guard.settle(self.fences, anew=anew):
             return False
         self.growing.update(dict.fromkeys(self.partial()))
         return True
 
-    def let_head_go(self, lane: Lane) -> None:
+    def let_head_go(self, queue: PendingQueue) -> None:
         """End what the head of a StrictFIFO or Backfill queue holds back."""
-        promised = self.holdings.promises.get(QueueHead(lane.name))
+        promised = self.allocations.promises.get(QueueHead(queue.name))
         if promised is not None:
-            self.holdings.withdraw_promise(QueueHead(lane.name))
+            self.allocations.withdraw_promise(QueueHead(queue.name))
             self.wake(*promised)
 
-    def replace(self, known: Holding | None, holding: Holding) -> None:
-        """Charge ``holding`` instead of ``known``, and wake whom the difference could help."""
-        node = None if known is None else self.holdings.node_of(known)
-        self.holdings.put(holding)
-        lane = self.room.lanes.get(holding.reservation.queue)
-        if lane is not None:
-            self.room.admitted_beside(lane, holding.priority)
+    def replace(self, known: Allocation | None, allocation: Allocation) -> None:
+        """Charge ``allocation`` instead of ``known``, and wake whom the difference could help."""
+        node = None if known is None else self.allocations.node_of(known)
+        self.allocations.put(allocation)
+        queue = self.pending.queues.get(allocation.reservation.queue)
+        if queue is not None:
+            self.pending.admitted_beside(queue, allocation.priority)
         if known is not None:
-            moved = known.reservation.queue != holding.reservation.queue
-            less = [key for key, amount in known.amounts.items() if moved or amount > holding.amounts.get(key, 0)]
-            self.room.wake(NamespaceFences(known.reservation.namespace))
+            moved = known.reservation.queue != allocation.reservation.queue
+            less = [key for key, amount in known.amounts.items() if moved or amount > allocation.amounts.get(key, 0)]
+            self.pending.wake(NamespaceFences(known.reservation.namespace))
             if node is not None and less:
                 self.wake(node, less)
-        self.growing[holding.uid] = None
+        self.growing[allocation.uid] = None
         self.undrained = self.stirred = True
 
     def knows(self, uid: str) -> bool:
         """Return whether a gang waits or holds something."""
-        return uid in self.holdings.by_uid or uid in self.room.records
+        return uid in self.allocations.by_uid or uid in self.pending.records
 
     def yields(self, uid: str) -> bool:
         """Return whether a gang was stopped for the share of another that is still about: it stops nobody for its own.
@@ -283,41 +283,41 @@ class State:
         """Have those decided about again who were stopped for ``by``, if that is gone."""
         victims = [] if self.knows(by) else [uid for uid, of in self.stopped_for_share.items() if of == by]
         for victim in victims:
-            record = self.room.records.get(victim)
-            if record is not None and record.line is not None and record.line.unschedulable:
-                self.room.wake_line(record.line)
+            record = self.pending.records.get(victim)
+            if record is not None and record.eclass is not None and record.eclass.unschedulable:
+                self.pending.wake_class(record.eclass)
 
-    def let_go(self, holding: Holding) -> None:
+    def let_go(self, allocation: Allocation) -> None:
         """Return what a holding charges and wake whom that could help."""
-        node = self.holdings.node_of(holding)
-        self.holdings.drop(holding.uid)
-        self.forget_stops(holding.uid)
-        self.room.wake(NamespaceFences(holding.reservation.namespace))
+        node = self.allocations.node_of(allocation)
+        self.allocations.drop(allocation.uid)
+        self.forget_stops(allocation.uid)
+        self.pending.wake(NamespaceFences(allocation.reservation.namespace))
         if self.nodes is not None:
-            self.nodes.withdraw(holding.uid)
-            self.room.wake(NodesFreed())
+            self.nodes.withdraw(allocation.uid)
+            self.pending.wake(NodesFreed())
         if node is not None:
-            self.wake(node, holding.amounts)
+            self.wake(node, allocation.amounts)
         self.stirred = True
 
     def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
         """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
-        outlook, keys = self.holdings.outlook, list(keys)
+        projected, keys = self.allocations.projected, list(keys)
         for each in node.path():
             for key in keys:
-                self.room.touch(each, key, each.subtree.get(key, 0) - outlook.of(each, key))
-        for key in keys if self.holdings.stopping else ():
-            self.room.wake(Releasing(node.root.index, key))
+                self.pending.touch(each, key, each.subtree.get(key, 0) - projected.of(each, key))
+        for key in keys if self.allocations.stopping else ():
+            self.pending.wake(Releasing(node.root.index, key))
         for uid in self.partial():
             self.growing[uid] = None
 
     def renounce(self, uid: str) -> None:
         """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
         self.stopped_for_share.pop(uid, None)
-        self.holdings.unstop(uid)
+        self.allocations.unstop(uid)
         for claimant in [claimant for claimant in self.claimants() if uid in self.claims[claimant].awaits]:
             self.drop_claim(claimant)
-            self.room.unclaim(claimant)
+            self.pending.unclaim(claimant)
 
     def allot(self, uid: str, places: Allotment | None) -> None:
         """Keep the room on nodes that was found for a gang."""
@@ -326,30 +326,30 @@ class State:
 
     def wake_namespace(self, namespace: str) -> None:
         """Have those decided about again whom the fences of ``namespace`` stopped."""
-        self.room.wake(NamespaceFences(namespace))
-        for uid, holding in self.partial().items():
-            if holding.reservation.namespace == namespace:
+        self.pending.wake(NamespaceFences(namespace))
+        for uid, allocation in self.partial().items():
+            if allocation.reservation.namespace == namespace:
                 self.growing[uid] = None
         self.stirred = True
 
     def copy(self) -> "State":
         """Return an independent state; gangs that are unschedulable stay so."""
-        twin = State(self.settings, self.policy, self.room.copy(), self.holdings.copy(), self.fences)
+        twin = State(self.settings, self.policy, self.pending.copy(), self.allocations.copy(), self.fences)
         twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred
-        twin.hunger.watched = dict(self.hunger.watched)
+        twin.guard.watched = dict(self.guard.watched)
         twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
         twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)
         return twin
 
-    def partial(self) -> dict[str, Holding]:
+    def partial(self) -> dict[str, Allocation]:
         """Return the admitted gangs that may still grow to full size."""
         return {
-            uid: holding
-            for uid, holding in self.holdings.elastic.items()
-            if holding.gang is not None and uid not in self.holdings.stopping
-            if holding.reservation.counts != holding.gang.counts
+            uid: allocation
+            for uid, allocation in self.allocations.elastic.items()
+            if allocation.gang is not None and uid not in self.allocations.stopping
+            if allocation.reservation.counts != allocation.gang.counts
         }

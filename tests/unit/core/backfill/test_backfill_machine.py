@@ -19,7 +19,7 @@ from webhook.core.backfill.timetable import Booking
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Cohort, FlavorResource, Queue, Strategy
 from webhook.core.model.quantity import MILLI
-from webhook.core.pending.queueing import Line
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.tree import Node, Usage
 from webhook.core.scheduler.plan import Plan
 
@@ -55,8 +55,8 @@ class BackfillMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         alone = [queue("q0", 8, strategy=BACKFILL)]
-        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL, hungry=False)
-        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5), hungry=False)
+        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL, starved=False)
+        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5), starved=False)
         self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, crowded(), crowded())))
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
@@ -124,10 +124,10 @@ class BackfillMachine(RuleBasedStateMachine):
     # -- a cycle and the properties ----------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
-        steps, holdings = self._single_steps(), self.world.engine._state.holdings
-        self.before = holdings.usage.copy()
-        self.held = {uid: dict(holding.amounts) for uid, holding in holdings.by_uid.items()}
-        self.kept_back = {head: dict(amounts) for head, (_, amounts) in holdings.promises.items()}
+        steps, allocations = self._single_steps(), self.world.engine._state.allocations
+        self.before = allocations.usage.copy()
+        self.held = {uid: dict(allocation.amounts) for uid, allocation in allocations.by_uid.items()}
+        self.kept_back = {head: dict(amounts) for head, (_, amounts) in allocations.promises.items()}
         plan = self.world.plan()
         note(f"{self.world.now}: {[r.uid for r in plan.admitted]} grown {[r.uid for r in plan.grown]}")
         assert [r.uid for r in plan.admitted] == steps, "one cycle decides what repeated single admissions would"
@@ -154,7 +154,7 @@ class BackfillMachine(RuleBasedStateMachine):
 
     def _no_heads_earliest_start_moves_later_unless_somebody_intervenes(self, plan: Plan) -> None:
         state, now = self.world.engine._state, self.world.now
-        heads = {head.head.uid: head for lane in state.room.lanes.values() if (head := lane.head()) is not None}
+        heads = {head.head.uid: head for queue in state.pending.queues.values() if (head := queue.head()) is not None}
         promised = dict(state.backfill.booked)
         assert promised.keys() <= heads.keys()
         note(f"promised { ({uid: (booking.at_seconds, booking.end_seconds) for uid, booking in promised.items()}) }")
@@ -169,26 +169,26 @@ class BackfillMachine(RuleBasedStateMachine):
 
     def _all_that_is_booked_fits(self) -> None:
         """Let gangs end and come in a world of our own, from one moment at which somebody comes to the next."""
-        holdings, booked = self.world.engine._state.holdings, self.promised.values()
+        allocations, booked = self.world.engine._state.allocations, self.promised.values()
         for at in {booking.at_seconds for booking in booked}:
-            usage = Usage(holdings.tree)
-            for holding in holdings.by_uid.values():
-                node = holdings.node_of(holding)
-                if node is not None and self.ends.get(holding.uid, inf) > at:
-                    usage.add(node, holding.amounts)
+            usage = Usage(allocations.tree)
+            for allocation in allocations.by_uid.values():
+                node = allocations.node_of(allocation)
+                if node is not None and self.ends.get(allocation.uid, inf) > at:
+                    usage.add(node, allocation.amounts)
             for each in booked:
                 if each.at_seconds <= at < each.end_seconds:
                     assert usage.fits(each.node, each.amounts), f"{each.uid} is booked where there is no room"
                     usage.add(each.node, each.amounts)
 
-    def _intervened(self, plan: Plan, before: dict[str, Booking], heads: dict[str, Line], uid: str) -> bool:
+    def _intervened(self, plan: Plan, before: dict[str, Booking], heads: dict[str, EquivalenceClass], uid: str) -> bool:
         """Return whether the plan lets somebody start who may put off a head, gives the head of another queue that may
         another booking, or has a queue keep what it owns.
         """
         head = heads[uid]
-        for name, (node, amounts) in self.world.engine._state.holdings.promises.items():
+        for name, (node, amounts) in self.world.engine._state.allocations.promises.items():
             kept = self.kept_back.get(name, {})
-            if node is not head.lane.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
+            if node is not head.queue.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
                 return True
         moved = [
             heads[other] for other, booking in self.promised.items() if other != uid and booking != before.get(other)
@@ -200,7 +200,7 @@ class BackfillMachine(RuleBasedStateMachine):
             other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
             charged = held.get(reservation.uid, {})
             extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
-            elsewhere, keys = reservation.queue != head.lane.name, {key for key, amount in extra.items() if amount}
+            elsewhere, keys = reservation.queue != head.queue.name, {key for key, amount in extra.items() if amount}
             if not charged:
                 # It was booked as an owner first, if its smallest start is owned.
                 usage.add(node, least := {key: min(amount, other.least_pods * MILLI) for key, amount in extra.items()})
@@ -215,7 +215,7 @@ class BackfillMachine(RuleBasedStateMachine):
                 return True
         return False
 
-    def _goes_before(self, other: Line, head: Line, usage: Usage) -> bool:
+    def _goes_before(self, other: EquivalenceClass, head: EquivalenceClass, usage: Usage) -> bool:
         booking = self.promised[other.head.uid]
         usage.add(booking.node, booking.amounts)
         owner = _side_owns(usage, booking.node, head, set(booking.amounts))
@@ -243,11 +243,11 @@ class BackfillMachine(RuleBasedStateMachine):
             assert strict or self.world.engine.potential(left) is not None, f"{left.uid} starves"
 
 
-def _side_owns(usage: Usage, node: Node, head: Line, keys: set[FlavorResource]) -> bool:
+def _side_owns(usage: Usage, node: Node, head: EquivalenceClass, keys: set[FlavorResource]) -> bool:
     """Return whether the side of queue ``node``, below the cohort that it shares with the head, owns all it uses."""
-    assert head.lane.node is not None
-    shared, side = set(map(id, head.lane.node.path())), node
-    if side.root is not head.lane.node.root:
+    assert head.queue.node is not None
+    shared, side = set(map(id, head.queue.node.path())), node
+    if side.root is not head.queue.node.root:
         return False
     while side.parent is not None and id(side.parent) not in shared:
         side = side.parent

@@ -1,6 +1,6 @@
-"""Hunger as a state machine: queues of a tree that yield to hungry ones, two resources, fences, stops and back-off.
+"""The guard as a state machine: queues of a tree that yield to starved ones, two resources, fences, stops and back-off.
 
-The model beside the engine finds out who is hungry, and who would take what they need, by charging and taking out of a
+The model beside the engine finds out who is starved, and who would take what they need, by charging and taking out of a
 usage of its own what the rule speaks of.
 """
 
@@ -45,7 +45,7 @@ def trees(draw: st.DrawFn) -> list[Queue | Cohort]:
                 _quotas(draw),
                 cohort=draw(st.sampled_from(parents)),
                 preemption=draw(st.sampled_from([Preemption(), Preemption(), RECLAIM])),
-                yields_to_hungry=draw(st.sampled_from([True, True, True, False])),
+                guards_borrowing=draw(st.sampled_from([True, True, True, False])),
             )
         )
     return found
@@ -148,7 +148,7 @@ class HungerMachine(RuleBasedStateMachine):
         self.running |= {reservation.uid: reservation for reservation in (*plan.admitted, *plan.grown)}
         again = self.world.engine.copy().cycle(self.world.now, _copied(self.world.fences, self.running), 1)
         assert not again, "fixed point"
-        self._who_is_held_up_is_so_by_somebody_hungry()
+        self._who_is_held_up_is_so_by_somebody_starved()
         for preempted in plan.preempted:
             self._end(preempted.uid)
             self.world.submit(self.known[preempted.uid])
@@ -172,14 +172,14 @@ class HungerMachine(RuleBasedStateMachine):
             for whole, part in zip(decided, _decided(plan), strict=True):
                 whole.extend(part)
 
-    def _who_is_held_up_is_so_by_somebody_hungry(self) -> None:
+    def _who_is_held_up_is_so_by_somebody_starved(self) -> None:
         engine = self.world.engine
         for waiting in engine.waiting():
             reason = engine.reason(waiting.uid)
             assert reason is not None
             assert reason.code is not Code.PENDING_EVALUATION, f"{waiting.uid} was not woken"
-            if reason.code is Code.BEHIND_HUNGRY:
-                assert self._hungry(engine, waiting, self.world.fences) is None, "who is hungry is held up by nobody"
+            if reason.code is Code.BEHIND_STARVED:
+                assert self._starved(engine, waiting, self.world.fences) is None, "who is starved is held up by nobody"
                 assert reason.message.split()[0].partition("/")[2] in self.known
 
     def teardown(self) -> None:
@@ -206,14 +206,14 @@ class HungerMachine(RuleBasedStateMachine):
     def _keeps_waiting(
         self, engine: Engine, name: str | None, taken: dict[FlavorResource, int], fences: Fences, taker: str
     ) -> str | None:
-        """Return a hungry gang that would not have room because queue ``name`` takes ``taken``."""
-        usage, queues = engine._state.holdings.outlook.copy(), self.world.policy.queues
+        """Return a starved gang that would not have room because queue ``name`` takes ``taken``."""
+        usage, queues = engine._state.allocations.projected.copy(), self.world.policy.queues
         node = usage.tree.queues[name or ""]
         owned = [key for key in taken if node.subtree.get(key, 0)]
-        if not queues[node.name].yields_to_hungry or (owned and all(_owns_more(usage, node, key) for key in owned)):
+        if not queues[node.name].guards_borrowing or (owned and all(_owns_more(usage, node, key) for key in owned)):
             return None
         for other in engine.waiting():
-            asked = None if other.uid == taker else self._hungry(engine, other, fences)
+            asked = None if other.uid == taker else self._starved(engine, other, fences)
             theirs = usage.tree.queues[other.queue or ""]
             if asked is None or theirs is node or theirs.root is not node.root:
                 continue
@@ -228,23 +228,23 @@ class HungerMachine(RuleBasedStateMachine):
                     return other.uid
         return None
 
-    def _hungry(self, engine: Engine, waiting: Gang, fences: Fences) -> dict[FlavorResource, int] | None:
-        """Return what a hungry gang asks, or None if it is not hungry."""
-        holdings, queues = engine._state.holdings, self.world.policy.queues
-        found, node = queues[waiting.queue or ""], holdings.tree.queues[waiting.queue or ""]
+    def _starved(self, engine: Engine, waiting: Gang, fences: Fences) -> dict[FlavorResource, int] | None:
+        """Return what a starved gang asks, or None if it is not starved."""
+        allocations, queues = engine._state.allocations, self.world.policy.queues
+        found, node = queues[waiting.queue or ""], allocations.tree.queues[waiting.queue or ""]
         resting = waiting.not_before_seconds > self.world.now or engine._state.is_claiming(waiting.uid)
-        if not found.yields_to_hungry or found.stop_policy is not StopPolicy.NONE or resting:
+        if not found.guards_borrowing or found.stop_policy is not StopPolicy.NONE or resting:
             return None
         if fences.shortfall(waiting, waiting.least_counts) is not None:
             return None
         requests = waiting.requests(waiting.least_counts)
         asked = {FlavorResource("default", name): amount for name, amount in requests.items() if amount}
         owned = [key for key in asked if node.subtree.get(key, 0)]
-        if not owned or not all(_owns_more(holdings.outlook, node, key) for key in owned):
+        if not owned or not all(_owns_more(allocations.projected, node, key) for key in owned):
             return None
         return (
             asked
-            if all(_cut(holdings.outlook, node, key).available(node, key) >= asked[key] for key in asked)
+            if all(_cut(allocations.projected, node, key).available(node, key) >= asked[key] for key in asked)
             else None
         )
 

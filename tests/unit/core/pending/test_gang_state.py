@@ -36,7 +36,7 @@ def full() -> World:
 
 
 def restored(world: World, *, stopping: str | None) -> None:
-    [entry] = [holding.reservation for holding in world.engine._state.holdings.by_uid.values()]
+    [entry] = [allocation.reservation for allocation in world.engine._state.allocations.by_uid.values()]
     world.engine.restore(replace(entry, stopping=stopping))
 
 
@@ -181,17 +181,17 @@ class AnyOrder(RuleBasedStateMachine):
     def each_gang_is_in_one_place(self) -> None:
         engine = self.world.engine
         state = engine._state
-        for uid, record in state.room.records.items():
-            assert uid not in state.holdings.by_uid
+        for uid, record in state.pending.records.items():
+            assert uid not in state.allocations.by_uid
             places = {
-                S.BACKOFF: record.lane is not None and uid in record.lane.backoff,
-                S.CLAIMING: record.lane is not None and uid in record.lane.claiming,
+                S.BACKOFF: record.queue is not None and uid in record.queue.backoff,
+                S.CLAIMING: record.queue is not None and uid in record.queue.claiming,
             }
             assert [place for place, there in places.items() if there] == (
                 [record.state] if record.state in places else []
             )
-            assert (record.line is not None) == (record.state in (S.ACTIVE, S.UNSCHEDULABLE))
-        assert {gang.uid for gang in engine.waiting()} == state.room.records.keys()
+            assert (record.eclass is not None) == (record.state in (S.ACTIVE, S.UNSCHEDULABLE))
+        assert {gang.uid for gang in engine.waiting()} == state.pending.records.keys()
 
     @invariant()
     def a_copy_has_everybody_where_they_are(self) -> None:

@@ -152,7 +152,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     # -- a cycle and the properties ----------------------------------------------------------------------------------
 
     def _cycle(self, data: st.DataObject) -> None:
-        before = self._outlook(self.claims)
+        before = self._projected(self.claims)
         plan = self.world.plan()
         note(f"admitted {[r.uid for r in plan.admitted]}, preempted {[(p.uid, p.by) for p in plan.preempted]}")
         for reservation in (*plan.admitted, *plan.grown):
@@ -162,7 +162,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         self._claims_stand_until_they_are_taken_up(claims, plan)
         self._somebody_is_being_stopped_for_each(claims)
         if all(self.admitted[preempted.uid].stopping for preempted in plan.preempted):
-            self._nobody_takes_the_room(before, self._outlook(claims))
+            self._nobody_takes_the_room(before, self._projected(claims))
         self._nothing_is_kept_but_for_claims_and_heads(claims)
         self.claims, self.excused = claims, self.excused & claims.keys()
 
@@ -202,15 +202,15 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     def _nothing_is_kept_but_for_claims_and_heads(self, claims: dict[str, Claim]) -> None:
         state = self.world.engine._state
-        heads = {QueueHead(lane.name) for lane in state.room.lanes.values()}
-        kept = {to: amounts for to, (_, amounts) in state.holdings.promises.items() if to not in heads}
+        heads = {QueueHead(queue.name) for queue in state.pending.queues.values()}
+        kept = {to: amounts for to, (_, amounts) in state.allocations.promises.items() if to not in heads}
         assert kept == {uid: claim.planned.usage() for uid, claim in claims.items()}
 
     def _going(self, claim: Claim) -> bool:
         return any(uid in self.admitted and self.admitted[uid].stopping is not None for uid in claim.awaits)
 
-    def _outlook(self, claims: dict[str, Claim]) -> Usage:
-        usage = Usage(self.world.engine._state.holdings.tree)
+    def _projected(self, claims: dict[str, Claim]) -> Usage:
+        usage = Usage(self.world.engine._state.allocations.tree)
         planned = [claim.planned for claim in claims.values()]
         for entry in (*(entry for entry in self.admitted.values() if entry.stopping is None), *planned):
             node = usage.tree.queues.get(entry.queue or "")

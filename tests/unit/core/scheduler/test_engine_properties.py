@@ -15,7 +15,7 @@ from webhook.core.ledger.record import Claim, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.pending.queueing import Line
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 
@@ -63,7 +63,7 @@ def test_a_second_cycle_on_the_same_state_plans_nothing(rules: EngineSettings, d
 @settings(max_examples=150)
 @given(st.data())
 def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings, data: st.DataObject) -> None:
-    """What is parked is decided about again when it could start: of several flavors, resources and pod sets too."""
+    """Who is blocked is decided about again once it could start: of several flavors, resources and pod sets too."""
     run = Run.start(data, rules, resources=("cpu", "gpu"), strategies=tuple(Strategy))
     for _ in range(data.draw(st.sampled_from([8, 12, 16]))):
         run.submit()
@@ -73,17 +73,26 @@ def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings
             run.stop_preempted(plan)
             if not plan:
                 break
-        assert not [line.head.uid for line in in_turn(run) if run.world.engine._state.decide(line).fits]
+        assert not [eclass.head.uid for eclass in in_turn(run) if run.world.engine._state.decide(eclass).fits]
         if not run.admitted:
             break
         run.end()
 
 
-def in_turn(run: Run) -> list[Line]:
-    """Return the lines of which nobody else's turn comes first."""
-    lanes = [lane for lane in run.world.engine._state.room.lanes.values() if lane.node is not None and not lane.closed]
-    lines = [(lane, line) for lane in lanes for line in lane.lines.values() if line.aside is None and line.order]
-    return [line for lane, line in lines if not lane.strict or line is lane.strict_head()]
+def in_turn(run: Run) -> list[EquivalenceClass]:
+    """Return the classes of which nobody else's turn comes first."""
+    queues = [
+        queue
+        for queue in run.world.engine._state.pending.queues.values()
+        if queue.node is not None and not queue.closed
+    ]
+    eclasses = [
+        (queue, eclass)
+        for queue in queues
+        for eclass in queue.eclasses.values()
+        if eclass.ineligible is None and eclass.order
+    ]
+    return [eclass for queue, eclass in eclasses if not queue.strict or eclass is queue.strict_head()]
 
 
 @BOTH
@@ -207,13 +216,13 @@ def test_nobody_is_stopped_in_a_queue_that_uses_no_more_than_it_owns_but_by_its_
     for _ in range(data.draw(st.integers(1, 4))):
         run.events()
         plan = run.cycle()
-        holdings = run.world.engine._state.holdings
+        allocations = run.world.engine._state.allocations
         for preempted in plan.preempted:
-            victim = holdings.by_uid[preempted.uid]
-            node = holdings.node_of(victim)
+            victim = allocations.by_uid[preempted.uid]
+            node = allocations.node_of(victim)
             assert node is not None
             if run.known[preempted.by].queue != node.name:
-                assert any(holdings.usage.of(node, key) > node.nominal(key) for key in victim.amounts)
+                assert any(allocations.usage.of(node, key) > node.nominal(key) for key in victim.amounts)
         run.stop_preempted(plan)
 
 
@@ -259,8 +268,8 @@ def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: s
         state = run.world.engine._state
         rebuilt = Engine()
         rebuilt.set_policy(run.world.policy, LABELS, run.world.now)
-        for holding in state.holdings.by_uid.values():
-            rebuilt.restore(holding.reservation, holding.gang)
+        for allocation in state.allocations.by_uid.values():
+            rebuilt.restore(allocation.reservation, allocation.gang)
         for waiting in run.world.engine.waiting():
             rebuilt.submit(waiting, run.world.now)
         other = rebuilt.cycle(run.world.now, _copied(run.world), 1)

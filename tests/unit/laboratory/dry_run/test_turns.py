@@ -45,7 +45,7 @@ class Turns:
     preempting: set[str]
     cohort: set[str]
     queued: dict[str, list[Asks]]
-    aside: dict[str, list[Asks]]
+    ineligible: dict[str, list[Asks]]
     running: dict[str, list[Asks]]
     first: dict[str, str] = field(default_factory=dict)
     """Queue to the gang for which others were stopped."""
@@ -159,16 +159,16 @@ class Turns:
         if why in ("again", "preempts") or (name in self.strict and why != "strange"):
             self.queued[name].append(head)
             return
-        self.aside[name].append(head)
+        self.ineligible[name].append(head)
         for other in [each for each in self.queued[name] if why == "like" and each.like(head)]:
             self.told[other.uid] = self.told[head.uid]
             self.queued[name].remove(other)
-            self.aside[name].append(other)
+            self.ineligible[name].append(other)
 
     def let_go(self, victims: list[Asks]) -> None:
         for name in {name for victim in victims for name in self.tree(victim.queue)}:
-            self.queued[name] += [each for each in self.aside[name] if each.known]
-            self.aside[name] = [each for each in self.aside[name] if not each.known]
+            self.queued[name] += [each for each in self.ineligible[name] if each.known]
+            self.ineligible[name] = [each for each in self.ineligible[name] if not each.known]
         for victim in victims:
             self.running[victim.queue].remove(victim)
             self.queued[victim.queue].append(victim)
