@@ -1,4 +1,4 @@
-"""The ledger on a terminal: who leads, every reservation, and for whom room is kept."""
+"""The ledger on a terminal: who leads, every reservation, and which gangs room is kept for."""
 
 from collections.abc import Sequence
 

@@ -42,7 +42,7 @@ class Announcer:
         self._unread: dict[str, str] = {}
 
     def queued(self, uid: str) -> None:
-        """Note that a gang waits (anew)."""
+        """Note that a gang waits, or waits again."""
         self._queued.setdefault(uid, self._now())
 
     def admitted(self, reservation: Reservation) -> None:

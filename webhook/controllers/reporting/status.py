@@ -105,7 +105,7 @@ class StatusWriter:
                     # Of numbers for people nothing depends on; the process that decides must not end over them.
                     log.exception("status.failed")
             else:
-                # What is stored is another leader's by now: compared with anew when this one leads again.
+                # What is stored is another leader's by now: compared again when this one leads again.
                 self._written.clear()
 
     async def write_due(self) -> None:

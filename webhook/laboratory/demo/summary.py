@@ -61,7 +61,7 @@ class Summary:
                 life.stopped_for = gang.stopped_for or life.stopped_for
             if not life.states or life.state != gang.state:
                 life.states.append((now, gang.state))
-                lines.append(_line(now, gang, _described(gang, anew=bool(life.stops))))
+                lines.append(_line(now, gang, _described(gang, again=bool(life.stops))))
         return lines
 
     def over(self, expected: int) -> bool:
@@ -97,7 +97,7 @@ class Summary:
         return all(life.state == "finished" and not life.pods_before_start for life in self.lives.values())
 
 
-def _described(gang: Gang, *, anew: bool) -> str:
+def _described(gang: Gang, *, again: bool) -> str:
     match gang.state:
         case "starting":
             return f"admitted: {gang.size} pods start together"
@@ -107,7 +107,7 @@ def _described(gang: Gang, *, anew: bool) -> str:
             return f"is stopped whole: {gang.stopped_for}" if gang.stopped_for else "is stopped whole"
         case "waiting":
             asked = f"{gang.size} pods, {gang.gpus} GPUs"
-            return "waits again, at its place" if anew else f"submitted: {asked}"
+            return "waits again, at its place" if again else f"submitted: {asked}"
         case "finished" | "failed":
             return gang.state
 

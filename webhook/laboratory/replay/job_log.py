@@ -1,6 +1,6 @@
 """What a job log says, whatever its format: who asked how much, when, and how long it ran.
 
-Waits that the log itself records are not read: they are what the old scheduler did, and what a replay computes anew.
+Waits that the log itself records are not read: they are what the old scheduler did, and what a replay computes itself.
 """
 
 from collections.abc import Iterable

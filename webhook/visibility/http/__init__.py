@@ -1,1 +1,1 @@
-"""The read API on the wire: discovery, OpenAPI, tables, watches, and whom it believes."""
+"""The read API on the wire: discovery, OpenAPI, tables, watches, and which proxy it trusts."""

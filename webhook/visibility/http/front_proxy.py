@@ -52,7 +52,7 @@ class FrontProxy:
             await asyncio.sleep(REREAD_SECONDS if await self.reread() else RETRY_SECONDS)
 
     async def reread(self) -> bool:
-        """Read once; return whether it is known whom to trust. What was known stands when the read fails."""
+        """Read once; return whether the trusted CA is known. What was known stands when the read fails."""
         try:
             trust = parse_trust(orjson.loads(await self._api.request("GET", PATH)))
         except (ApiError, ValueError) as error:

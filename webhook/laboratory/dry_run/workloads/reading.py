@@ -128,7 +128,7 @@ def _gang(
         kind=KIND.key,
         namespace=namespace,
         name=str(metadata.get("name")),
-        # Without a queue it waits in vain, unless all of its namespace waits in one.
+        # Without a queue it would never start, unless all of its namespace waits in one.
         queue=str(spec.get("queueName") or "") or (None if namespace in around.policy.namespace_queues else ""),
         pod_sets=tuple(
             replace(pod_set.without(ended.get(pod_set.name, 0)), together=group)
@@ -252,7 +252,7 @@ def _withheld(obj: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]
 
 
 def _failed_check(obj: Mapping[str, Any]) -> Reason | None:
-    """Return why a gang without quota is not considered; those of one that has some start anew once it is evicted."""
+    """Return why a gang without quota is not considered; those of one that has some start again once it is evicted."""
     for check in (*checks_saying(obj, "Retry"), *checks_saying(obj, "Rejected")):
         text = f"its admission check {check.get('name')} says {check['state']}"
         return Reason(Code.PENDING_EVALUATION, text, help="it waits until the check says otherwise")
