@@ -86,6 +86,13 @@ def test_running_gangs_are_adopted_and_counted_and_nothing_is_stopped(adopted: B
     assert untouched(adopted)
 
 
+@pytest.mark.parametrize("kind", RUNNING)
+def test_that_it_was_adopted_is_written_on_a_job_to_which_nothing_else_happens(adopted: Busy, kind: str) -> None:
+    """So that its owner's suspension counts as a hold, and a rebuilt ledger knows it."""
+    owner = adopted.team.owner
+    wait_until(lambda: names.ADMISSION in owner.get(kind, "old")["metadata"]["annotations"], what=f"{kind} has a note")
+
+
 def test_a_new_gang_waits_for_what_was_adopted(adopted: Busy) -> None:
     admin, owner = adopted.team.admin, adopted.team.owner
     owner.apply(job("new", 2, pod_template(), QUEUE))

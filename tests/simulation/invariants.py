@@ -36,6 +36,8 @@ class Invariants:
         self.failure: Violation | None = None
         self.recent: Callable[[], Sequence[Trees]] | None = None
         """Where policy changes: what a process may know of it."""
+        self.gpus_max: int | None = None
+        """Where nothing else bounds them: how many GPUs all queues have together."""
         self._ledger = Ledger()
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
@@ -111,6 +113,7 @@ class Invariants:
             self._pods_are_reserved()
             self._groups_stay_within_their_count()
             self._no_fence_oversubscribed()
+            self._no_more_gpus_run_than_there_are()
         else:
             for storage, suspended in self._jobs:
                 if event.storage == storage and event.current is not None:
@@ -260,10 +263,13 @@ class Invariants:
             # Plain pods that wait behind our gate are stored, and take nothing of what was reserved.
             if gang and {"name": names.SCHEDULING_GATE} not in gates:
                 self._running[uid] = pod
-        elif gang and phase == "Succeeded":
-            self._succeeded[uid] = (gang, labels[names.POD_SET_LABEL])
+        elif phase == "Succeeded":
+            # Those of a job that was adopted bear no label: it is a Job of one pod set.
+            owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))
+            gang, pod_set = gang or next(owners, ""), labels.get(names.POD_SET_LABEL, "main")
+            self._succeeded[uid] = (gang, pod_set)
             counts = self._succeeded_counts.setdefault(gang, {})
-            counts[labels[names.POD_SET_LABEL]] = counts.get(labels[names.POD_SET_LABEL], 0) + 1
+            counts[pod_set] = counts.get(pod_set, 0) + 1
         count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
         if count is not None and not gates and not metadata.get("deletionTimestamp") and phase != "Failed":
             group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
@@ -307,6 +313,20 @@ class Invariants:
             live = sum(1 for of in self._alive.values() if of == namespace)
             if live > hard:
                 self._fail(f"{namespace} has {live} pods, its ResourceQuota allows {hard}")
+
+    def _no_more_gpus_run_than_there_are(self) -> None:
+        """Check what runs itself, whatever labels say: pods of adopted jobs bear none of ours."""
+        if self.gpus_max is None:
+            return
+        live = [
+            pod["metadata"]["name"]
+            for stored in self._server.store.items(self._pods)
+            if GPU in ((pod := stored.object)["spec"]["containers"][0].get("resources") or {}).get("requests", {})
+            and not pod["metadata"].get("deletionTimestamp")
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+        if len(live) > self.gpus_max:
+            self._fail(f"{len(live)} pods of a GPU each run, queues have {self.gpus_max}: {live}")
 
     def _running_is_reserved(self, job: dict[str, Any], suspended: Callable[[dict[str, Any]], Any]) -> None:
         metadata = job["metadata"]

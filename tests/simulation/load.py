@@ -113,6 +113,15 @@ class Load:
                     }
                 )
 
+    async def run_before(self) -> None:
+        """Fill every queue with a job of pods that run already, without anything of ours on it."""
+        for queue in QUEUES:
+            document = document_of("Job", f"old-{queue}", NOMINAL_GPUS[queue], template_of(20))
+            document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
+            await self._cluster.create(document)
+            self._jobs["team-b", f"old-{queue}"] = "Job"
+        await asyncio.sleep(2)
+
     async def _schedule(self, namespace: str) -> dict[str, Any]:
         """Create a CronJob; return the reference by which it controls what it makes."""
         item = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": namespace}}

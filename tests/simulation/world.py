@@ -17,7 +17,7 @@ from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.invariants import GPU, Invariants
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, Load
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, NOMINAL_GPUS, Load
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -84,6 +84,8 @@ class Weather:
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    adopted: bool = False
+    """All queues are full with jobs that ran before Tutti came."""
     in_credits: bool = False
     """Queues count credits, into which GPUs are turned."""
     scheduled: float = 0.0
@@ -184,9 +186,12 @@ class World:
 
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
-        self._register()
         await self.cluster.start()
         await self.load.prepare()
+        if self.weather.adopted:
+            await self.load.run_before()
+            self.invariants.gpus_max = sum(NOMINAL_GPUS.values())
+        self._register()
         for number in range(2):
             self._start_webhook(f"webhook-{number}")
         for number in range(2):

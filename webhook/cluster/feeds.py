@@ -49,7 +49,7 @@ from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord
 from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
-from webhook.jobs.reading.record import JobRecord
+from webhook.jobs.reading.record import Bystander, JobRecord
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
 from webhook.kube.plain import Plain, plain
@@ -238,11 +238,15 @@ class Feeds:
 
     # -- one method a kind of object --------------------------------------------------------------------------------
 
-    def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | None]:
-        def decode(raw: bytes) -> JobRecord | None:
+    def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | Bystander]:
+        def decode(raw: bytes) -> JobRecord | Bystander:
             document = orjson.loads(raw)
             concerns_us = self._concerns_us(kind, document)
-            return reading.read(kind, document, self.context, self.kinds) if concerns_us else None
+            return (
+                reading.read(kind, document, self.context, self.kinds)
+                if concerns_us
+                else reading.bystander(kind, document, self.kinds)
+            )
 
         return decode
 
@@ -264,18 +268,26 @@ class Feeds:
         labels = self.view.namespaces.get(namespace, {})
         return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds) is not None
 
-    def _job(self, _feed: str, old: JobRecord | None, new: JobRecord | None) -> None:
+    def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
+        if new is not None:
+            self.view.put_controller(new.uid, new.namespace, new.owner.uid if new.owner else "")
+        elif old is not None:
+            self.view.lineage.drop(old.uid)
+        self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)
+
+    def _gang(self, old: JobRecord | None, new: JobRecord | None) -> None:
         if new is not None:
             self.view.put_job(new)
         elif old is not None:
             self.view.drop_job(old)
-        self.listener.job_changed(old, new)
+        if old is not None or new is not None:
+            self.listener.job_changed(old, new)
 
     def _pod(self, _feed: str, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None:
-            self.view.fences.put_pod(new)
+            self.view.put_pod(new)
         elif old is not None:
-            self.view.fences.drop_pod(old.namespace, old.uid)
+            self.view.drop_pod(old.namespace, old.uid)
         groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
         for namespace, group in sorted(groups):
             self._gather(namespace, group)
@@ -289,7 +301,7 @@ class Feeds:
         known = self.view.pod_groups.get((namespace, group))
         new = pod_groups.read(namespace, group, pods, self.context, None if known is None else known.queue)
         if new != old:
-            self._job(pod_groups.POD_GROUP.key, old, new)
+            self._gang(old, new)
 
     def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         fence = None if new is None else resource_quota.compile_object(new.document)[0]

@@ -37,7 +37,7 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
             entries[job.uid] = reservation
     for uid, entry in view.ledger.entries.items():
         # Nothing else says what the pods of a deleted job hold that outlive it.
-        if uid not in view.jobs and view.fences.present(entry.namespace, uid):
+        if uid not in view.jobs and view.present(entry.namespace, uid):
             entries[uid] = replace(entry, epoch=epoch + 1)
     return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
 
@@ -71,7 +71,7 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     admission = job.admission or stopped_from
     if admission is None or job.gang is None:
         return None
-    present = view.fences.present(job.namespace, job.uid)
+    present = view.present(job.namespace, job.uid)
     if job.finished is not None and present == 0:
         return None
     if job.suspended and present == 0 and not job.active:

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from webhook.cluster.lineage import Lineage
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model.gang import Gang
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
 from webhook.core.quota.fences import Fences
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
@@ -38,6 +40,7 @@ class View:
     """By (namespace, name)."""
     policy: Policy = field(default_factory=Policy)
     fences: Fences = field(default_factory=Fences)
+    lineage: Lineage = field(default_factory=Lineage)
     ledger: Ledger = field(default_factory=Ledger)
     ledger_trusted: bool = False
     """The ledger was read and decoded; False while it is missing or corrupt."""
@@ -73,6 +76,40 @@ class View:
         key = (record.kind, record.namespace, record.name)
         if self.job_names.get(key) == record.uid:
             del self.job_names[key]
+
+    def put_controller(self, uid: str, namespace: str, owner: str) -> None:
+        """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none."""
+        self.lineage.put(uid, owner)
+        for pod_uid in list(self.lineage.pods_below(uid)):
+            pod = self.fences.pod(namespace, pod_uid)
+            if pod is not None and pod.gang is not None:
+                self.put_pod(pod)
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Add or replace one pod. One whose controller is known to belong elsewhere is no part of the gang that its
+        label names: it is loose.
+        """
+        controller = self.lineage.put_pod(pod.uid, pod.owner_uid)
+        if pod.gang is not None and not pod.group and self.lineage.belongs(controller, pod.gang) is False:
+            pod = replace(pod, gang=None)
+        self.fences.put_pod(pod)
+
+    def drop_pod(self, namespace: str, uid: str) -> None:
+        """Forget one pod."""
+        self.lineage.drop_pod(uid)
+        self.fences.drop_pod(namespace, uid)
+
+    def present(self, namespace: str, uid: str) -> int:
+        """Return how many pods of a gang were let go and have not ended, as ``Fences.present`` says.
+
+        Those of a job that ran before Tutti came bear no label: their controllers tell.
+        """
+        entry, job = self.ledger.entries.get(uid), self.jobs.get(uid)
+        found = self.fences.present(namespace, uid)
+        if entry.adopted if entry is not None else job is not None and not job.marked:
+            pods = (self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid))
+            found += sum(pod is not None and pod.gang is None and not pod.terminal for pod in pods)
+        return found
 
     def set_ledger(self, ledger: Ledger | None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted."""

@@ -66,7 +66,7 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
     if job.suspended and job.deleting:
         return Step.HOLD
     if job.suspended:
-        if started(job, reservation):
+        if started(job, reservation) or reservation.adopted:
             return Step.HOLD
         return Step.CLEAR if job.start_time_left else Step.START
     if job.admission is None:

@@ -38,6 +38,8 @@ class PodProof:
         self._on_proved = on_proved
         self._proved: set[str] = set()
         self._asked: set[str] = set()
+        self._unlabelled: set[str] = set()
+        """The same for gangs whose pods no selector finds."""
         self._task: asyncio.Task[None] | None = None
         self._expected = 0
         self._relisted = False
@@ -73,15 +75,18 @@ class PodProof:
             self._rereads[kind] = asyncio.create_task(self._feeds.reread_jobs(kind), name=f"reread {kind}")
         return self._rereads[kind].done()
 
-    def holds(self, uid: str, kind: str) -> bool:
-        """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up."""
+    def holds(self, uid: str, kind: str, *, labelled: bool = True) -> bool:
+        """Return whether it is proved that the gang has no pod, given that none is known; if not, have it looked up.
+
+        ``labelled``: its pods name it; those of an adopted one are told by their controllers alone.
+        """
         if kind == POD_GROUP.key:
             # Its pods are all there is of it, and what is known of them comes from one watch.
             return self.caught_up()
         needed = max(self._feeds.jobs_position(kind), self._expected)
         if uid in self._proved or self._feeds.informers["pods"].position >= needed:
             return True
-        self._asked.add(uid)
+        (self._asked if labelled else self._unlabelled).add(uid)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look_up(), name="pod proof")
         return False
@@ -104,7 +109,10 @@ class PodProof:
         self._rereads.clear()
 
     async def _look_up(self) -> None:
-        while self._asked:
+        while self._asked or self._unlabelled:
+            if self._unlabelled:
+                await self._read_again()
+                continue
             uids = sorted(self._asked)[:UIDS_A_LIST]
             try:
                 present = await self._present(uids)
@@ -121,11 +129,22 @@ class PodProof:
                     # Its pods arrive over the watch, and so does their end; which may have come while this was asked.
                     asyncio.get_running_loop().call_later(RETRY_SECONDS, self._on_proved, uid)
 
+    async def _read_again(self) -> None:
+        """Have all pods read: whatever any of those asked for had when it ended is known then."""
+        uids, self._unlabelled = sorted(self._unlabelled), set()
+        await self._feeds.informers["pods"].reread()
+        for uid in uids:
+            self._proved.add(uid)
+            self._on_proved(uid)
+
     async def _present(self, uids: Iterable[str]) -> set[str]:
         query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}
         raw = await self._api.request("GET", "/api/v1/pods", query=query)
-        return {
-            (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
-            for pod in wire.decode_list(raw)
-            if pod.status.phase not in ("Succeeded", "Failed")
-        }
+        lineage, present = self._feeds.view.lineage, set()
+        for pod in wire.decode_list(raw):
+            gang = (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
+            controllers = [each.uid for each in pod.metadata.owner_references or () if each.controller]
+            foreign = bool(controllers) and lineage.belongs(controllers[0], gang) is False
+            if pod.status.phase not in ("Succeeded", "Failed") and not foreign:
+                present.add(gang)
+        return present

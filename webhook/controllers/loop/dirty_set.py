@@ -38,8 +38,13 @@ class Marks(Listener):
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Mark the gang of a pod, and its namespace when room may have come free."""
         for pod in (old, new):
-            if pod is not None and pod.gang is not None:
+            if pod is None:
+                continue
+            if pod.gang is not None:
                 self.add(pod.gang)
+            elif pod.owner_uid and (top := self._view.lineage.top(pod.owner_uid)) in self._view.ledger.entries:
+                # Of a job that was adopted.
+                self.add(top)
         if old is not None and (new is None or new.terminal or new.gang != old.gang):
             self._engine.wake_namespace(old.namespace)
             self.wake.set()

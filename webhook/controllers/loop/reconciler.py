@@ -302,7 +302,7 @@ class Reconciler:
             case Step.RELEASE if reservation is not None:
                 if self._stops.too_soon(job, reservation):
                     self._lagging.add(reservation.uid)
-                elif reservation.adopted or self._proof.holds(reservation.uid, reservation.kind):
+                elif self._proof.holds(reservation.uid, reservation.kind, labelled=not reservation.adopted):
                     self._release(reservation, batch)
             case Step.HOLD if job is not None and reservation is not None:
                 self._stops.one(reservation, HELD, batch, requeues.held(job))
@@ -355,6 +355,8 @@ class Reconciler:
                 return
             batch.put[job.uid] = adopted
             self._gangs.adopt(adopted, gang, job)
+            # What is adopted is written on the job once it is stored, however quiet the job is.
+            self.marks.add(job.uid)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
 

@@ -167,6 +167,11 @@ class Fences:
         space = self._namespaces.get(namespace)
         return () if space is None else [space.pods[uid] for uid in space.members.get(gang, ())]
 
+    def pod(self, namespace: str, uid: str) -> PodRecord | None:
+        """Return one pod, if it is known."""
+        space = self._namespaces.get(namespace)
+        return None if space is None else space.pods.get(uid)
+
     def has_pod(self, namespace: str, uid: str) -> bool:
         """Return whether the pod is known."""
         space = self._namespaces.get(namespace)

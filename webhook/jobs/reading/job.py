@@ -17,7 +17,7 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
-from webhook.jobs.reading.record import JobRecord, Template
+from webhook.jobs.reading.record import Bystander, JobRecord, Template
 from webhook.untyped import paths
 from webhook.untyped.values import integer, seconds, text
 
@@ -107,6 +107,13 @@ def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord
         managed_by_other=False,
         has_annotations=isinstance(metadata.get("annotations"), dict),
     )
+
+
+def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> Bystander:
+    """Return what is kept of an object that does not wait for us."""
+    metadata = paths.find_mapping(obj, ("metadata",))
+    place = text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
+    return Bystander(*place, integer(metadata.get("resourceVersion")), gang_owner(kind, obj, kinds))
 
 
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:

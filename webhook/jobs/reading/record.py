@@ -109,6 +109,18 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
+class Bystander:
+    """An object of a known job kind that does not wait for us: only whose gang its pods are of matters."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    owner: Owner | None
+    """As of a ``JobRecord``."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """One object of a known job kind."""
 

@@ -33,6 +33,13 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         False,
         Step.START,
     ),
+    "an adopted one that its owner suspends is held, though that it was adopted is not written on it yet": (
+        job(marked=False),
+        replace(RESERVED, adopted=True),
+        2,
+        False,
+        Step.HOLD,
+    ),
     "rule 2: a stopping gang is suspended first": (
         job(suspended=False, admission=STARTED),
         STOPPING,

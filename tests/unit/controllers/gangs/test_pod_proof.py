@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from webhook.cluster.view import View
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.core.model import names
 
@@ -31,7 +32,7 @@ class Pods:
 
 async def test_a_pod_that_ends_while_its_gang_is_looked_up_is_looked_up_again() -> None:
     pods, told = Pods(), list[str]()
-    feeds = SimpleNamespace(informers={"pods": SimpleNamespace(position=0)}, jobs_position=lambda kind: 1)
+    feeds = SimpleNamespace(view=View(), informers={"pods": SimpleNamespace(position=0)}, jobs_position=lambda kind: 1)
     proof = PodProof(pods, feeds, told.append)  # type: ignore[arg-type]
     assert not proof.holds("gang", "Job.batch")
     await asyncio.sleep(0.5)
@@ -71,7 +72,7 @@ async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_
 
 
 async def test_pods_prove_nothing_while_they_are_not_read_as_far_as_this_leadership_began() -> None:
-    feeds = SimpleNamespace(informers={"pods": SimpleNamespace(position=5)}, jobs_position=lambda kind: 5)
+    feeds = SimpleNamespace(view=View(), informers={"pods": SimpleNamespace(position=5)}, jobs_position=lambda kind: 5)
     proof = PodProof(Pods(), feeds, lambda uid: None)  # type: ignore[arg-type]
     assert proof.holds("gang", "Job.batch")
     proof.expect(6)

@@ -1,0 +1,77 @@
+"""Whose gang a pod is part of, by its controllers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.cluster.lineage import Lineage
+
+CHAIN = {"train": "", "set": "train", "child": "set", "stranger": ""}
+
+
+def lineage_of(owners: dict[str, str]) -> Lineage:
+    lineage = Lineage()
+    for uid, owner in owners.items():
+        lineage.put(uid, owner)
+    return lineage
+
+
+@pytest.mark.parametrize(
+    ("controller", "gang", "verdict"),
+    [
+        ("train", "train", True),
+        ("child", "train", True),
+        ("stranger", "train", False),
+        ("never seen", "train", None),
+        ("", "train", None),
+    ],
+)
+def test_a_pod_is_of_the_gang_that_its_controllers_lead_to(controller: str, gang: str, verdict: bool | None) -> None:
+    assert lineage_of(CHAIN).belongs(controller, gang) is verdict
+
+
+def test_nothing_is_said_while_an_owner_in_between_was_not_seen() -> None:
+    assert lineage_of({"child": "set"}).belongs("child", "train") is None
+
+
+def test_what_is_gone_is_remembered_while_pods_of_it_are_left() -> None:
+    lineage = lineage_of(CHAIN)
+    lineage.put_pod("pod", "child")
+    for uid in ("train", "set", "child"):
+        lineage.drop(uid)
+    assert lineage.belongs("child", "train") is True
+    assert list(lineage.pods_below("train")) == ["pod"]
+    assert lineage.put_pod("pod", "") == "child", "it was orphaned since"
+    assert lineage.top("child") == "train"
+    lineage.drop_pod("pod")
+    assert lineage.belongs("child", "train") is None, "nothing is kept of what is gone altogether"
+
+
+UIDS = st.sampled_from(["a", "b", "c", "d"])
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), UIDS, UIDS | st.just("")),
+        st.tuples(st.just("drop"), UIDS, st.just("")),
+        st.tuples(st.just("put_pod"), st.sampled_from(["p", "q"]), UIDS | st.just("")),
+        st.tuples(st.just("drop_pod"), st.sampled_from(["p", "q"]), st.just("")),
+    ),
+    max_size=30,
+)
+
+
+@given(EVENTS)
+def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[tuple[str, str, str]]) -> None:
+    """Owners in circles included: anybody may write such references."""
+    lineage = Lineage()
+    for what, uid, owner in events:
+        getattr(lineage, what)(*((uid, owner) if what.startswith("put") else (uid,)))
+        assert lineage.belongs(uid, "a") in (True, False, None)
+        assert set(lineage.pods_below("a")) <= {"p", "q"}
+        assert lineage.top(uid)
+    for pod in ("p", "q"):
+        lineage.drop_pod(pod)
+    for uid in "abcd":
+        lineage.put(uid, "")
+    for uid in "abcd":
+        lineage.drop(uid)
+    assert not any((lineage._owners, lineage._children, lineage._pods, lineage._controllers, lineage._gone))

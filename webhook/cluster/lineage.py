@@ -1,0 +1,106 @@
+"""Which job an object or a pod belongs to by its controllers, whatever its labels say.
+
+Anybody may write a label on a pod template, and pods of a job that ran before Tutti came carry none of ours. What the
+API server's controllers wrote tells: a pod names the object that controls it, and that its own owner. Kept are all
+objects of job kinds, un-gated ones too, and those that are gone for as long as a pod or a child of theirs is left.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+DEPTH_MAX: Final = 10
+"""Owners that follow each other; anybody may write references that go round in a circle."""
+
+
+class Lineage:
+    """Controllers by uid."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        """Object to the one to whose gang it belongs; empty for a gang of its own."""
+        self._children: dict[str, set[str]] = {}
+        self._pods: dict[str, set[str]] = {}
+        """Object to the pods that it controls, or controlled until they were orphaned."""
+        self._controllers: dict[str, str] = {}
+        """The same by pod."""
+        self._gone: set[str] = set()
+
+    # -- what exists ------------------------------------------------------------------------------------------------
+
+    def put(self, uid: str, owner: str) -> None:
+        """Take in an object and the owner to whose gang it belongs, empty for none."""
+        before = self._owners.get(uid)
+        self._gone.discard(uid)
+        if before != owner:
+            self._owners[uid] = owner
+            if before:
+                self._disown(before, uid)
+            if owner:
+                self._children.setdefault(owner, set()).add(uid)
+
+    def drop(self, uid: str) -> None:
+        """Take note that an object is gone."""
+        if uid in self._owners:
+            self._gone.add(uid)
+            self._tidy(uid)
+
+    def put_pod(self, uid: str, controller: str) -> str:
+        """Take in a pod; return what controls it, or did before it was orphaned."""
+        before = self._controllers.get(uid, "")
+        controller = controller or before
+        if controller != before:
+            self.drop_pod(uid)
+            self._controllers[uid] = controller
+            self._pods.setdefault(controller, set()).add(uid)
+        return controller
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget a pod."""
+        controller = self._controllers.pop(uid, "")
+        if controller:
+            self._pods[controller].discard(uid)
+            if not self._pods[controller]:
+                del self._pods[controller]
+            self._tidy(controller)
+
+    def _disown(self, owner: str, child: str) -> None:
+        self._children[owner].discard(child)
+        if not self._children[owner]:
+            del self._children[owner]
+        self._tidy(owner)
+
+    def _tidy(self, uid: str) -> None:
+        """Forget an object that is gone and that nothing left belongs to."""
+        if uid in self._gone and uid not in self._pods and uid not in self._children:
+            self._gone.discard(uid)
+            owner = self._owners.pop(uid)
+            if owner:
+                self._disown(owner, uid)
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def belongs(self, controller: str, gang: str) -> bool | None:
+        """Return whether what ``controller`` controls is part of ``gang``; None where its owners are not all known."""
+        uid: str | None = controller
+        for _ in range(DEPTH_MAX):
+            if uid == gang:
+                return True
+            if not uid:
+                return False if uid == "" and controller else None
+            uid = self._owners.get(uid)
+        return None
+
+    def top(self, controller: str) -> str:
+        """Return the last known owner of what ``controller`` controls, itself where it has none."""
+        uid = controller
+        for _ in range(DEPTH_MAX):
+            uid = self._owners.get(uid) or uid
+        return uid
+
+    def pods_below(self, uid: str) -> Iterator[str]:
+        """Yield the uids of the pods that an object controls, itself or by its children."""
+        level = [uid]
+        for _ in range(DEPTH_MAX):
+            for each in level:
+                yield from self._pods.get(each, ())
+            level = [child for each in level for child in self._children.get(each, ())]
