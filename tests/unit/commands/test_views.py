@@ -68,7 +68,7 @@ async def test_a_waiting_gang_is_explained_with_numbers_holders_and_what_would_h
     assert "why       WaitingForQuota" in text
     assert "cpu of flavor default at queue vision: asked 3, used 6, limit 8" in text
     assert "held by   team-vision/first (6)" in text
-    assert "it starts when 1 more cpu is free" in text
+    assert "needs 1 more cpu" in text
 
 
 async def test_an_evicted_gang_says_why_and_when_it_is_tried_again() -> None:
@@ -204,7 +204,7 @@ async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, 
     world.admits(world.waits("first", cpu=3, pods=2))
     world.waits("late", cpu=3, pods=1)
     print_workload(terminal.console(), (await world.documents("workloads", "team-vision"))[1], world.now)
-    assert "it starts when 1 more cpu is free, by gangs ending or by a higher quota" in capsys.readouterr().out
+    assert "needs 1 more cpu" in capsys.readouterr().out
 
 
 async def test_without_queues_it_says_what_to_do() -> None:

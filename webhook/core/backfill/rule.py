@@ -179,6 +179,11 @@ class Backfill:
         plan = self._plan_beside(head.queue, fences, now)
         return self.across_queues and head.head.uid in plan.bookings
 
+    def start_of(self, head: EquivalenceClass, fences: Fences, now: float) -> float | None:
+        """Return the booked start of the head of a queue, or the one that it could have booked; None without one."""
+        booking = self._booking_of(self._plan_beside(head.queue, fences, now), head)[0]
+        return None if booking is None else booking.at_seconds
+
     def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> Refusal | None:
         """Return why the head of ``eclass``, which could start, has to wait for another head; None if not."""
         node, queues = eclass.queue.node, self.heads.queues_beside(eclass.queue)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from webhook.core.model import quantity
+from webhook.core.model.blockers import Blocker
 
 
 class Code(StrEnum):
@@ -68,6 +69,8 @@ class Reason:
     holders: tuple[Holder, ...] = field(default=())
     help: str = ""
     """What would have to end or change for the gang to start."""
+    blockers: tuple[Blocker, ...] = ()
+    """The same as values, where numbers say it."""
 
     def __str__(self) -> str:
         parts = [self.message] if self.message else []

@@ -1,18 +1,27 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
+from dataclasses import replace
 from math import ceil
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
-from webhook.core.model import quantity
+from webhook.core.model.blockers import (
+    Blocker,
+    KeptForOthers,
+    QuotaMissing,
+    QuotaTooLow,
+    StartsBy,
+    StartUnknown,
+    render,
+)
 from webhook.core.model.gang import Gang
 from webhook.core.model.moments import time_text
-from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
@@ -23,8 +32,8 @@ _HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_STARVED, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
-def explain(gang: Gang, decision: Decision, node: Node, allocations: Allocations) -> Reason:
-    """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
+def explain(gang: Gang, decision: Decision, node: Node, allocations: Allocations, ahead: int = 0) -> Reason:
+    """Return why ``decision`` does not let ``gang`` start at queue ``node``, where so many wait ``ahead`` of it."""
     if decision.fence is not None:
         return decision.fence
     if decision.awaits and not decision.fits:
@@ -36,7 +45,7 @@ def explain(gang: Gang, decision: Decision, node: Node, allocations: Allocations
         # There is a flavor for everything and nobody to stop for it; flavors that could never do are no obstacle.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
     block = _deciding(blocks)
-    return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode)
+    return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode, ahead)
 
 
 def _deciding(blocks: tuple[Block, ...]) -> Block:
@@ -99,11 +108,12 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
     return _cap(node.parent, key, rest)
 
 
-def _short(block: Block, node: Node, allocations: Allocations, mode: Mode) -> Reason:
+def _short(block: Block, node: Node, allocations: Allocations, mode: Mode, ahead: int) -> Reason:
     usage = allocations.usage
     binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     holders = _holders(binding, block.key, allocations)
+    missing = _missing(usage, node, block, holders, ahead)
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
         Code.WAITING_FOR_QUOTA,
@@ -114,20 +124,16 @@ def _short(block: Block, node: Node, allocations: Allocations, mode: Mode) -> Re
         used=usage.of(binding, block.key),
         limit=limit,
         holders=holders,
-        help=tail + _help(usage, node, block, holders),
+        help=tail + render(missing),
+        blockers=(missing,),
     )
 
 
-def _help(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...]) -> str:
-    missing = block.asked - usage.available(node, block.key)
+def _missing(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...], ahead: int) -> Blocker:
+    missing, resource = block.asked - usage.available(node, block.key), block.key.resource
     if missing <= 0:
-        return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
-    if block.key.resource == MAX_JOBS:
-        return "it starts when a job that runs in the queue has ended, or when more may run at once"
-    amount, resource = quantity.render(missing, block.key.resource), block.key.resource
-    if holders:
-        return f"it starts when {amount} more {resource} is free, by gangs ending or by a higher quota"
-    return f"it starts when the quota is raised by {amount} {resource}"
+        return KeptForOthers()
+    return QuotaMissing(resource, missing, ahead) if holders else QuotaTooLow(resource, missing)
 
 
 def _holders(node: Node, key: FlavorResource, allocations: Allocations) -> tuple[Holder, ...]:
@@ -177,7 +183,25 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
-    return explain(eclass.head, decision, queue.node, state.allocations)
+    why = explain(eclass.head, decision, queue.node, state.allocations, queue.ahead_of(gang))
+    heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
+    return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
+
+
+def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
+    """Return why the head of a Backfill queue waits, with its start as its neighbors are told it."""
+    at, node = state.backfill.start_of(head, state.fences, state.now), head.queue.node
+    assert node is not None
+    found: Blocker
+    if at is not None:
+        found = StartsBy(at - state.now)
+    else:
+        holders = state.allocations.largest(node.root, FlavorResource(why.flavor, why.resource), HOLDERS_SHOWN)
+        unlimited = tuple(str(each) for each in holders if each.end_seconds is None)
+        if not unlimited:
+            return why
+        found = StartUnknown(unlimited)
+    return replace(why, help=f"{why.help}; {render(found)}", blockers=(*why.blockers, found))
 
 
 def _claiming(state: State, claim: Claim, node: Node) -> Reason:

@@ -1,0 +1,71 @@
+"""What stands between a waiting gang and its start: values with the numbers, and the text of each, made here only."""
+
+from dataclasses import dataclass
+
+from webhook.core.model import quantity
+from webhook.core.model.names import MAX_JOBS
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaMissing:
+    """Others hold what it asks."""
+
+    resource: str
+    missing: int
+    ahead: int = 0
+    """Jobs before it in its queue: they may take what becomes free."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTooLow:
+    """Nobody holds what is missing: there is no more of it now."""
+
+    resource: str
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForOthers:
+    """What is free is promised to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartsBy:
+    """It heads a Backfill queue and has room booked."""
+
+    seconds: float
+    """From now."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartUnknown:
+    """It heads a Backfill queue, and nobody knows when those end that hold what it asks."""
+
+    unlimited: tuple[str, ...]
+    """``namespace/name`` of gangs without a run-time limit."""
+
+
+Blocker = QuotaMissing | QuotaTooLow | KeptForOthers | StartsBy | StartUnknown
+
+
+def render(blocker: Blocker) -> str:
+    """Return what to tell the owner."""
+    match blocker:
+        case QuotaMissing(resource, missing, ahead):
+            before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
+            if resource == MAX_JOBS:
+                return f"needs one job less running in its queue, or a higher limit{before}"
+            return f"needs {_amount(resource, missing)}{before}"
+        case QuotaTooLow(resource, missing):
+            return f"needs {_amount(resource, missing)}, which only a higher quota gives"
+        case KeptForOthers():
+            return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
+        case StartsBy(seconds):
+            return f"it may start in {max(0, seconds):.0f} s, when run-time limits have ended what runs"
+        case StartUnknown(unlimited):
+            who = ", ".join(unlimited)
+            return f"when is unknown: {who} {'has' if len(unlimited) == 1 else 'have'} no run-time limit"
+
+
+def _amount(resource: str, missing: int) -> str:
+    return f"{quantity.render(missing, resource)} more {resource}"
