@@ -38,7 +38,7 @@ from webhook.kube.release import say_release
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.read_api import ReadApi, certificate_problems, read_api
 from webhook.server.gate import Beside, Gate
-from webhook.server.http.app import build_app, build_health_app
+from webhook.server.http.app import Stranger, build_app, build_health_app, named_in_certificate
 from webhook.server.http.listener import Connections, serve
 from webhook.server.http.one_thread import OneThread
 from webhook.server.http.tls import ServingCertificate
@@ -241,6 +241,8 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
 
     clock, identity = SystemClock(), _identity(config)
     certificate = ServingCertificate(config.cert_dir, clock=clock)
+    if config.reviewers is not None:
+        certificate.ask_clients(config.reviewers.authority.read_text())
     api = await connect(config.kubeconfig)
     saying = asyncio.create_task(say_release(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter
@@ -259,7 +261,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         _trust_peers(parts.forwarder, certificate)
     connections = Connections()
     listener = await serve(
-        build_app(parts.gate, connections.close_after, lambda: connections.draining),
+        build_app(parts.gate, connections.close_after, lambda: connections.draining, _strangers(config)),
         config.listen.host,
         config.listen.webhook_port,
         tls=certificate.context,
@@ -285,6 +287,10 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         saying.cancel()
         await health.close()
         await api.close()
+
+
+def _strangers(config: Config) -> Stranger:
+    return (lambda request: False) if config.reviewers is None else named_in_certificate(config.reviewers.names)
 
 
 def _trust_peers(forwarder: Forwarder, certificate: ServingCertificate) -> None:

@@ -65,6 +65,15 @@ class Listen(Section):
     health_port: Port = 8080
 
 
+class Reviewers(Section):
+    """Who may ask the webhook: whoever shows a client certificate, as an API server can be told to."""
+
+    authority: Path
+    """PEM file of the authority that signs these certificates."""
+    names: tuple[str, ...] = ()
+    """Common names that are believed; empty: every name that the authority has signed."""
+
+
 class Config(Section):
     """The whole configuration of either process."""
 
@@ -79,6 +88,8 @@ class Config(Section):
     """The only account that may un-suspend; by default the service account tutti-reconciler of ``namespace``."""
     cert_dir: Path = Path("/certs")
     listen: Listen = Listen()
+    reviewers: Reviewers | None = None
+    """None: whoever reaches the port is answered."""
     peers: dict[str, str] = Field(default_factory=dict)
     """Webhook replicas, name to base URL, this one included; empty: read from the EndpointSlices of peer_service."""
     peer_service: str = "tutti-webhook"

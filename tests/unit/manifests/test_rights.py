@@ -63,19 +63,22 @@ def test_the_reconciler_creates_nothing_but_events_and_the_ledger() -> None:
     assert created == {"events", "configmaps"}
 
 
-def test_the_reconciler_deletes_nothing_but_suspended_child_jobs_and_plain_pods_of_gangs() -> None:
+def test_the_reconciler_deletes_nothing_but_plain_pods_of_gangs() -> None:
     # Copies of broken ledgers, by their names, are its own.
     rules = [rule for rule in rules_for("tutti-reconciler") if not rule[3]]
-    assert {(group, resource) for group, resource, verbs, _ in rules if "delete" in verbs} == {
-        ("batch", "jobs"),
-        ("", "pods"),
-    }
+    assert {(group, resource) for group, resource, verbs, _ in rules if "delete" in verbs} == {("", "pods")}
 
 
 def test_which_pods_it_may_delete_is_settled_inside_the_api_server() -> None:
     policy = named(DOCUMENTS, "ValidatingAdmissionPolicy", "tutti-gang-pods-only")["spec"]
     assert "DELETE" in policy["matchConstraints"]["resourceRules"][0]["operations"]
     assert any("tutti.dev/gang" in validation["expression"] for validation in policy["validations"])
+
+
+def test_it_reviews_no_tokens_and_nobodys_rights() -> None:
+    assert "system:auth-delegator" not in {
+        binding["roleRef"]["name"] for binding in of_kind(DOCUMENTS, "ClusterRoleBinding")
+    }
 
 
 def test_the_ledger_is_reached_by_its_name_only() -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from webhook.server.gate import Gate
-from webhook.server.http.app import build_app
+from webhook.server.http.app import Stranger, build_app
 from webhook.server.http.listener import Connections, Listener, serve
 
 
@@ -57,11 +57,13 @@ class Served:
         self.listener = listener
         self.connections = connections
         self._host = host
-        self._tls = tls
+        self.trust = tls
 
     async def connect(self) -> Wire:
-        name = "localhost" if self._tls else None
-        return Wire(*await asyncio.open_connection(self._host, self.listener.port, ssl=self._tls, server_hostname=name))
+        name = "localhost" if self.trust else None
+        return Wire(
+            *await asyncio.open_connection(self._host, self.listener.port, ssl=self.trust, server_hostname=name)
+        )
 
     async def exchange(self, data: bytes) -> Reply:
         """Send raw bytes on a fresh connection and return the first answer."""
@@ -93,11 +95,16 @@ def post(body: bytes, target: str = "/validate/jobs?timeout=3s", **headers: str)
 
 @asynccontextmanager
 async def served(
-    gate: Gate, *, tls: ssl.SSLContext | None = None, trust: ssl.SSLContext | None = None, port: int = 0
+    gate: Gate,
+    *,
+    tls: ssl.SSLContext | None = None,
+    trust: ssl.SSLContext | None = None,
+    port: int = 0,
+    stranger: Stranger = lambda request: False,
 ) -> AsyncIterator[Served]:
     """Serve ``gate`` on loopback for the length of a test."""
     connections = Connections(spread=lambda: 0.5)
-    app = build_app(gate, connections.close_after, lambda: connections.draining)
+    app = build_app(gate, connections.close_after, lambda: connections.draining, stranger)
     listener = await serve(app, "127.0.0.1", port, tls=tls, connections=connections)
     try:
         yield Served(listener, connections, "127.0.0.1", trust)

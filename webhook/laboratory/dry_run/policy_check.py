@@ -16,10 +16,10 @@ from webhook.commands import terminal
 from webhook.commands.terminal import counted
 from webhook.config import Config
 from webhook.core.model import quantity
-from webhook.core.model.policy import Policy, StopPolicy
+from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.model.problem import Problem, shown
 from webhook.core.quota.tree import Node, QuotaTree
-from webhook.dialects import merge
+from webhook.dialects import kueue, merge
 from webhook.errors import WRONG
 from webhook.laboratory.dry_run.files.objects import Object, label, read, sort_policy
 from webhook.laboratory.dry_run.report import problem_documents
@@ -33,7 +33,7 @@ def run(files: Iterable[Path], config: Config | None = None, console: Console | 
     objects, unread = read(files)
     found = sort_policy(objects)
     policy = merge.compile_policy(found.objects)
-    problems = [*unread, *found.problems, *policy.problems]
+    problems = [*unread, *found.problems, *policy.problems, *_open_to_all(policy)]
     if (config or Config()).fair_sharing is None:
         problems += _idle_weights(found.objects)
     _print_tree(out, policy)
@@ -61,6 +61,19 @@ def _idle_weights(objects: Iterable[Object]) -> Iterator[Problem]:
             fix = "write fairSharing in the configuration (--config names it), or leave the weight out"
             why = "has no effect: fair sharing is off"
             yield Problem(f"{label(obj)}#/{'/'.join(path)}", shown(weight), why, fix, warning=True)
+
+
+def _open_to_all(policy: Policy) -> Iterator[Problem]:
+    """Warn of queues that whoever may write a LocalQueue anywhere may use."""
+    for name, queue in sorted(policy.queues.items()):
+        if queue.dialect == kueue.DIALECT and queue.namespace_selector == LabelSelector():
+            yield Problem(
+                f"ClusterQueue {name}#/spec/namespaceSelector",
+                "{}",
+                "every namespace may use this queue, by a LocalQueue of its own",
+                "select the namespaces that it is for",
+                warning=True,
+            )
 
 
 # -- printing ----------------------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ ten times into our overload), no decompression, bodies up to 7 MiB, everything a
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, disable_created_metrics, generate_latest
 
+from webhook.kube.client_certificate import common_name
 from webhook.server.gate import Gate
 from webhook.server.review import metrics
 from webhook.server.review.settings import GateSettings
@@ -37,6 +38,8 @@ _HEADERS: Final = {"Content-Type": _JSON, "Server": "tutti"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Problems = Callable[[], list[str]]
 """Why the process is not ready; empty when it is."""
+Stranger = Callable[[web.Request], bool]
+"""Whether a caller has not shown that it is an API server."""
 CloseAfter = Callable[[web.Request], bool]
 """Whether the connection should end with this answer (age, draining)."""
 
@@ -52,8 +55,9 @@ def parse_timeout(query: str, settings: GateSettings) -> float:
 class _Front:
     """Reads one review off the wire and hands it to the gate."""
 
-    def __init__(self, gate: Gate, close_after: CloseAfter) -> None:
+    def __init__(self, gate: Gate, close_after: CloseAfter, stranger: Stranger) -> None:
         self._gate = gate
+        self._stranger = stranger
         self._close_after = close_after
         self._reading_bytes = 0
         self._reading = 0
@@ -61,7 +65,9 @@ class _Front:
 
     async def post(self, path: str, request: web.Request) -> web.StreamResponse:
         """Answer one POST to ``path``."""
-        refused = _refuse_headers(request)
+        # Who says that it is a replica has to prove that by the body.
+        unknown = HOP_HEADER not in request.headers and self._stranger(request)
+        refused = 401 if unknown else _refuse_headers(request)
         if refused is not None:
             return self._reply(request, refused, b"")
         length = BODY_BYTES_MAX if request.content_length is None else request.content_length
@@ -140,19 +146,34 @@ async def _alive(_request: web.Request) -> web.StreamResponse:
     return web.Response(text="ok\n")
 
 
+def named_in_certificate(names: Collection[str]) -> Stranger:
+    """Return who is a stranger where clients show certificates: who shows none, or one of another name.
+
+    The TLS layer has checked the signature. No ``names`` are every name.
+    """
+
+    def stranger(request: web.Request) -> bool:
+        name = common_name(request.get_extra_info("peercert"))
+        return name is None or bool(names and name not in names)
+
+    return stranger
+
+
 def build_app(
     gate: Gate,
     close_after: CloseAfter = lambda request: False,
     draining: Callable[[], bool] = lambda: False,
+    stranger: Stranger = lambda request: False,
 ) -> web.Application:
     """Return the application that answers reviews.
 
     ``/healthz`` is there for the other replicas' liveness check: one that is draining answers 503, so that they take
-    over what it owns while it still answers what reaches it.
+    over what it owns while it still answers what reaches it. A ``stranger`` asks for no review; other replicas pass
+    theirs on whether they are strangers or not.
     Serve it with ``listener.serve``: the keep-alive, decompression and handshake settings are the listener's.
     """
     app = web.Application(client_max_size=BODY_BYTES_MAX + 1)
-    front = _Front(gate, close_after)
+    front = _Front(gate, close_after, stranger)
     for path in gate.paths:
         app.router.add_post(path, partial(front.post, path))
 

@@ -50,10 +50,9 @@ class _Pair:
 class ServingCertificate:
     """Follows ``tls.crt``, ``tls.key`` and ``ca.crt`` of a directory; ``context`` is given to the listener once."""
 
-    def __init__(self, directory: Path, *, client_authority: Path | None = None, clock: Clock | None = None) -> None:
-        """Load the first pair. Raises BadCertificate. ``client_authority`` makes callers show a certificate of it."""
+    def __init__(self, directory: Path, *, clock: Clock | None = None) -> None:
+        """Load the first pair. Raises BadCertificate."""
         self._directory = directory
-        self._client_authority = client_authority
         self._clock = clock or SystemClock()
         self._listeners: list[Callable[[], None]] = []
         self._asked_authority: str | None = None
@@ -91,10 +90,7 @@ class ServingCertificate:
     def client_context(self) -> ssl.SSLContext:
         """Return a context that verifies our peers, which serve certificates of the same authority."""
         authority = self._pair.authority
-        context = ssl.create_default_context(cadata=None if authority is None else authority.decode())
-        if self._client_authority is not None:
-            context.load_cert_chain(self._pair.directory / CERTIFICATE, self._pair.directory / KEY)
-        return context
+        return ssl.create_default_context(cadata=None if authority is None else authority.decode())
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
         """Look at the files until cancelled."""
@@ -140,14 +136,13 @@ class ServingCertificate:
         expires_seconds = _verify(pair, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Of TLS 1.2; without what Python adds to them, which is not authenticated as a whole (CBC).
+        context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
         context.set_alpn_protocols(["http/1.1"])
         context.num_tickets = 0
         try:
             context.load_cert_chain(pair.directory / CERTIFICATE, pair.directory / KEY)
-            if self._client_authority is not None:
-                context.load_verify_locations(self._client_authority)
-                context.verify_mode = ssl.CERT_REQUIRED
-            elif self._asked_authority is not None:
+            if self._asked_authority is not None:
                 context.load_verify_locations(cadata=self._asked_authority)
                 context.verify_mode = ssl.CERT_OPTIONAL
         except (ssl.SSLError, OSError) as error:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from webhook.errors import ApiError
 from webhook.kube.api import Api
+from webhook.kube.client_certificate import common_name
 
 PATH: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 REREAD_SECONDS: Final = 60.0
@@ -97,14 +98,3 @@ def parse_trust(config_map: Mapping[str, Any]) -> Trust:
     if not isinstance(names, list):
         raise ValueError("requestheader-allowed-names is not a list")
     return Trust(authority, tuple(str(name) for name in names))
-
-
-def common_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """Return the common name of a verified peer certificate (as ``ssl`` describes one); None without a certificate."""
-    if not certificate:
-        return None
-    for relative_name in certificate.get("subject", ()):
-        for key, value in relative_name:
-            if key == "commonName":
-                return str(value)
-    return ""

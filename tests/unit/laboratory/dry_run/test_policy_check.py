@@ -68,6 +68,14 @@ def test_what_does_not_compile_is_told_with_path_value_and_fix(tmp_path: Path) -
     assert "inactive" in text
 
 
+def test_a_queue_that_every_namespace_may_use_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "open.yaml"
+    file.write_text(BROKEN.replace("lots", '"4"'))
+    assert "every namespace may use this queue" in check(file)[1]
+    file.write_text(BROKEN.replace("lots", '"4"').replace("{}", "{matchLabels: {team: research}}"))
+    assert "every namespace may use this queue" not in check(file)[1]
+
+
 def test_a_reference_that_dangles_is_a_warning_only(tmp_path: Path) -> None:
     file = tmp_path / "dangling.yaml"
     file.write_text(BROKEN.replace("lots", '"4"'))

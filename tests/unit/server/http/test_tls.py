@@ -5,6 +5,8 @@ import datetime
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trustme
@@ -14,7 +16,11 @@ from prometheus_client import generate_latest
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
 from webhook.server.gate import Gate
+from webhook.server.http.app import named_in_certificate
 from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate
+from webhook.server.sharding.forward import Forwarder
+from webhook.server.sharding.hop import HopKeys
+from webhook.server.sharding.ownership import Ownership
 
 EC, RSA = trustme.KeyType.ECDSA, trustme.KeyType.RSA
 BODY = review(job(queue=None))
@@ -203,20 +209,56 @@ async def test_44_plain_http_on_the_tls_port_is_closed(web: tuple[Served, Path])
     writer.close()
 
 
-async def test_44_with_client_certificates_on_only_the_authoritys_callers_are_answered(
-    tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext
+async def test_44_where_clients_show_certificates_only_the_named_of_the_authority_are_answered(
+    tmp_path: Path, authority: trustme.CA
 ) -> None:
     mount(tmp_path, "..1", authority)
     callers = trustme.CA(key_type=EC)
-    callers.cert_pem.write_to_path(tmp_path / "callers.crt")
-    certificate = ServingCertificate(tmp_path, client_authority=tmp_path / "callers.crt")
+    certificate = ServingCertificate(tmp_path)
+    certificate.ask_clients(callers.cert_pem.bytes().decode())
     mount(tmp_path, "..2", authority)
     assert certificate.refresh()
-    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await web.post(BODY)
-        trustme.CA(key_type=EC).issue_cert("apiserver@x.example", key_type=EC).configure_cert(trust)
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await web.post(BODY)
-        callers.issue_cert("apiserver@x.example", key_type=EC).configure_cert(trust)
+
+    def trusting(leaf: trustme.LeafCert | None) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        if leaf is not None:
+            leaf.configure_cert(context)
+        return context
+
+    gate = Gate(view(), forwarder=Forwarder(Ownership("a"), dict))
+    assert gate.forwarder is not None
+    gate.forwarder.hop.renew(certificate.key)
+    named = callers.issue_cert("a.example", common_name="kube-apiserver", key_type=EC)
+    async with served(gate, tls=certificate.context, stranger=named_in_certificate(["kube-apiserver"])) as web:
+        web.trust = trusting(named)
         assert (await web.post(BODY)).status == 200
+        web.trust = trusting(callers.issue_cert("a.example", common_name="a-user", key_type=EC))
+        assert (await web.post(BODY)).status == 401
+        web.trust = trusting(trustme.CA(key_type=EC).issue_cert("a.example", common_name="kube-apiserver"))
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await web.post(BODY)
+        web.trust = trusting(None)
+        assert (await web.post(BODY)).status == 401
+        assert (await web.post(BODY, Tutti_Hop="forged")).status == 403
+        hop = HopKeys(certificate.key).header("/validate/jobs", BODY)
+        assert (await web.post(BODY, Tutti_Hop=hop)).status == 200, "another replica"
+        assert (await web.exchange(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
+
+
+def test_every_name_of_the_authority_is_believed_where_none_is_listed() -> None:
+    def shown(name: str | None) -> Any:
+        certificate = None if name is None else {"subject": ((("commonName", name),),)}
+        return SimpleNamespace(get_extra_info=lambda _key: certificate)
+
+    assert not named_in_certificate([])(shown("anybody"))
+    assert named_in_certificate([])(shown(None))
+    assert not named_in_certificate(["a"])(shown("a"))
+    assert named_in_certificate(["a"])(shown("b"))
+
+
+async def test_no_suite_leaves_anything_unauthenticated(tmp_path: Path, authority: trustme.CA) -> None:
+    issue(tmp_path, authority)
+    suites = ServingCertificate(tmp_path).context.get_ciphers()
+    assert suites
+    assert all(suite["aead"] for suite in suites)
