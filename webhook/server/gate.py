@@ -15,7 +15,6 @@ from typing import Final
 import structlog
 
 from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
-from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
 from webhook.dialects.merge import PolicyCompiler
@@ -24,7 +23,7 @@ from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.gating import is_child, queue_label
+from webhook.jobs.reading.gating import gated_by_namespace, is_child, queue_label
 from webhook.server.jobs import children, mutate
 from webhook.server.jobs import validate as validate_jobs
 from webhook.server.pods import validate as validate_pods
@@ -213,8 +212,7 @@ class Gate:
         if topic not in unread and kind is not None and queue_label(obj) is None:
             if is_child(kind, obj, self._jobs.kinds, request.username):
                 return None
-            labels = self.view.namespaces.get(request.namespace, {})
-            gated = labels.get(names.GATED_NAMESPACE, "false") != "false"
+            gated = gated_by_namespace(request.namespace, self.view.namespaces.get(request.namespace, {}), ())
             topic = POLICY if gated and POLICY in unread else NAMESPACE_QUEUES
         why = unread.get(topic)
         if why is None:

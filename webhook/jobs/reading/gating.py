@@ -6,7 +6,6 @@ gated again; whoever only claims such an owner is gated like everybody else.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +17,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.find import find_pod_sets, stated_labels
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
-from webhook.jobs.reading.record import Owner
+from webhook.jobs.reading.record import JobRecord, Owner
 from webhook.untyped import editing, paths
 
 
@@ -28,15 +27,6 @@ class GateRule(StrEnum):
     QUEUE_LABEL = "QueueLabel"
     POD_GROUP = "PodGroup"
     NAMESPACE = "Namespace"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """An object that must wait, and the first rule that says so."""
-
-    rule: GateRule
-    queue: str | None
-    """The queue its owner names; None when a PodGroup or the namespace gates it."""
 
 
 def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | None:
@@ -103,24 +93,41 @@ def gated_by(
     *,
     kinds: Mapping[str, JobKind] = KINDS,
     username: str | None = None,
-) -> Gate | None:
-    """Return the gate that holds ``obj``, or None when it is not ours to hold.
+) -> GateRule | None:
+    """Return the first rule by which ``obj`` has to wait, or None when it is not ours to hold.
 
     ``mapped_namespaces`` are those whose jobs all wait in one queue (leaves of an ElasticQuotaTree). ``username`` is
     who creates the object, where that is known.
     """
     if is_child(kind, obj, kinds, username) or managed_by_other(kind, obj):
         return None
-    queue = queue_label(obj)
-    if queue is not None:
-        return Gate(GateRule.QUEUE_LABEL, queue)
+    if queue_label(obj) is not None:
+        return GateRule.QUEUE_LABEL
     if _joins_pod_group(kind, obj):
-        return Gate(GateRule.POD_GROUP, None)
-    namespace = paths.find(obj, ("metadata", "namespace"))
-    mandatory = namespace_labels.get(names.GATED_NAMESPACE, "false") != "false"
-    if mandatory or namespace in mapped_namespaces:
-        return Gate(GateRule.NAMESPACE, None)
-    return None
+        return GateRule.POD_GROUP
+    gated = gated_by_namespace(paths.find(obj, ("metadata", "namespace")), namespace_labels, mapped_namespaces)
+    return GateRule.NAMESPACE if gated else None
+
+
+def record_gated_by(
+    record: JobRecord, namespace_labels: Mapping[str, str], mapped_namespaces: Collection[str]
+) -> GateRule | None:
+    """Return the same of a job that was read, whoever owns it."""
+    if record.managed_by_other:
+        return None
+    if record.queue_label is not None:
+        return GateRule.QUEUE_LABEL
+    if record.gang is not None and record.gang.pod_group is not None:
+        return GateRule.POD_GROUP
+    gated = gated_by_namespace(record.namespace, namespace_labels, mapped_namespaces)
+    return GateRule.NAMESPACE if gated else None
+
+
+def gated_by_namespace(
+    namespace: object, namespace_labels: Mapping[str, str], mapped_namespaces: Collection[str]
+) -> bool:
+    """Return whether every job of a namespace waits."""
+    return namespace_labels.get(names.GATED_NAMESPACE, "false") != "false" or namespace in mapped_namespaces
 
 
 def with_default_queue(

@@ -12,8 +12,7 @@ from webhook.core.model.reasons import Reason
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.gating import Gate as GateRuling
-from webhook.jobs.reading.gating import gated_by, is_child, owner_of, readable_sites
+from webhook.jobs.reading.gating import GateRule, gated_by, is_child, owner_of, readable_sites, record_gated_by
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.jobs.reading.record import JobRecord
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -69,12 +68,12 @@ def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> 
     return None
 
 
-def ruling(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], username: str) -> GateRuling | None:
+def ruling(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], username: str) -> GateRule | None:
     """Return by which rule ``obj``, which ``username`` creates, has to wait; None when it is not ours to hold."""
     return None if is_child(kind, obj, rules.kinds, username) else ruling_alone(rules, kind, obj)
 
 
-def ruling_alone(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GateRuling | None:
+def ruling_alone(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GateRule | None:
     """Return by which rule ``obj`` has to wait as far as its owner does not matter; None when it is not ours to hold.
 
     An ownerReference in a stored object may be its editor's own: whether the owner is one is for the caller to judge.
@@ -183,15 +182,8 @@ def root_of(rules: JobRules, obj: Mapping[str, Any]) -> Root | None:
 
 def waits_for_tutti(rules: JobRules, record: JobRecord) -> bool:
     """Return whether a job that the view knows is gated."""
-    if record.uid in rules.view.ledger.entries:
+    view = rules.view
+    if record.uid in view.ledger.entries or (record.marked and not record.managed_by_other):
         return True
-    if record.managed_by_other:
-        return False
-    labels = rules.view.namespaces.get(record.namespace, {})
-    return (
-        record.marked
-        or record.queue_label is not None
-        or (record.gang is not None and record.gang.pod_group is not None)
-        or labels.get(names.GATED_NAMESPACE, "false") != "false"
-        or record.namespace in rules.view.policy.namespace_queues
-    )
+    labels = view.namespaces.get(record.namespace, {})
+    return record_gated_by(record, labels, view.policy.namespace_queues) is not None

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import kind_of, load, record_of, special
 from webhook.core.model import names
 from webhook.jobs.pricing.context import context_from
-from webhook.jobs.reading.gating import Gate, GateRule, gated_by, queue_label
+from webhook.jobs.reading.gating import GateRule, gated_by, queue_label
 
 CONTROLLER = "system:serviceaccount:jobset-system:jobset-controller-manager"
 
@@ -24,7 +24,7 @@ def unlabelled(name="job"):
 def test_a_queue_label_gates(label):
     obj = unlabelled()
     obj["metadata"]["labels"] = {label: "q"}
-    assert gate(obj) == Gate(GateRule.QUEUE_LABEL, "q")
+    assert gate(obj) == GateRule.QUEUE_LABEL
     obj["metadata"]["labels"] = {label: ""}
     assert gate(obj) is None
 
@@ -45,7 +45,7 @@ def test_a_pod_group_label_on_a_pod_template_gates_without_a_queue(name, label):
         "tfjob": lambda: spec["tfReplicaSpecs"]["PS"]["template"],
     }[name]()
     template.setdefault("metadata", {}).setdefault("labels", {})[label] = "group"
-    assert gate(obj) == Gate(GateRule.POD_GROUP, None)
+    assert gate(obj) == GateRule.POD_GROUP
 
 
 @pytest.mark.parametrize("label", names.POD_GROUP_LABELS)
@@ -57,16 +57,16 @@ def test_a_pod_group_label_that_a_train_job_patches_into_its_runtime_gates(label
     jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
     patch = {"manager": "users/own", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
     obj["spec"]["runtimePatches"].append(patch)
-    assert gate(obj) == Gate(GateRule.POD_GROUP, None)
+    assert gate(obj) == GateRule.POD_GROUP
     context = context_from(training_runtimes=[special("runtime")])
     assert record_of(obj, context).gang.pod_group == "group"
 
 
 def test_a_marked_or_mapped_namespace_gates_everything_in_it():
     assert gate(unlabelled()) is None
-    assert gate(unlabelled(), {names.GATED_NAMESPACE: "true"}) == Gate(GateRule.NAMESPACE, None)
+    assert gate(unlabelled(), {names.GATED_NAMESPACE: "true"}) == GateRule.NAMESPACE
     assert gate(unlabelled(), {names.GATED_NAMESPACE: "false"}) is None
-    assert gate(unlabelled(), mapped={"research": "leaf"}) == Gate(GateRule.NAMESPACE, None)
+    assert gate(unlabelled(), mapped={"research": "leaf"}) == GateRule.NAMESPACE
 
 
 def test_a_child_belongs_to_its_owners_gang_only_if_the_owners_controller_writes_it():
