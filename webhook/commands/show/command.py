@@ -9,6 +9,7 @@ from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.show.gang import print_workload
 from webhook.commands.show.ledger import print_ledger
+from webhook.commands.show.outside import outside
 from webhook.commands.show.queues import print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
 from webhook.core.model import names
@@ -29,12 +30,18 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
 
 
 async def queues(kubeconfig: Path | None) -> None:
-    """Print every queue and cohort with its quota and what is in use. Raises ApiError when that cannot be known."""
+    """Print every queue and cohort with its quota and what is in use, and devices that none of them is charged for.
+
+    Raises ApiError when that cannot be known.
+    """
     from webhook.kube.http import connected  # noqa: PLC0415
 
     async with connected(kubeconfig, _USER_AGENT) as api:
         documents = await visible_queues(api, default_namespace(kubeconfig))
+        beside = await outside(api)
     print_queues(terminal.console(), documents)
+    if beside is not None:
+        terminal.console().print(beside, highlight=False)
 
 
 async def ledger(kubeconfig: Path | None) -> None:

@@ -41,7 +41,7 @@ def default_namespace(kubeconfig: Path | None) -> str:
 async def workloads_of(api: Api, job: str, namespace: str) -> list[Document]:
     """Return the workloads of ``job`` (KIND/NAME); of a pod that of its gang. Raises WrongName when there is none."""
     kind, name = kind_and_name(job)
-    documents = await _read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
+    documents = await read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
     if _names("Pod", kind) or kind.lower() == "po":
         found = await _of_pod(api, documents, namespace, name)
     else:
@@ -76,12 +76,13 @@ async def _of_pod(api: Api, documents: Sequence[Document], namespace: str, name:
 async def visible_queues(api: Api, namespace: str) -> list[Document]:
     """Return all queues, or those of ``namespace`` for who may not see the whole cluster. Raises ApiError."""
     try:
-        return await _read_api(api, f"{ROOT}/queues")
+        return await read_api(api, f"{ROOT}/queues")
     except Forbidden:
-        return await _read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
+        return await read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
 
 
-async def _read_api(api: Api, path: str) -> list[Document]:
+async def read_api(api: Api, path: str) -> list[Document]:
+    """Return the items of a list of the read API. Raises ApiError with a sentence when it does not answer."""
     try:
         items: list[Document] = orjson.loads(await api.request("GET", path))["items"]
     except NotFound as error:

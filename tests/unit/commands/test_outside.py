@@ -1,0 +1,80 @@
+"""What `tutti queues` says of devices that no queue is charged for."""
+
+import json
+from typing import Any
+
+import pytest
+
+from webhook.commands.show.outside import outside
+from webhook.errors import Forbidden
+from webhook.visibility.documents.workload import JOB_UID_LABEL
+from webhook.visibility.http.app import ROOT
+
+GPU = "nvidia.com/gpu"
+
+
+def pod(uid: str, gpus: int, owner: str = "") -> dict[str, Any]:
+    """Return a pod that runs and is of no gang."""
+    references = [{"uid": owner, "kind": "Job", "name": owner, "controller": True}] if owner else []
+    resources = {"limits": {GPU: str(gpus)} if gpus else {"cpu": "1"}}
+    spec = {"containers": [{"name": "m", "resources": resources}]}
+    return {"metadata": {"name": uid, "uid": uid, "ownerReferences": references}, "spec": spec}
+
+
+class Cluster:
+    """An API server with one gang and pods in pages."""
+
+    def __init__(self, *pages: list[dict[str, Any]]) -> None:
+        self.pages = pages
+        self.asked: list[dict[str, str]] = []
+
+    async def request(self, method: str, path: str, *, query: dict[str, str] | None = None, **more: Any) -> bytes:
+        assert method == "GET"
+        if path == f"{ROOT}/workloads":
+            return json.dumps({"items": [{"metadata": {"labels": {JOB_UID_LABEL: "adopted"}}}]}).encode()
+        assert path == "/api/v1/pods"
+        query = query or {}
+        self.asked.append(dict(query))
+        number = int(query.get("continue") or "0")
+        follows = str(number + 1) if number + 1 < len(self.pages) else ""
+        return json.dumps({"items": self.pages[number], "metadata": {"continue": follows}}).encode()
+
+
+async def told(*pages: list[dict[str, Any]]) -> str | None:
+    return await outside(Cluster(*pages))
+
+
+async def test_devices_of_pods_without_a_gang_are_added_up_by_who_made_them() -> None:
+    first = [pod("a", 1, "job-1"), pod("b", 1, "job-1"), pod("cpu", 0, "job-9")]
+    second = [pod("c", 3, "job-2"), pod("bare", 1)]
+    assert await told(first, second) == f"outside Tutti: 6 {GPU} in 3 jobs of no queue"
+
+
+async def test_a_gang_that_ran_before_tutti_is_not_outside() -> None:
+    assert await told([pod("a", 4, "adopted")]) is None
+
+
+async def test_nothing_outside_is_not_worth_a_line() -> None:
+    assert await told([pod("cpu", 0)]) is None
+
+
+async def test_more_pods_than_are_looked_at_are_said_to_be_more() -> None:
+    assert await told(*([[pod("a", 1, "job-1")]] * 50)) == f"outside Tutti: at least 40 {GPU} in 1 job of no queue"
+
+
+async def test_pods_of_gangs_and_those_that_ended_are_left_to_the_api_server() -> None:
+    cluster = Cluster([])
+    await outside(cluster)
+    assert cluster.asked[0]["labelSelector"] == "!tutti.dev/gang"
+    assert cluster.asked[0]["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@pytest.mark.parametrize("path", [f"{ROOT}/workloads", "/api/v1/pods"])
+async def test_who_may_not_see_it_is_not_told(path: str) -> None:
+    class Closed(Cluster):
+        async def request(self, method: str, asked: str, **more: Any) -> bytes:
+            if asked == path:
+                raise Forbidden(403, "Forbidden", "no")
+            return await super().request(method, asked, **more)
+
+    assert await outside(Closed([pod("a", 1)])) is None
