@@ -36,6 +36,14 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Sort(StrEnum):
+    """By what queues are listed."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    NAME = "name"
+
+
 class By(StrEnum):
     """What a replay takes for a queue."""
 
@@ -194,11 +202,17 @@ def cancel(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: Kubeconfig
 
 
 @app.command()
-def queues(kubeconfig: KubeconfigOption = None) -> None:
+def queues(
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="A list with the largest first, instead of the tree.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
     """Show every queue and cohort: quota, usage, who borrows, how many wait."""
     from webhook.commands.show import command  # noqa: PLC0415
 
-    asyncio.run(command.queues(kubeconfig))
+    asyncio.run(command.queues(kubeconfig, sort=sort, output=output))
 
 
 @app.command()
@@ -207,6 +221,14 @@ def ledger(kubeconfig: KubeconfigOption = None) -> None:
     from webhook.commands.show import command  # noqa: PLC0415
 
     asyncio.run(command.ledger(kubeconfig))
+
+
+@app.command()
+def status(kubeconfig: KubeconfigOption = None) -> None:
+    """Say whether Tutti is well: webhook, reconciler, who leads, certificates, ledger, queues. Ends with 1 if not."""
+    from webhook.commands.show import command  # noqa: PLC0415
+
+    raise typer.Exit(0 if asyncio.run(command.status(kubeconfig)) else 1)
 
 
 @app.command()

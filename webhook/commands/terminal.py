@@ -1,7 +1,10 @@
 """Where commands print: as wide as the terminal, and on lines of their own length where a program reads them."""
 
-from typing import Final
+import json
+from collections.abc import Mapping
+from typing import Any, Final
 
+import yaml
 from rich.console import Console
 
 _WIDE: Final = 10_000
@@ -19,3 +22,11 @@ def console() -> Console:
 def counted(number: int, what: str) -> str:
     """Return ``number`` and ``what`` there is, in the plural where that is meant: ``1 error``, ``2 errors``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def write(out: Console, document: Mapping[str, Any], output: str) -> None:
+    """Write a document as ``json`` or ``yaml``."""
+    if output == "json":
+        out.file.write(json.dumps(document, indent=2) + "\n")
+    else:
+        out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))

@@ -207,6 +207,16 @@ async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, 
     assert "needs 1 more cpu" in capsys.readouterr().out
 
 
+async def test_queues_are_listed_with_the_longest_line_first() -> None:
+    world = World()
+    world.waits("late")
+    documents = await world.documents("queues")
+    text = printed(print_queues, documents, "waiting")
+    waiting = [int(line.split()[2]) for line in text.splitlines()[1:]]
+    assert waiting == sorted(waiting, reverse=True)
+    assert not any(line.startswith(" ") for line in text.splitlines())
+
+
 async def test_without_queues_it_says_what_to_do() -> None:
     assert "apply a ClusterQueue" in printed(print_queues, [])
 

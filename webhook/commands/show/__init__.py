@@ -1,6 +1,6 @@
-"""Answers for people at a terminal: why a job waits, what each queue holds, what the ledger says.
+"""Answers for people at a terminal: why a job waits, what each queue holds, what the ledger says, is Tutti well.
 
 Everything is read through the Kubernetes API, with the rights of the user: the read API for gangs and queues, the
 ledger's ConfigMap for the ledger. Nothing here needs to run where Tutti runs. ``command`` has what ``tutti`` calls,
-``reading`` finds the documents, ``gang``, ``queues`` and ``ledger`` print them.
+``reading`` finds the documents, ``gang``, ``queues`` and ``ledger`` print them; ``health`` looks at everything once.
 """

@@ -1,22 +1,18 @@
-"""``tutti explain``, ``tutti queues`` and ``tutti ledger``."""
+"""``tutti explain``, ``tutti queues``, ``tutti ledger`` and ``tutti status``."""
 
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.show.gang import print_workload
-from webhook.commands.show.ledger import print_ledger
+from webhook.commands.show.health import look, print_health
+from webhook.commands.show.ledger import print_ledger, read_ledger
 from webhook.commands.show.outside import outside
-from webhook.commands.show.queues import print_queues
+from webhook.commands.show.queues import in_order, print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
-from webhook.core.model import names
-from webhook.errors import NotFound
 
 _USER_AGENT: Final = "tutti-cli"
-_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 
 
 async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
@@ -29,7 +25,7 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
         print_workload(terminal.console(), document, SystemClock().now())
 
 
-async def queues(kubeconfig: Path | None) -> None:
+async def queues(kubeconfig: Path | None, *, sort: str | None = None, output: str = "table") -> None:
     """Print every queue and cohort with its quota and what is in use, and devices that none of them is charged for.
 
     Raises ApiError when that cannot be known.
@@ -38,8 +34,11 @@ async def queues(kubeconfig: Path | None) -> None:
 
     async with connected(kubeconfig, _USER_AGENT) as api:
         documents = await visible_queues(api, default_namespace(kubeconfig))
-        beside = await outside(api)
-    print_queues(terminal.console(), documents)
+        beside = await outside(api) if output == "table" else None
+    if output != "table":
+        terminal.write(terminal.console(), {"items": in_order(documents, sort)}, output)
+        return
+    print_queues(terminal.console(), documents, sort)
     if beside is not None:
         terminal.console().print(beside, highlight=False)
 
@@ -49,9 +48,15 @@ async def ledger(kubeconfig: Path | None) -> None:
     from webhook.kube.http import connected  # noqa: PLC0415
 
     async with connected(kubeconfig, _USER_AGENT) as api:
-        try:
-            stored = orjson.loads(await api.request("GET", _LEDGER))
-        except NotFound as error:
-            name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
-            raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
+        stored = await read_ledger(api)
     print_ledger(terminal.console(), stored, SystemClock().now())
+
+
+async def status(kubeconfig: Path | None) -> bool:
+    """Print whether each part of Tutti is well; return whether all are."""
+    from webhook.kube.http import connected  # noqa: PLC0415
+
+    async with connected(kubeconfig, _USER_AGENT) as api:
+        found = await look(api, SystemClock().now())
+    print_health(terminal.console(), found)
+    return all(finding.well for finding in found)

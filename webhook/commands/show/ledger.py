@@ -1,7 +1,9 @@
 """The ledger on a terminal: who leads, every reservation, and which gangs room is kept for."""
 
 from collections.abc import Sequence
+from typing import Final
 
+import orjson
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -9,19 +11,33 @@ from rich.table import Table
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import amounts
+from webhook.core.model import amounts, names
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.core.quota.tree import for_people
 from webhook.errors import NotFound
+from webhook.kube.api import Api
 from webhook.kube.election import LeaderRecord, leader_of
 from webhook.visibility.http.tables import Document
 from webhook.wire.times import human_age
+
+_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
+
+
+async def read_ledger(api: Api) -> Document:
+    """Return the ledger's ConfigMap. Raises ApiError."""
+    try:
+        stored: Document = orjson.loads(await api.request("GET", _LEDGER))
+    except NotFound as error:
+        name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
+        raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
+    return stored
 
 
 def print_ledger(console: Console, stored: Document, now: float) -> None:
     """Print who leads and every reservation. Raises NotFound for a ledger that cannot be read."""
     data = stored.get("data") or {}
-    console.print(_leader_line(leader_of(stored), now), highlight=False)
+    leads, line = leader_line(leader_of(stored), now)
+    console.print(f"[{'bold' if leads else 'red'}]{escape(line)}[/]", highlight=False)
     try:
         ledger = ledger_text.decode(data)
     except LedgerCorrupt as error:
@@ -49,16 +65,17 @@ def _called(ledger: Ledger) -> dict[str, str]:
     return {entry.uid: str(entry) for entry in entries} | {uid: uid for uid in shared}
 
 
-def _leader_line(leader: LeaderRecord | None, now: float) -> str:
+def leader_line(leader: LeaderRecord | None, now: float) -> tuple[bool, str]:
+    """Return whether somebody leads at Unix time ``now``, and who."""
     if leader is None or not leader.holder:
-        return "[yellow]nobody leads[/yellow]"
+        return False, "nobody leads"
     ended = leader.ended_seconds()
     if ended is not None and now > ended:
-        return (
-            f"[red]nobody leads[/red]: the lease of {escape(leader.holder)} expired {human_age(now - ended)} ago "
+        return False, (
+            f"nobody leads: the lease of {leader.holder} expired {human_age(now - ended)} ago "
             f"(renewed {leader.renewed}); nothing is admitted until a reconciler takes over"
         )
-    return f"leader [bold]{escape(leader.holder)}[/bold], renewed {leader.renewed}, since {leader.acquired}"
+    return True, f"leader {leader.holder}, renewed {leader.renewed}, since {leader.acquired}"
 
 
 def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:

@@ -1,6 +1,7 @@
 """Queues and cohorts on a terminal, as the tree that they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,9 +10,20 @@ from rich.table import Table
 from webhook.visibility.documents.queue import FULL_NAME
 from webhook.visibility.http.tables import Document
 
+_KEYS: Final[Mapping[str, Callable[[Document], tuple[int, str]]]] = {
+    "waiting": lambda document: (-document["status"]["pending"], document["metadata"]["name"]),
+    "running": lambda document: (-document["status"]["admitted"], document["metadata"]["name"]),
+    "name": lambda document: (0, document["metadata"]["name"]),
+}
 
-def print_queues(console: Console, documents: Sequence[Document]) -> None:
-    """Print queues below their cohorts."""
+
+def in_order(documents: Sequence[Document], sort: str | None) -> list[Document]:
+    """Return the documents sorted by ``waiting``, ``running`` (the most first) or ``name``; None leaves their order."""
+    return list(documents) if sort is None else sorted(documents, key=_KEYS[sort])
+
+
+def print_queues(console: Console, documents: Sequence[Document], sort: str | None = None) -> None:
+    """Print queues below their cohorts, or as a list in the order of ``sort``."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("Queue", "Strategy"):
         table.add_column(heading, no_wrap=True)
@@ -20,7 +32,8 @@ def print_queues(console: Console, documents: Sequence[Document]) -> None:
     table.add_column("Used/owned ≤limit (+borrowed)")
     nodes = [document for document in documents if "clusterQueue" not in document["spec"]]
     handles = [document for document in documents if "clusterQueue" in document["spec"]]
-    for depth, document in _in_tree_order(nodes):
+    tree = _in_tree_order(nodes) if sort is None else [(0, document) for document in in_order(nodes, sort)]
+    for depth, document in tree:
         _queue_row(table, "  " * depth + _full_name(document), document)
     if not nodes:
         for document in handles:

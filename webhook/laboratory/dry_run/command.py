@@ -20,7 +20,7 @@ from webhook.laboratory.dry_run import tables
 from webhook.laboratory.dry_run.cycles import Run
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.dry_run.files.objects import Object
-from webhook.laboratory.dry_run.report import problem_documents, report, write
+from webhook.laboratory.dry_run.report import problem_documents, report
 from webhook.laboratory.dry_run.world import build
 
 
@@ -58,7 +58,7 @@ def run(
     if output == "table":
         tables.show(out, document)
     else:
-        write(out, document, output)
+        terminal.write(out, document, output)
     return WRONG if document["diagnostics"] else 0
 
 

@@ -1,11 +1,7 @@
 """What a run came to, as the document that ``-o yaml`` and ``-o json`` print; docs/try.md describes it."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
-
-import yaml
-from rich.console import Console
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.problem import Problem
@@ -22,14 +18,6 @@ def report(run: Run, cycles: Iterable[Cycle]) -> Document:
     if run.world.skipped:
         document["skipped"] = [{"object": item.object, "why": item.why} for item in run.world.skipped]
     return {**document, "diagnostics": problem_documents(run.world.problems)}
-
-
-def write(out: Console, document: Document, output: str) -> None:
-    """Write a document as ``json`` or ``yaml``."""
-    if output == "json":
-        out.file.write(json.dumps(document, indent=2) + "\n")
-    else:
-        out.file.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
 
 
 def problem_documents(found: Iterable[Problem]) -> list[Document]:

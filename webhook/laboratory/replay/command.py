@@ -21,7 +21,6 @@ from webhook.core.model.settings import EngineSettings
 from webhook.dialects import merge
 from webhook.errors import WRONG, PolicyError
 from webhook.laboratory.dry_run.files import objects as files
-from webhook.laboratory.dry_run.report import write
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import Job, JobLog
 from webhook.laboratory.replay.measures import Measures, measure
@@ -84,7 +83,7 @@ def run(
     if output == "table":
         show(out, document, columns, resume=options.resume, nodes=options.nodes is not None)
     else:
-        write(out, document, output)
+        terminal.write(out, document, output)
     return WRONG if any(not problem.warning for problem in problems) else 0
 
 

@@ -1,0 +1,88 @@
+"""``tutti status``: each thing that can be wrong is named, and one that fails hides no other."""
+
+import datetime
+from base64 import b64encode
+from typing import Any
+
+import pytest
+import trustme
+from cryptography import x509
+
+from tests.unit.commands.test_views import Answers
+from tests.unit.visibility.world import NOW, World
+from webhook.commands.show.health import look
+from webhook.core.ledger.record import Ledger
+from webhook.core.ledger.text import encode
+from webhook.core.model import names
+from webhook.core.model.policy import StopPolicy
+from webhook.errors import Forbidden, Unavailable
+from webhook.kube.election import LeaderRecord, render
+from webhook.visibility.http.app import ROOT
+from webhook.wire.times import micro_time_text
+
+pytestmark = pytest.mark.virtual_time
+AUTHORITY = trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.bytes()
+EXPIRES = x509.load_pem_x509_certificate(AUTHORITY).not_valid_after_utc
+DEPLOYMENTS = "/apis/apps/v1/namespaces/tutti-system/deployments"
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+LEDGER = f"/api/v1/namespaces/tutti-system/configmaps/{names.LEDGER_NAME}"
+
+
+async def answers(world: World, **changed: Any) -> Answers:
+    """An API server on which all is well, but for what is ``changed``."""
+    lease = LeaderRecord("reconciler-0", 6.0, "then", micro_time_text(NOW), 1)
+    bundle = b64encode(AUTHORITY).decode()
+    well = {
+        f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
+        f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
+        REGISTRATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
+        LEDGER: {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())},
+        f"{ROOT}/queues": {"items": await world.documents("queues")},
+    }
+    return Answers(**{**well, **changed})
+
+
+async def wrong(changed: dict[str, Any], now: float = NOW, world: World | None = None) -> dict[str, str]:
+    found = await look(await answers(world or World(), **changed), now)  # type: ignore[arg-type]
+    assert {finding.what for finding in found} >= {"webhook", "reconciler", "certificates", "queues"}
+    return {finding.what: finding.text for finding in found if not finding.well}
+
+
+async def test_where_all_is_well_nothing_is_wrong() -> None:
+    assert await wrong({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "text"),
+    [
+        ({f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}}}, "webhook", "0 of 2 replicas are ready"),
+        ({f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 0}}}, "reconciler", "0 of 0 replicas are ready"),
+        ({REGISTRATION: {"webhooks": []}}, "certificates", "nothing is registered"),
+        ({REGISTRATION: {"webhooks": [{"clientConfig": {}}]}}, "certificates", "no readable caBundle"),
+        ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "cannot be read: 403 Forbidden: not yours"),
+        ({f"{ROOT}/queues": Unavailable(503, "ServiceUnavailable", "down")}, "queues", "does not answer: down"),
+    ],
+)
+async def test_what_is_wrong_is_named(changed: dict[str, Any], what: str, text: str) -> None:
+    found = await wrong(changed)
+    assert list(found) == [what]
+    assert text in found[what]
+
+
+async def test_a_lease_that_has_run_out_is_wrong() -> None:
+    assert "lease of reconciler-0 expired 54s ago" in (await wrong({}, NOW + 60))["leader"]
+
+
+async def test_an_authority_is_wrong_before_it_has_expired() -> None:
+    soon = EXPIRES - datetime.timedelta(days=3)
+    assert "the authority lasts" in (await wrong({}, soon.timestamp()))["certificates"]
+    assert "has expired" in (await wrong({}, EXPIRES.timestamp() + 60))["certificates"]
+
+
+async def test_a_queue_that_admits_nothing_is_named_with_the_reason() -> None:
+    from tests.unit.core.worlds import policy, queue
+
+    stopped = queue("held", 4, dialect="volcano", stop_policy=StopPolicy.HOLD)
+    found = await wrong({}, world=World(policy(stopped)))
+    assert "held" in found["queue"]
+    assert "admits nothing" in found["queue"]

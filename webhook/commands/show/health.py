@@ -1,0 +1,123 @@
+"""``tutti status``: is Tutti well, on one screen. Each thing is looked at alone: one that fails hides no other."""
+
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import orjson
+from cryptography import x509
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from webhook.commands.show.ledger import leader_line, read_ledger
+from webhook.commands.show.reading import visible_queues
+from webhook.commands.terminal import counted
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model import names
+from webhook.errors import ApiError
+from webhook.kube.api import Api
+from webhook.kube.election import leader_of
+from webhook.untyped import paths
+from webhook.visibility.http.tables import Document
+from webhook.wire.times import human_age
+
+_DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
+_REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+_DUE_SECONDS: Final = 7 * 86_400
+"""A certificate that ends sooner should have been renewed by now."""
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    well: bool
+    text: str
+
+
+async def look(api: Api, now: float) -> list[Finding]:
+    """Return what was found, Unix time being ``now``. Never raises ApiError: no answer is a finding."""
+
+    async def certificates() -> Sequence[Finding]:
+        return await _authorities(api, now)
+
+    async def ledger() -> Sequence[Finding]:
+        return list(_ledger(await read_ledger(api), now))
+
+    looks: dict[str, Callable[[], Awaitable[Sequence[Finding]]]] = {
+        "webhook": lambda: _replicas(api, "webhook"),
+        "reconciler": lambda: _replicas(api, "reconciler"),
+        "certificates": certificates,
+        "ledger": ledger,
+        "queues": lambda: _queues(api),
+    }
+    found: list[Finding] = []
+    for what, seek in looks.items():
+        try:
+            found += await seek()
+        except ApiError as error:
+            found.append(Finding(what, False, f"cannot be read: {error}"))
+    return found
+
+
+def print_health(console: Console, found: Sequence[Finding]) -> None:
+    """Print one line for each thing that was looked at."""
+    lines = Table.grid(padding=(0, 2))
+    for finding in found:
+        word = "[green]ok[/green]" if finding.well else "[red]wrong[/red]"
+        lines.add_row(word, f"[bold]{finding.what}[/bold]", escape(finding.text))
+    console.print(lines, highlight=False)
+
+
+async def _replicas(api: Api, part: str) -> Sequence[Finding]:
+    status = orjson.loads(await api.request("GET", f"{_DEPLOYMENTS}/tutti-{part}"))
+    wanted = paths.find(status, ("spec", "replicas"))
+    wanted, ready = 1 if wanted is None else wanted, paths.find(status, ("status", "readyReplicas")) or 0
+    return [Finding(part, ready >= wanted > 0, f"{ready} of {wanted} replicas are ready")]
+
+
+async def _authorities(api: Api, now: float) -> Sequence[Finding]:
+    """Return whether the API server trusts somebody still. What pods serve with is in a Secret, which few may read."""
+    registration = orjson.loads(await api.request("GET", _REGISTRATION))
+    bundles = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in registration.get("webhooks") or ()}
+    ends = []
+    for bundle in bundles:
+        try:
+            known = x509.load_pem_x509_certificates(b64decode(bundle))
+        except ValueError:
+            return [Finding("certificates", False, "a registration has no readable caBundle: see certs/README.md")]
+        ends.append(max(certificate.not_valid_after_utc.timestamp() for certificate in known))
+    if not ends:
+        return [Finding("certificates", False, "nothing is registered: no job is gated")]
+    left = min(ends) - now
+    text = f"the authority has expired {human_age(-left)} ago" if left < 0 else f"the authority lasts {human_age(left)}"
+    return [Finding("certificates", left > _DUE_SECONDS, text)]
+
+
+def _ledger(stored: Document, now: float) -> Iterator[Finding]:
+    yield Finding("leader", *leader_line(leader_of(stored), now))
+    data = stored.get("data") or {}
+    try:
+        ledger = ledger_text.decode(data)
+    except LedgerCorrupt as error:
+        yield Finding("ledger", False, f"{error}; the leader rebuilds it from the jobs")
+        return
+    share = ledger_text.size_bytes(data) / ledger_text.BYTES_MAX
+    text = f"{counted(len(ledger.entries), 'reservation')}, {100 * share:.0f} % full"
+    yield Finding("ledger", share < ledger_text.FULL_AT, text)
+
+
+async def _queues(api: Api) -> Sequence[Finding]:
+    """Return the queues that admit nothing; their documents come from the read API, so that it answers is found too."""
+    documents = await visible_queues(api, names.SYSTEM_NAMESPACE)
+    queues = [document for document in documents if "queueingStrategy" in document["spec"]]
+    waiting = sum(document["status"]["pending"] for document in queues if "clusterQueue" not in document["spec"])
+    blocked = [
+        Finding("queue", False, f"{document['metadata']['name']} admits nothing: {condition['message']}")
+        for document in queues
+        for condition in document["status"].get("conditions", ())
+        if condition["type"] == "Active" and condition["status"] == "False"
+    ]
+    return [*blocked, Finding("queues", True, f"{counted(len(queues), 'queue')}, {counted(waiting, 'gang')} waiting")]
