@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from webhook import logs
-from webhook.clock import Clock, SystemClock
+from webhook.clock import Clock, SteadyClock, SystemClock
 from webhook.cluster.feeds import Feeds, Listener
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
@@ -311,7 +311,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     """
     from webhook.kube.http import connect  # noqa: PLC0415
 
-    clock, identity = SystemClock(), _identity(config)
+    clock, identity = SteadyClock(), _identity(config)
     api = await connect(config.kubeconfig)
     saying = asyncio.create_task(say_release(api), name="release")
     watchdog = Watchdog()
