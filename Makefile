@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
+.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -30,6 +30,9 @@ test: env ## everything that needs no outside binary (about two minutes)
 
 sim-long: env ## new seeds of the simulation on all cores until STEPS=1000000 writes were checked; shrinks what fails
 	$(RUN) -m tests.simulation --steps $(or $(STEPS),1000000) $(SIMFLAGS)
+
+fuzz: env ## new bytes at every entry for an hour: SECONDS=... for another time
+	timeout $(or $(SECONDS),3600) $(RUN) -m pytest -q -x tests/fuzz --hypothesis-profile fuzz -n 2 || test $$? -eq 124
 
 mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)
 	$(RUN) -m tests.mutants

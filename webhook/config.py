@@ -4,7 +4,6 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from webhook.core.model import names
@@ -19,6 +18,7 @@ from webhook.kueue_settings import (
     Section,
     WaitForPodsReady,
 )
+from webhook.untyped import yaml_text
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Patience = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
@@ -207,9 +207,9 @@ def load(path: Path | None) -> Config:
 def parse(text: str, where: str) -> Config:
     """Return the configuration that is written as YAML ``text``; ``where`` names it in errors. Raises PolicyError."""
     try:
-        document: Any = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise PolicyError((Problem(where, "", in_words(error), "give readable YAML"),)) from error
+        document: Any = yaml_text.document(text) or {}
+    except yaml_text.UnreadableYaml as error:
+        raise PolicyError((Problem(where, "", str(error), "give readable YAML"),)) from error
     if not isinstance(document, dict):
         raise PolicyError((Problem(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:

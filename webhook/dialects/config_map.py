@@ -7,17 +7,13 @@ any dialect exactly as it would be applied, or a list of such.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import yaml
-
 from webhook.core.model import names
 from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
+from webhook.untyped.yaml_text import UnreadableYaml, documents
 
 NAME: Final = "tutti-policy"
 NAMESPACE: Final = names.SYSTEM_NAMESPACE
-
-# libyaml reads ten times faster, but wheels without it exist.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, object], ...], tuple[Problem, ...]]:
@@ -47,9 +43,7 @@ def _flat(document: object) -> Iterator[object]:
 
 def _documents(entry: Place) -> list[object]:
     try:
-        return list(yaml.load_all(entry.text(), _LOADER))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark else ""
-        entry.error(f"is not YAML{line}", "correct it; its policy is left out until then")
+        return documents(entry.text())
+    except UnreadableYaml as error:
+        entry.error(f"is not YAML: {error}", "correct it; its policy is left out until then")
         return []

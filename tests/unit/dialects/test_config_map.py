@@ -38,7 +38,9 @@ def test_documents_of_all_entries_are_policy_objects() -> None:
 def test_an_entry_that_is_not_yaml_is_left_out_with_its_line() -> None:
     objects, problems = objects_of({"data": {"bad": "a: [1,\nb: }", "good": SOUND}})
     assert len(objects) == 2
-    assert [(problem.path, problem.why) for problem in problems] == [("/data/bad", "is not YAML in line 2")]
+    assert [(problem.path, problem.why) for problem in problems] == [
+        ("/data/bad", "is not YAML: line 2, column 4: did not find expected node content")
+    ]
 
 
 def test_a_document_that_is_no_object_is_named() -> None:

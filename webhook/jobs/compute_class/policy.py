@@ -10,11 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from webhook.core.model.problem import Problem, Unreadable
 from webhook.errors import PolicyError
+from webhook.untyped import yaml_text
 from webhook.untyped.forms import problems_of
 
 SHIPPED: Final = "compute_classes.yaml"
@@ -162,11 +162,10 @@ def load(path: Path) -> ComputeClassPolicy:
 def parse(text: str, source: str) -> ComputeClassPolicy:
     """Return the policy written as YAML ``text``; ``source`` names it in problems. Raises PolicyError."""
     try:
-        document: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = source if mark is None else f"{source}:{mark.line + 1}"
-        raise _refused(where, "is not YAML", getattr(error, "problem", None) or "check its syntax") from error
+        document: Any = yaml_text.document(text)
+    except yaml_text.UnreadableYaml as error:
+        where = source if error.line is None else f"{source}:{error.line}"
+        raise _refused(where, "is not YAML", str(error)) from error
     try:
         return ComputeClassPolicy.model_validate(document)
     except ValidationError as error:

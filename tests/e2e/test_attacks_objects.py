@@ -1,0 +1,125 @@
+"""Objects that the API server stores and that are hard to read: whoever writes one stops nobody, not even themself.
+
+| what a tenant stores | what holds |
+|---|---|
+| a PodGroup nested 1,100 and 5,000 deep | every process lives, at a new start too; others start; the namespace goes |
+| annotations of 200 kB, or of JSON in JSON | they are believed by nobody and cost nobody anything |
+| a kind that nobody can list | its jobs wait, all others start, and an event says so |
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.conftest import Team
+from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.objects import job, jobset, pod_template
+from tests.e2e.queues import QUEUE, give_queue
+
+GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
+ROLES = ("tutti-read", "tutti-reconciler")
+
+
+def nested(levels: int) -> str:
+    return '{"x":' * levels + "1" + "}" * levels
+
+
+def deep_pod_group(group: str, levels: int) -> str:
+    """Return a PodGroup as JSON text: no YAML writer of ours goes so deep."""
+    return (
+        f'{{"apiVersion":"{group}/v1alpha1","kind":"PodGroup","metadata":{{"name":"deep-{levels}"}},'
+        f'"spec":{{"minMember":1,"x":{nested(levels)}}}}}'
+    )
+
+
+def start_again(tutti: Installation) -> None:
+    """End every process of ours and start it again; they must all become ready."""
+    for replica in tutti.replicas:
+        replica.component.kill()
+    for replica in tutti.replicas:
+        replica.component.start()
+    tutti.wait_ready()
+
+
+def starts_whole(owner: Kubectl, name: str) -> None:
+    owner.create(job(name, 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(f"job-name={name}", phase="Running")) == 2, what=f"{name} starts")
+
+
+@pytest.mark.own_cluster
+def test_an_object_nested_thousands_deep_ends_no_process_and_hides_no_other(
+    breakable: Installation, team: Team
+) -> None:
+    give_queue(team.admin, 8)
+    stored = []
+    for group in GROUPS:
+        for levels in (1_100, 5_000):
+            try:
+                team.owner.create(deep_pod_group(group, levels), "--validate=false")
+            except KubectlError:
+                continue
+            text = team.owner("get", f"podgroup.{group}", f"deep-{levels}", "-o", "json")
+            stored += [(group, levels)] if text.count('"x"') >= levels else []
+    assert stored, "no CRD of a PodGroup takes what it does not know: nothing was tried"
+    starts_whole(team.owner, "beside")
+    start_again(breakable)
+    starts_whole(team.owner, "after")
+    assert all(replica.component.running for replica in breakable.replicas)
+    team.admin("delete", "namespace", team.admin.namespace, "--wait=true", timeout_seconds=120)
+
+
+@pytest.mark.own_cluster
+def test_annotations_of_any_size_and_depth_are_nobodys_business(breakable: Installation, team: Team) -> None:
+    give_queue(team.admin, 8)
+    crowded = job("crowded", 2, pod_template(), QUEUE)
+    crowded["metadata"]["annotations"] = {"example.com/large": "x" * 200_000, "example.com/deep": nested(9_000)}
+    team.owner.create(crowded)
+    wait_until(lambda: len(team.owner.pods("job-name=crowded", phase="Running")) == 2, what="it starts")
+    forged = job("forged", 2, pod_template(), QUEUE)
+    forged["metadata"]["annotations"] = {"tutti.dev/admission": nested(9_000), "tutti.dev/requeue": nested(9_000)}
+    team.owner.create(forged)
+    wait_until(lambda: len(team.owner.pods("job-name=forged", phase="Running")) == 2, what="it waits, and starts")
+    start_again(breakable)
+    starts_whole(team.owner, "after")
+
+
+@contextmanager
+def unlistable(admin: Kubectl, group: str) -> Iterator[None]:
+    """Take from our accounts what they may do in an API group."""
+    before = {role: admin.get("clusterrole", role) for role in ROLES}
+    for role, found in before.items():
+        rules = [rule for rule in found["rules"] if group not in rule.get("apiGroups", ())]
+        admin.patch("clusterrole", role, {"rules": rules})
+    try:
+        yield
+    finally:
+        for role, found in before.items():
+            admin.patch("clusterrole", role, {"rules": found["rules"]})
+
+
+@pytest.mark.own_cluster
+def test_a_kind_that_nobody_lets_us_list_stops_its_own_jobs_alone(breakable: Installation, team: Team) -> None:
+    give_queue(team.admin, 8)
+    with unlistable(team.admin, "jobset.x-k8s.io"):
+        start_again(breakable)
+        starts_whole(team.owner, "beside")
+        said = team.owner.refused("create", "-f", "-", stdin=json.dumps(jobset("unread", 2, pod_template(), QUEUE)))
+        assert "Tutti cannot read JobSet.jobset.x-k8s.io" in said
+        system = team.admin.in_namespace(NAMESPACE)
+        wait_until(
+            lambda: "JobSet" in system("get", "events", "--field-selector=reason=KindUnread", "-o", "json"),
+            what="an event names the kind",
+        )
+    wait_until(lambda: created(team.owner), timeout_seconds=60, what="the kind is read again")
+    wait_until(lambda: len(team.owner.pods("jobset.sigs.k8s.io/jobset-name=read", phase="Running")) == 2)
+
+
+def created(owner: Kubectl) -> bool:
+    try:
+        owner.create(jobset("read", 2, pod_template(), QUEUE))
+    except KubectlError:
+        return False
+    return True

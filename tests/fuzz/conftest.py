@@ -1,0 +1,20 @@
+"""How long is looked: the same few examples in ``make test``, new ones for an hour in ``make fuzz``."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fuzz", max_examples=200_000, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
+
+
+@pytest.fixture(autouse=True)
+def _only_what_is_critical_is_logged() -> Iterator[None]:
+    """Each bad example says so; thousands of them say nothing."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.configure(**before)
