@@ -7,7 +7,6 @@ whether anything keeps it out (``eligibility``), and which flavors its pod sets 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from heapq import heappop, heappush
 
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import compile_request
@@ -18,6 +17,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
 from webhook.core.pending.eligibility import why_closed, why_ineligible
 from webhook.core.pending.gang_state import Event, GangState, allows
+from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, GangRecord, PendingQueue, class_key
 from webhook.core.pending.wake_index import Gate, GateOrder, Need, WakeIndex
 from webhook.core.quota.tree import Node, QuotaTree
@@ -47,7 +47,7 @@ class PendingQueues:
         self._looked: dict[Node, int] = {}
         """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
         self._wakes = WakeIndex()
-        self._backoff_ends: list[tuple[float, str]] = []
+        self._backoff_ends: KeyedHeap[str] = KeyedHeap()
         self._touched: dict[Gate, None] = {}
         """Gates where there may be more room."""
         self._woken_by: dict[EquivalenceClass, Gate] = {}
@@ -142,7 +142,7 @@ class PendingQueues:
             self._note(Event.SUBMITTED, gang, GangState.NO_QUEUE)
         elif gang.not_before_seconds > now:
             queue.backoff[gang.uid] = gang
-            heappush(self._backoff_ends, (gang.not_before_seconds, gang.uid))
+            self._backoff_ends.push(gang.not_before_seconds, gang.uid)
             self._note(Event.SUBMITTED, gang, GangState.BACKOFF, queue)
         else:
             self._join(Event.SUBMITTED, queue, gang)
@@ -194,23 +194,21 @@ class PendingQueues:
 
     def end_backoffs(self, now: float) -> None:
         """Let gangs whose back-off is over join their classes."""
-        while self._backoff_ends and self._backoff_ends[0][0] <= now:
-            until, uid = heappop(self._backoff_ends)
-            record = self._in_backoff(until, uid)
-            if record is not None and record.queue is not None:
-                self._join(Event.BACKOFF_OVER, record.queue, record.queue.backoff.pop(uid))
-
-    def _in_backoff(self, until: float, uid: str) -> GangRecord | None:
-        """Return the record of a gang that is in back-off until that very time, if it still is."""
-        record = self.records.get(uid)
-        still = record is not None and record.apart is GangState.BACKOFF and record.gang.not_before_seconds == until
-        return record if still else None
+        while (until := self.next_backoff_end()) is not None and until <= now:
+            uid = self._backoff_ends.first()
+            assert uid is not None
+            self._backoff_ends.discard(uid)
+            queue = self.records[uid].queue
+            assert queue is not None
+            self._join(Event.BACKOFF_OVER, queue, queue.backoff.pop(uid))
 
     def next_backoff_end(self) -> float | None:
         """Return when the earliest back-off ends."""
-        while self._backoff_ends and self._in_backoff(*self._backoff_ends[0]) is None:
-            heappop(self._backoff_ends)
-        return self._backoff_ends[0][0] if self._backoff_ends else None
+        while (uid := self._backoff_ends.first()) is not None:
+            if self.state_of(uid) is GangState.BACKOFF:
+                return self.records[uid].gang.not_before_seconds
+            self._backoff_ends.discard(uid)
+        return None
 
     def mark_unschedulable(
         self,
@@ -355,7 +353,7 @@ class PendingQueues:
         }
         twin._wakes = self._wakes.copy(eclasses)
         twin._touched = {twin._wakes.gates[spot]: None for spot in self._open_spots() if spot in twin._wakes.gates}
-        twin._backoff_ends = list(self._backoff_ends)
+        twin._backoff_ends = self._backoff_ends.copy(lambda uid: uid)
         return twin
 
     def _open_spots(self) -> list[Freed]:

@@ -11,13 +11,13 @@ Order within a queue: usage-decay rank where the queue has one, then priority, t
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
 
 from webhook.core.assignment.request import ClassKey, Request
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.reasons import Reason
 from webhook.core.pending.gang_state import Event, GangState, allows
+from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 OrderKey = tuple[float, int, float, str]
@@ -80,14 +80,8 @@ class EquivalenceClass:
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0
-    stamp: int = 0
-    """Changes with every entry in the queue's order, so that stale entries are recognised."""
     least: Mapping[FlavorResource, int] | None = None
     """What its smallest start is charged; empty where no flavor fits it, None until somebody asked."""
-    standing: int = 0
-    """Number of its entry among those that may be the head of a Backfill queue; 0: it has none."""
-    stood_at: OrderKey | None = None
-    """Its place when that entry was made."""
 
     @property
     def unschedulable(self) -> bool:
@@ -139,14 +133,10 @@ class PendingQueue:
     """Usage-decay rank by local queue (namespace, name), where the queue orders by it; absent: 0."""
     closed: Reason | None = None
     """Why the queue admits nothing at all."""
-    stamp: int = 0
-    """Changes with every entry in a cycle's entry order, so that stale entries are recognised."""
-    _heap: list[tuple[OrderKey, int, EquivalenceClass]] = field(default_factory=list)
-    _standing: list[tuple[OrderKey, int, EquivalenceClass]] = field(default_factory=list)
-    """Of a Backfill queue: its classes in order, unschedulable or not; entries that are not a class's ``standing`` are
-    stale.
-    """
-    _offered: int = 0
+    _order: KeyedHeap[EquivalenceClass] = field(default_factory=KeyedHeap)
+    """Its classes that may be active, in order."""
+    _standing: KeyedHeap[EquivalenceClass] = field(default_factory=KeyedHeap)
+    """Of a Backfill queue: its classes in order, unschedulable or not."""
 
     @property
     def strict(self) -> bool:
@@ -165,15 +155,10 @@ class PendingQueue:
 
     def head(self) -> EquivalenceClass | None:
         """Return the first class of a Backfill queue that could ever start, unschedulable or not."""
-        while self._standing:
-            _, number, eclass = self._standing[0]
-            if eclass.standing != number:
-                heappop(self._standing)
-            elif eclass.ineligible is not None or eclass.hopeless or eclass.never or not eclass.order:
-                heappop(self._standing)
-                eclass.standing = 0
-            else:
+        while (eclass := self._standing.first()) is not None:
+            if not (eclass.ineligible is not None or eclass.hopeless or eclass.never or not eclass.order):
                 return eclass
+            self._standing.discard(eclass)
         return None
 
     def leads(self, eclass: EquivalenceClass) -> bool:
@@ -200,18 +185,12 @@ class PendingQueue:
 
     def offer(self, eclass: EquivalenceClass) -> None:
         """Put a class (back) into the order, after its head changed or it woke up."""
-        self._offered += 1
-        eclass.stamp = self._offered
         eclass.rank = self._rank_of(eclass.sample)
-        heappush(self._heap, (eclass.order_key, eclass.stamp, eclass))
-        if self.backfills:
-            self._stand(eclass)
-
-    def _stand(self, eclass: EquivalenceClass) -> None:
-        """Note the place of a class, if that is new: all that could make it the head goes through ``offer``."""
-        if eclass.standing == 0 or eclass.stood_at != eclass.order_key:
-            eclass.standing, eclass.stood_at = self._offered, eclass.order_key
-            heappush(self._standing, (eclass.order_key, eclass.standing, eclass))
+        place = eclass.order_key
+        self._order.push(place, eclass)
+        # All that could make it the head goes through here.
+        if self.backfills and self._standing.place_of(eclass) != place:
+            self._standing.push(place, eclass)
 
     def rerank(self, local: tuple[str, str], rank: float) -> None:
         """Give the gangs of one local queue another place in the order."""
@@ -230,23 +209,19 @@ class PendingQueue:
 
     def top(self) -> EquivalenceClass | None:
         """Return the first class that is active, whoever claims room and whether or not the queue is closed."""
-        while self._heap:
-            _, stamp, eclass = self._heap[0]
-            if eclass.stamp != stamp or not eclass.order or eclass.ineligible is not None:
-                heappop(self._heap)
-            elif not eclass.unschedulable:
-                return eclass
-            elif self.strict:
-                return None
-            else:
-                heappop(self._heap)
+        while (eclass := self._order.first()) is not None:
+            if eclass.order and eclass.ineligible is None:
+                if not eclass.unschedulable:
+                    return eclass
+                if self.strict:
+                    return None
+            self._order.discard(eclass)
         return None
 
     def strict_head(self) -> EquivalenceClass | None:
         """Return the unschedulable class that everybody else in a StrictFIFO queue stands behind."""
-        if self.strict and self.closed is None and self.first() is None and self._heap and not self.claiming:
-            return self._heap[0][2]
-        return None
+        blocked = self.strict and self.closed is None and self.first() is None and not self.claiming
+        return self._order.first() if blocked else None
 
     def copy(self, eclasses: dict[EquivalenceClass, EquivalenceClass]) -> "PendingQueue":
         """Return an independent queue; ``eclasses`` collects which class became which."""
@@ -256,18 +231,11 @@ class PendingQueue:
             backoff=dict(self.backoff),
             claiming=dict(self.claiming),
             ranks=dict(self.ranks),
-            _heap=[],
-            _standing=[],
         )
         for key, eclass in self.eclasses.items():
             copied = replace(eclass, queue=twin, gangs=dict(eclass.gangs), order=list(eclass.order))
             twin.eclasses[key] = eclasses[eclass] = copied
-        twin._heap = [(key, stamp, eclasses[eclass]) for key, stamp, eclass in self._heap if eclass in eclasses]
-        heapify(twin._heap)
-        twin._standing = [
-            (key, number, eclasses[eclass]) for key, number, eclass in self._standing if eclass in eclasses
-        ]
-        heapify(twin._standing)
+        twin._order, twin._standing = self._order.copy(eclasses.get), self._standing.copy(eclasses.get)
         return twin
 
     def ahead_of(self, gang: Gang) -> int:

@@ -7,12 +7,12 @@ side would have the lower share with its gang, then priority, time, uid.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
 from typing import Protocol
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.fair_sharing import Share, share
 from webhook.core.assignment.preemption import within_own
+from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node, Usage
 
@@ -34,27 +34,28 @@ class ClassicalEntryOrder:
     """By borrow level, priority, time, uid."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, float, str, int, PendingQueue]] = []
+        self._offers: KeyedHeap[PendingQueue] = KeyedHeap()
 
     def enter(self, queue: PendingQueue, level: int = 0) -> None:
         """Take up the offer of a queue, if it has one; an earlier offer of it is void."""
         eclass = queue.first()
-        queue.stamp += 1
-        if eclass is not None:
-            created, uid = eclass.order[0]
-            heappush(self._heap, (max(level, eclass.level), -eclass.sample.priority, created, uid, queue.stamp, queue))
+        if eclass is None:
+            self._offers.discard(queue)
+        else:
+            self._offers.push((max(level, eclass.level), -eclass.sample.priority, *eclass.order[0]), queue)
 
     def pop(self) -> tuple[int, PendingQueue] | None:
         """Return the next queue to look at and the level it was entered with."""
-        while self._heap:
-            level, _, _, _, stamp, queue = heappop(self._heap)
-            if stamp == queue.stamp:
-                return level, queue
-        return None
+        queue = self._offers.first()
+        if queue is None:
+            return None
+        level = self._offers.place_of(queue)[0]
+        self._offers.discard(queue)
+        return level, queue
 
     def queues(self) -> Iterator[PendingQueue]:
         """Yield the queues whose offers are open."""
-        return (queue for *_, stamp, queue in self._heap if stamp == queue.stamp)
+        return iter(self._offers)
 
 
 Offer = tuple[EquivalenceClass, Decision]
