@@ -56,6 +56,11 @@ def test_both_versions_of_a_kueue_crd_accept_the_same_fields() -> None:
         assert group != "kueue.x-k8s.io" or schemas[0] == schemas[1]
 
 
+def test_kubectl_shows_the_cohort_of_a_queue_by_whichever_name_it_is_written() -> None:
+    (latest,) = (v for v in CRDS["kueue.x-k8s.io", "ClusterQueue"]["spec"]["versions"] if v["storage"])
+    assert {".spec.cohortName", ".spec.cohort"} <= {column["jsonPath"] for column in latest["additionalPrinterColumns"]}
+
+
 @pytest.mark.parametrize("folder", ["bookstore", "ack-fleet-queue", "teams"])
 def test_example_policy_compiles_without_a_problem(folder: str) -> None:
     kinds = {resource.kind for resource in registry.RESOURCES}
