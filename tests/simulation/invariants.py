@@ -9,7 +9,9 @@ import orjson
 
 from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
+from tests.simulation.hostile import PREFIX
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
+from tests.simulation.running import Running
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
@@ -35,7 +37,7 @@ class Invariants:
         self._server = cluster.server
         self._seed = seed
         self.steps = 0
-        self.failure: Violation | None = None
+        self.failure: Exception | None = None
         self.recent: Callable[[], Sequence[Trees]] | None = None
         """Where policy changes: what a process may know of it."""
         self.gpus_max: int | None = None
@@ -43,17 +45,21 @@ class Invariants:
         self._ledger = Ledger()
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
+        self.running: Running | None = None
+        """Where tenants are hostile: what runs, whatever they say that it is."""
         self._work: dict[str, dict[str, int]] = {}
         """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
         self._running: dict[str, dict[str, Any]] = {}
         """Pods of gangs that were let go and have not ended, by uid."""
-        self._succeeded: dict[str, tuple[str, str]] = {}
+        self._succeeded_pod: dict[str, tuple[str, str]] = {}
         self._succeeded_counts: dict[str, dict[str, int]] = {}
         """Gang to its succeeded pods by pod set."""
         self._counted: dict[str, tuple[tuple[str, str], int]] = {}
         """Pods of groups of Kueue's that were let go: their group, and how many they say there are."""
         self._alive: dict[str, str] = {}
         """Pods that have not ended, with their namespaces."""
+        self._done: dict[str, int] = {}
+        """Uid of a Job to the pods of it that have succeeded, as its status says."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
         registry = cluster.server.registry
@@ -83,7 +89,8 @@ class Invariants:
         self._read_ledger()
         jobs = (stored for storage, _ in self._jobs for stored in self._server.store.items(storage))
         self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
-        for uid in [*self._alive, *self._succeeded, *self._counted]:
+        self._done = {}
+        for uid in [*self._alive, *self._succeeded_pod, *self._counted]:
             self._forget_pod(uid)
         for stored in self._server.store.items(self._pods):
             self._remember_pod(stored.uid, stored.object)
@@ -98,11 +105,15 @@ class Invariants:
             return
         try:
             self._check(event)
-        except Violation as violation:
-            # Raising here would blame the writer; the run fails as soon as it looks.
-            self.failure = violation
+        except Exception as failure:
+            # Raising here would blame the writer; the run fails as soon as it looks, also where a check is wrong.
+            self.failure = failure
 
     def _check(self, event: Event) -> None:
+        if self.running is not None:
+            self.running.take(event)
+            if wrong := self.running.too_much():
+                self._fail(wrong)
         if event.storage == self._config_maps:
             before = self._ledger
             self._read_ledger()
@@ -122,6 +133,9 @@ class Invariants:
                     self._work.setdefault(event.current.uid, _work(event.current.object))
                     if how_it_ended(event.current.object) is not None:
                         self._ended.add(event.current.uid)
+                    if event.current.object["kind"] == "Job":
+                        status = event.current.object.get("status") or {}
+                        self._done[event.current.uid] = status.get("succeeded", 0)
                     self._running_is_reserved(event.current.object, suspended)
 
     def _fail(self, message: str) -> None:
@@ -177,7 +191,11 @@ class Invariants:
     def _overdrawn(self, policy: Trees, asked: Mapping[str, Reservation]) -> str:
         """Return what is oversubscribed, empty when nothing is."""
         used: dict[str, int] = {}
-        ended = self._succeeded_pods()
+        ended = {gang: {**counts} for gang, counts in self._succeeded_pods().items()}
+        for uid, done in self._done.items():
+            # Its controller has counted them: they may be deleted since.
+            pods = ended.setdefault(uid, {})
+            pods["main"] = max(pods.get("main", 0), done)
         live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
         for reservation in self._ledger.entries.values():
             if reservation.uid in self._ended and reservation.uid not in live:
@@ -269,7 +287,7 @@ class Invariants:
             # Those of a job that was adopted bear no label: it is a Job of one pod set.
             owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))
             gang, pod_set = gang or next(owners, ""), labels.get(names.POD_SET_LABEL, "main")
-            self._succeeded[uid] = (gang, pod_set)
+            self._succeeded_pod[uid] = (gang, pod_set)
             counts = self._succeeded_counts.setdefault(gang, {})
             counts[pod_set] = counts.get(pod_set, 0) + 1
         count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
@@ -281,15 +299,17 @@ class Invariants:
         self._alive.pop(uid, None)
         self._running.pop(uid, None)
         self._counted.pop(uid, None)
-        if uid in self._succeeded:
-            gang, pod_set = self._succeeded.pop(uid)
+        if uid in self._succeeded_pod:
+            gang, pod_set = self._succeeded_pod.pop(uid)
             self._succeeded_counts[gang][pod_set] -= 1
 
     def _pods_are_reserved(self) -> None:
         counts: dict[tuple[str, str], int] = {}
         for pod in self._gang_pods():
             labels = pod["metadata"]["labels"]
-            gang, pod_set = labels[names.GANG_LABEL], labels[names.POD_SET_LABEL]
+            gang, pod_set = labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")
+            if pod["metadata"]["name"].startswith(PREFIX) and self._is_theirs(gang):
+                continue
             if gang not in self._ledger.entries:
                 self._fail(f"pod {pod['metadata']['name']} runs without a reservation")
             if not pod["metadata"].get("deletionTimestamp"):
@@ -298,6 +318,10 @@ class Invariants:
             reserved = self._ledger.entries[gang].counts.get(pod_set, 0)
             if count > reserved:
                 self._fail(f"{self._ledger.entries[gang]} has {count} pods in {pod_set}, reserved {reserved}")
+
+    def _is_theirs(self, gang: str) -> bool:
+        """Return whether a gang is no honest one: what runs of it is counted by ``running``, not by its labels."""
+        return gang not in self._ledger.entries or self._ledger.entries[gang].name.startswith(PREFIX)
 
     def _groups_stay_within_their_count(self) -> None:
         """Check that of a group of Kueue's no more pods run or have succeeded than each of them says there are."""
@@ -338,6 +362,8 @@ class Invariants:
             return  # It was never gated.
         if "deletionTimestamp" in metadata:
             return  # A finalizer keeps it: it gets no more pods.
+        if metadata["name"].startswith(PREFIX):
+            return  # What asks for no queue may run; that those which do run within it is seen by their pods.
         ended = {"Complete", "Failed", "Completed", "Succeeded"}
         conditions = (job.get("status") or {}).get("conditions") or ()
         finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)

@@ -64,6 +64,8 @@ WEATHERS = {
     "rough with namespaces ungated": (Weather(ungated=6), 3),
     "calm with credits and a ledger lost": (replace(CALM_WEATHER, in_credits=True, ledger_lost=4), 1),
     "rough with credits and a ledger lost": (Weather(in_credits=True, ledger_lost=4), 2),
+    "calm with hostile tenants": (replace(CALM_WEATHER, hostile=60), 3),
+    "rough with hostile tenants": (Weather(hostile=60), 4),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),
     "rough with a ledger lost": (Weather(ledger_lost=4), 3),
 }

@@ -16,8 +16,10 @@ import orjson
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
+from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, NAMESPACES, NOMINAL_GPUS, Load
+from tests.simulation.running import Running
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -82,6 +84,8 @@ class Weather:
     """The minor release of Kubernetes that the cluster is."""
     restored: bool = False
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    hostile: int = 0
+    """How many things tenants do who write whatever they may."""
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
     adopted: bool = False
@@ -165,6 +169,9 @@ class World:
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
+        self.hostile = HostileTenants(self.cluster, Random(self.seed))
+        if self.weather.hostile:
+            self.invariants.running = Running()
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after)
         if self.weather.churn:
@@ -210,6 +217,7 @@ class World:
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
+            attacking = self._spawn(self.hostile.run(self.weather.hostile, busy_seconds))
             await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
             await restoring
             await losing
@@ -219,7 +227,9 @@ class World:
             await hiding
             await grouping
             await sharing
+            await attacking
             self._calm_down()
+            await self.hostile.leave()
             self.ensembles.disturbing = False
             await self.load.lift_holds()
             await self._settle(settle_seconds)

@@ -180,6 +180,8 @@ def _job_template_update(resource: Resource, old: Json, new: Json, release: int)
 
 
 def _jobset_update(resource: Resource, old: Json, new: Json) -> None:
+    if old["spec"].get("managedBy") != new["spec"].get("managedBy"):
+        raise invalid(resource, new["metadata"]["name"], "spec.managedBy", f"Invalid value: {_IMMUTABLE}")
     before, after = old["spec"].get("replicatedJobs") or [], new["spec"].get("replicatedJobs") or []
     if before == after:
         return

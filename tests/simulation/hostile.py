@@ -1,0 +1,252 @@
+"""Tenants who write whatever the API server lets them write into their own objects, at every moment.
+
+They have `edit` in the namespaces that everybody uses: labels, ours among them, owners, managedBy, sizes, templates and
+annotations of their jobs, of the children and of the pods of these; forged pods; deletion that leaves orphans. What may
+run without Tutti by design (a job that names no queue) is not counted against it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from tests.simulation.load import NAMESPACES, PATHS, QUEUES, SUSPEND, document_of, stored_job, template_of
+from webhook.core.model import names
+from webhook.errors import ApiError
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects.store import Stored
+from webhook.laboratory.simulated.requests.identity import User
+from webhook.laboratory.simulated.requests.refusals import Refused
+
+MALLORY: Final = User.named("mallory")
+PREFIX: Final = "evil-"
+JOBS: Final = ("batch", "jobs")
+PODS: Final = ("", "pods")
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+OTHERS: Final = "kueue.x-k8s.io/multikueue"
+Key = tuple[str, str, str]
+"""Kind, namespace and name of a job."""
+
+
+class HostileTenants:
+    """They do one thing after another, by one seed, and in the end they go."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._api = cluster.api(MALLORY)
+        self._jobs: list[Key] = []
+        self._number = 0
+
+    async def run(self, acts: int, seconds: float) -> None:
+        """Do so many things over ``seconds``."""
+        for _ in range(acts):
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / acts))
+            act = self._rng.choice(self._acts()) if self._jobs else self._create
+            with suppress(ApiError, Refused):
+                await act()
+
+    async def leave(self) -> None:
+        """Delete all that is theirs."""
+        for kind, namespace, name in self._jobs:
+            with suppress(ApiError, Refused):
+                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
+        for storage, path in ((JOBS, PATHS["Job"]), (PODS, "/api/v1/namespaces/{}/pods")):
+            for stored in self._theirs(storage):
+                with suppress(ApiError, Refused):
+                    await self._api.request("DELETE", f"{path.format(stored.key[0])}/{stored.key[1]}")
+
+    def _acts(self) -> tuple[Callable[[], Any], ...]:
+        return (
+            self._create,
+            self._create,
+            self._move,
+            self._label,
+            self._own,
+            self._hand_over,
+            self._resize,
+            self._resize,
+            self._ask_more,
+            self._suspend,
+            self._suspend,
+            self._annotate,
+            self._delete,
+            self._touch_child,
+            self._touch_pod,
+            self._touch_pod,
+            self._forge_pod,
+        )
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    async def _create(self) -> None:
+        self._number += 1
+        kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
+        namespace, name = self._rng.choice(NAMESPACES), f"{PREFIX}{self._number}"
+        document = document_of(kind, name, self._rng.randint(1, 3), template_of(self._rng.choice((3, 8, 20))))
+        if self._rng.random() < 0.85:
+            document["metadata"]["labels"] = {QUEUE: self._rng.choice(QUEUES)}
+        if self._rng.random() < 0.2:
+            document["metadata"]["ownerReferences"] = [self._owner()]
+        if self._rng.random() < 0.2:
+            self._managed(kind, document["spec"], OTHERS)
+        await self._api.request("POST", PATHS[kind].format(namespace), body=orjson.dumps(document))
+        self._jobs.append((kind, namespace, name))
+
+    async def _move(self) -> None:
+        await self._patch(self._any(), {"metadata": {"labels": {QUEUE: self._rng.choice(QUEUES)}}})
+
+    async def _label(self) -> None:
+        job = self._any()
+        labels = {names.GANG_LABEL: self._rng.choice((None, "pending", self._uid())), names.POD_SET_LABEL: "main"}
+        template = {"metadata": {"labels": labels}}
+        await self._patch(job, self._rng.choice(({"metadata": {"labels": labels}}, self._templates(job[0], template))))
+
+    async def _own(self) -> None:
+        owners = self._rng.choice(([self._owner()], None))
+        await self._patch(self._any(), {"metadata": {"ownerReferences": owners}})
+
+    async def _hand_over(self) -> None:
+        job = self._any()
+        spec: dict[str, Any] = {}
+        self._managed(job[0], spec, self._rng.choice((OTHERS, None)))
+        await self._patch(job, {"spec": spec})
+
+    async def _resize(self) -> None:
+        kind, _, name = job = self._any()
+        pods = self._rng.choice((0, 1, 2, 5, 9))
+        if kind == "PyTorchJob":
+            worker = {"replicas": pods, "template": template_of(8)}
+            await self._patch(job, {"spec": {"pytorchReplicaSpecs": {"Worker": worker}}})
+        elif kind == "JobSet":
+            replicated = document_of(kind, name, pods, template_of(8))["spec"]["replicatedJobs"]
+            await self._patch(job, {"spec": {"replicatedJobs": replicated}})
+        else:
+            await self._patch(job, {"spec": {"parallelism": pods}})
+
+    async def _ask_more(self) -> None:
+        job = self._any()
+        template = template_of(8)
+        for of in ("requests", "limits"):
+            template["spec"]["containers"][0]["resources"][of]["nvidia.com/gpu"] = "2"
+        await self._patch(job, self._templates(job[0], template))
+
+    async def _suspend(self) -> None:
+        job = self._any()
+        await self._patch(job, SUSPEND[job[0]](self._rng.random() < 0.4))
+
+    async def _annotate(self) -> None:
+        found = [stored.object["metadata"].get("annotations") or {} for stored in self._stored(JOBS)]
+        marks = [each[names.ADMISSION] for each in found if names.ADMISSION in each]
+        name = self._rng.choice((names.ADMISSION, names.REQUEUE, names.HOLD, names.VOIDED))
+        value = self._rng.choice((None, "{}", *marks[:1]))
+        await self._patch(self._any(), {"metadata": {"annotations": {name: value}}})
+
+    async def _delete(self) -> None:
+        kind, namespace, name = job = self._any()
+        options = {"propagationPolicy": self._rng.choice(("Orphan", "Orphan", "Background", "Foreground"))}
+        await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=orjson.dumps(options))
+        self._jobs.remove(job)
+
+    # -- what jobs made ----------------------------------------------------------------------------------------------
+
+    async def _touch_child(self) -> None:
+        children = [stored for stored in self._theirs(JOBS) if stored.object["metadata"].get("ownerReferences")]
+        if not children:
+            return
+        child = self._rng.choice(children)
+        change = self._rng.choice(
+            (
+                {"spec": {"suspend": False}},
+                {"spec": {"parallelism": 5}},
+                {"metadata": {"ownerReferences": None}},
+                {"metadata": {"ownerReferences": [self._owner()]}},
+                {"metadata": {"labels": {QUEUE: self._rng.choice(QUEUES)}}},
+                {
+                    "spec": {
+                        "template": {"metadata": {"labels": {names.GANG_LABEL: self._rng.choice((None, self._uid()))}}}
+                    }
+                },
+            )
+        )
+        await self._patch(("Job", *child.key), change)
+
+    async def _touch_pod(self) -> None:
+        pods = self._theirs(PODS)
+        if not pods:
+            return
+        pod = self._rng.choice(pods)
+        path = "/api/v1/namespaces/{}/pods/{}".format(*pod.key)
+        change: dict[str, Any] = self._rng.choice(
+            (
+                {"metadata": {"labels": {names.GANG_LABEL: self._rng.choice((None, self._uid()))}}},
+                {"metadata": {"labels": {names.POD_SET_LABEL: self._rng.choice((None, "other"))}}},
+                {"metadata": {"ownerReferences": None}},
+                {"metadata": {"ownerReferences": [self._owner()]}},
+                {},
+            )
+        )
+        if change:
+            await self._api.request("PATCH", path, body=orjson.dumps(change), content_type=MERGE_PATCH)
+        else:
+            await self._api.request("DELETE", path)
+
+    async def _forge_pod(self) -> None:
+        self._number += 1
+        namespace = self._rng.choice(NAMESPACES)
+        labels = {names.GANG_LABEL: self._uid(), names.POD_SET_LABEL: self._rng.choice(("main", "worker"))}
+        pod = template_of(8, labels)
+        pod["metadata"]["name"] = f"{PREFIX}{self._number}"
+        if self._rng.random() < 0.5:
+            pod["metadata"]["ownerReferences"] = [self._owner()]
+        body = orjson.dumps({"apiVersion": "v1", "kind": "Pod", **pod})
+        await self._api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
+
+    # -- choices -----------------------------------------------------------------------------------------------------
+
+    def _any(self) -> Key:
+        return self._rng.choice(self._jobs)
+
+    def _stored(self, storage: tuple[str, str]) -> list[Stored]:
+        return list(self._cluster.server.store.items(storage))
+
+    def _theirs(self, storage: tuple[str, str]) -> list[Stored]:
+        return [stored for stored in self._stored(storage) if stored.key[1].startswith(PREFIX)]
+
+    def _uid(self) -> str:
+        """Return the uid of somebody's job, or of nothing."""
+        return self._rng.choice([stored.uid for stored in self._stored(JOBS)] or ["nobody"])
+
+    def _owner(self) -> dict[str, Any]:
+        """Return a reference to somebody's job, or to one that is not there."""
+        found: list[tuple[str, str, str, str]] = [("batch/v1", "Job", "ghost", "ghost")]
+        for kind, namespace, name in self._jobs:
+            job = stored_job(self._cluster, kind, namespace, name)
+            if job is not None:
+                found.append((job["apiVersion"], kind, name, job["metadata"]["uid"]))
+        found += [("batch/v1", "Job", stored.key[1], stored.uid) for stored in self._stored(JOBS)[:3]]
+        version, kind, name, uid = self._rng.choice(found)
+        return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": self._rng.random() < 0.8}
+
+    def _managed(self, kind: str, spec: dict[str, Any], by: str | None) -> None:
+        if kind == "PyTorchJob":
+            spec.setdefault("runPolicy", {})["managedBy"] = by
+        else:
+            spec["managedBy"] = by
+
+    def _templates(self, kind: str, template: dict[str, Any]) -> dict[str, Any]:
+        if kind == "PyTorchJob":
+            return {"spec": {"pytorchReplicaSpecs": {"Master": {"template": template}}}}
+        if kind == "Job":
+            return {"spec": {"template": template}}
+        job = {"parallelism": 2, "completions": 2, "template": template}
+        return {"spec": {"replicatedJobs": [{"name": "worker", "replicas": 1, "template": {"spec": job}}]}}
+
+    async def _patch(self, job: Key, change: dict[str, Any]) -> None:
+        kind, namespace, name = job
+        path = f"{PATHS[kind].format(namespace)}/{name}"
+        await self._api.request("PATCH", path, body=orjson.dumps(change), content_type=MERGE_PATCH)

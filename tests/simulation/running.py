@@ -1,0 +1,50 @@
+"""What runs, told from the objects' first versions alone: no label, owner or annotation that is edited later counts.
+
+It is how quota is judged where tenants write what they like: what asked for a queue when it was created, and all that
+its controllers made, runs within the quota of all queues together.
+"""
+
+from typing import Any, Final
+
+from tests.simulation.load import NOMINAL_GPUS
+from webhook.core.model import names
+from webhook.laboratory.simulated.objects.store import Event
+
+MOST_GPUS: Final = sum(NOMINAL_GPUS.values())
+PODS: Final = ("", "pods")
+
+
+class Running:
+    """The GPUs of pods that belong to jobs which asked for a queue at their creation."""
+
+    def __init__(self) -> None:
+        self._queued: set[str] = set()
+        """Uids of jobs that named a queue when they were created, and of all that was made for them."""
+        self._gpus: dict[str, int] = {}
+
+    def take(self, event: Event) -> None:
+        """Take in one stored write."""
+        uid, metadata = event.current.uid, event.current.object["metadata"]
+        if event.type == "ADDED" and self._asked(metadata):
+            self._queued.add(uid)
+        if event.storage == PODS:
+            self._gpus.pop(uid, None)
+            if event.type != "DELETED" and uid in self._queued:
+                self._gpus[uid] = _gpus(event.current.object)
+
+    def too_much(self) -> str:
+        """Return what runs, if it is more than all queues together have; otherwise nothing."""
+        gpus = sum(self._gpus.values())
+        return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
+
+    def _asked(self, metadata: dict[str, Any]) -> bool:
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+        labels = metadata.get("labels") or {}
+        return any(uid in self._queued for uid in owners) or any(labels.get(label) for label in names.QUEUE_LABELS)
+
+
+def _gpus(pod: dict[str, Any]) -> int:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or pod["spec"].get("schedulingGates"):
+        return 0
+    containers = pod["spec"]["containers"]
+    return sum(int((each.get("resources") or {}).get("requests", {}).get("nvidia.com/gpu", 0)) for each in containers)
