@@ -71,6 +71,8 @@ lock: ## write the hash-locked requirements anew
 manifests: env ## write the generated manifests anew, from the tables of the code
 	$(RUN) -m manifests.registrations
 	$(RUN) -m manifests.policies
+	$(RUN) -m manifests.reconciler_policies
+	$(RUN) -m manifests.rights_to_use
 
 image: ## build the container image
 	docker build -t tutti:dev .

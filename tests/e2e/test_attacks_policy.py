@@ -1,10 +1,15 @@
 """What the authors of policy try, and those who use queues that were not given to them."""
 
+from collections.abc import Iterator
+from typing import Any, Final
+
 import pytest
 
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.shell import Shell
+from webhook.core.model import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 
@@ -28,3 +33,89 @@ def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, a
     admin.delete("namespace", admin.namespace)
     gone = "the namespace is gone with its queue and its job"
     wait_until(lambda: not admin("get", "namespace", admin.namespace, "--ignore-not-found"), 60, gone)
+
+
+# -- what one may use -------------------------------------------------------------------------------------------------
+
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+RIGHTS: Final = "manifests/overlays/right-to-use"
+
+
+@pytest.fixture
+def urgent(admin: Kubectl) -> Iterator[str]:
+    """A priority class, in a cluster where what one uses is a right; nobody has been given any."""
+    name = f"{admin.namespace}-urgent"
+    admin.apply({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": 100})
+    Shell(admin)(f"kubectl apply -k {RIGHTS}")
+    yield name
+    Shell(admin)(f"kubectl delete --ignore-not-found -k {RIGHTS}")
+    admin.delete("workloadpriorityclass", name)
+
+
+def close(admin: Kubectl) -> None:
+    """Take away what everybody may use, and wait until that is in force."""
+    admin.delete("clusterrolebinding", "tutti-use-everything")
+
+
+def grant(admin: Kubectl, who: str, resource: str, name: str) -> None:
+    """Give a user of the namespace the right to use one object."""
+    plural, _, group = resource.partition(".")
+    role = f"use-{plural}"
+    rule = {"apiGroups": [group], "resources": [plural], "resourceNames": [name], "verbs": ["use"]}
+    # kubectl creates no role with a verb that it does not know.
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": role}}
+    admin.apply(head | {"rules": [rule]})
+    admin("create", "rolebinding", role, f"--role={role}", who)
+
+
+def test_a_priority_class_is_used_by_whom_it_was_given_to(owner: Kubectl, admin: Kubectl, urgent: str) -> None:
+    give_queue(admin, gpus=4)
+
+    def made(name: str) -> dict[str, Any]:
+        wanted = job(name, 1, pod_template(), QUEUE)
+        wanted["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = urgent
+        return wanted
+
+    owner.create(made("while-open"))
+    close(admin)
+
+    def refused() -> bool:
+        try:
+            owner.create(made("closed"), "--dry-run=server")
+        except KubectlError as error:
+            return f"may not use WorkloadPriorityClass {urgent}" in error.stderr and "auth can-i --list" in error.stderr
+        return False
+
+    wait_until(refused, what="it is refused, and told how to see what may be used")
+    owner.create(job("plain", 1, pod_template(), QUEUE))
+    told = owner.refused("label", "job", "plain", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
+    assert "may not use WorkloadPriorityClass" in told
+    owner("annotate", "job", "while-open", "note=what-has-a-class-keeps-it")
+    user = f"--user={admin.namespace}-owner"
+    grant(admin, user, "workloadpriorityclasses.kueue.x-k8s.io", urgent)
+    wait_until(lambda: owner.create(made("given")), what="the right is in force")
+
+
+def test_a_cluster_queue_is_used_by_whom_it_was_given_to(owner: Kubectl, admin: Kubectl, urgent: str) -> None:
+    cluster_queue = give_queue(admin, gpus=4)
+    user = f"--user={admin.namespace}-owner"
+    admin("create", "role", "queues", "--verb=create,patch,get", "--resource=localqueues.kueue.x-k8s.io")
+    admin("create", "rolebinding", "queues", "--role=queues", user)
+    close(admin)
+    mine = {
+        "apiVersion": KUEUE,
+        "kind": "LocalQueue",
+        "metadata": {"name": "mine"},
+        "spec": {"clusterQueue": cluster_queue},
+    }
+
+    def refused() -> bool:
+        try:
+            owner.create(mine, "--dry-run=server")
+        except KubectlError as error:
+            return f"may not use ClusterQueue {cluster_queue}" in error.stderr
+        return False
+
+    wait_until(refused, what="the queue is nobody's to use")
+    grant(admin, user, "clusterqueues.kueue.x-k8s.io", cluster_queue)
+    wait_until(lambda: owner.create(mine), what="the right is in force")

@@ -46,6 +46,10 @@ class Shape:
     api_server_flags: tuple[str, ...] = field(default=())
 
 
+REVIEWER: Final = "kube-apiserver"
+"""The name in the client certificate that the API server shows to admission webhooks."""
+
+
 class Cluster:
     """A running control plane. Use it as a context manager, or call :meth:`start` and :meth:`stop`."""
 
@@ -63,6 +67,7 @@ class Cluster:
         self.logs.mkdir()
         self.authority = Authority("tutti-cluster-ca")
         self._front_proxy = Authority("tutti-front-proxy-ca")
+        self._reviewers = Authority("tutti-reviewers-ca")
         self.server = f"https://127.0.0.1:{self.ports.take()}"
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.api = self._prepare_keys()
@@ -189,12 +194,21 @@ class Cluster:
         self.authority.leaf.write(keys, "ca")
         self._front_proxy.leaf.write(keys, "front-proxy-ca")
         self._front_proxy.client("front-proxy-client").write(keys, "front-proxy-client")
+        self._reviewers.leaf.write(keys, "reviewers-ca")
+        reviewer = self._reviewers.client(REVIEWER)
+        self.reviewer = reviewer.write(keys, "reviewer")
+        kubeconfig.write_admission(keys / "admission.yaml", kubeconfig.with_certificate(reviewer))
         self.authority.serving("kube-apiserver", hosts).write(keys, "apiserver")
         kubeconfig.write_private(keys / "service-accounts.key", service_account_key().decode())
         admin = self.authority.client("tutti-admin", ("system:masters",))
         admin.write(keys, "admin")
         kubeconfig.write(self.kubeconfig, self.server, self.authority.pem, kubeconfig.with_certificate(admin))
         return Api(self.server, keys / "ca.crt", keys / "admin.crt", keys / "admin.key")
+
+    @property
+    def reviewers(self) -> dict[str, Any]:
+        """Who may ask admission webhooks, as Tutti's configuration says it."""
+        return {"authority": str(self.directory / "keys" / "reviewers-ca.crt"), "names": [REVIEWER]}
 
     def _start_api_server(self) -> None:
         """Start etcd and kube-apiserver, and wait until the latter is ready."""
@@ -238,6 +252,8 @@ class Cluster:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={keys / 'front-proxy-client.crt'}",
             f"--proxy-client-key-file={keys / 'front-proxy-client.key'}",
+            # Admission webhooks learn by a client certificate that it is the API server that asks.
+            f"--admission-control-config-file={keys / 'admission.yaml'}",
             "--allow-privileged=true",
             "--profiling=false",
             *self.shape.api_server_flags,

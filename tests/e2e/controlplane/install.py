@@ -186,6 +186,7 @@ class Installation:
                 "visibility_port": replica.visibility_port,
                 "health_port": replica.health_port,
             },
+            **({"reviewers": self.cluster.reviewers} if replica in self.webhooks else {}),
             "peers": {peer.name: f"https://127.0.0.1:{peer.webhook_port}" for peer in self.webhooks},
         }
         self._folder(replica).mkdir(exist_ok=True)

@@ -33,6 +33,22 @@ def write(path: Path, server: str, authority: bytes, user: dict[str, Any], names
     return write_private(path, yaml.safe_dump(document, sort_keys=False))
 
 
+def write_admission(path: Path, user: dict[str, Any]) -> Path:
+    """Write an API server's AdmissionConfiguration by which it calls every webhook as ``user``."""
+    users = write_private(
+        path.with_suffix(".kubeconfig"),
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}),
+    )
+    settings = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(users),
+    }
+    plugins = [{"name": f"{kind}AdmissionWebhook", "configuration": settings} for kind in ("Mutating", "Validating")]
+    document = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+    return write_private(path, yaml.safe_dump(document))
+
+
 def write_private(path: Path, text: str) -> Path:
     """Write a file that only its owner may read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)

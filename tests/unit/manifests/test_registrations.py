@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manifests import cel, output, policies, registrations
+from manifests import cel, output, policies, reconciler_policies, registrations, rights_to_use
 from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
@@ -51,6 +51,16 @@ def test_the_written_registrations_are_up_to_date() -> None:
 def test_the_written_policies_are_up_to_date() -> None:
     text = output.text(policies.documents(KIND_LIST), source="manifests.policies")
     assert policies.TARGET.read_text() == text, "run python -m manifests.policies"
+
+
+def test_the_written_policies_of_the_reconciler_are_up_to_date() -> None:
+    text = output.text(reconciler_policies.documents(KIND_LIST), source="manifests.reconciler_policies")
+    assert reconciler_policies.TARGET.read_text() == text, "run python -m manifests.reconciler_policies"
+
+
+def test_the_written_rights_to_use_are_up_to_date() -> None:
+    text = output.text(rights_to_use.documents(KIND_LIST), source="manifests.rights_to_use")
+    assert rights_to_use.TARGET.read_text() == text, "run python -m manifests.rights_to_use"
 
 
 @pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())

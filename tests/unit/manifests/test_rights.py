@@ -75,6 +75,19 @@ def test_which_pods_it_may_delete_is_settled_inside_the_api_server() -> None:
     assert any("tutti.dev/gang" in validation["expression"] for validation in policy["validations"])
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_what_it_may_patch_of_jobs_is_settled_there_too(kind: JobKind) -> None:
+    held = [
+        policy["spec"]
+        for policy in of_kind(DOCUMENTS, "ValidatingAdmissionPolicy")
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        if policy["metadata"]["name"].startswith("tutti-reconciler-")
+        and (kind.group in rule["apiGroups"] and kind.plural in rule["resources"] and "UPDATE" in rule["operations"])
+    ]
+    assert len(held) == 1
+    assert held[0]["validations"][0]["expression"] == "variables.ours"
+
+
 def test_it_reviews_no_tokens_and_nobodys_rights() -> None:
     assert "system:auth-delegator" not in {
         binding["roleRef"]["name"] for binding in of_kind(DOCUMENTS, "ClusterRoleBinding")

@@ -71,7 +71,7 @@ def _open_to_all(policy: Policy) -> Iterator[Problem]:
                 f"ClusterQueue {name}#/spec/namespaceSelector",
                 "{}",
                 "every namespace may use this queue, by a LocalQueue of its own",
-                "select the namespaces that it is for",
+                "select the namespaces that it is for, or make using it a right (manifests/overlays/right-to-use)",
                 warning=True,
             )
 

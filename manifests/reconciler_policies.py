@@ -1,0 +1,141 @@
+"""Writes ``base/reconciler-policies.yaml``: what the reconciler's account may write on jobs, inside the API server.
+
+RBAC lets it patch every job of every kind. These policies hold it to jobs that are gated, and there to what a start or
+a stop writes: a stolen token changes no image, command, volume or account of anybody's job. Run
+``python -m manifests.reconciler_policies`` after changing this file or the job kinds.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from manifests import cel, output
+from manifests.cel import Family
+from manifests.policies import ACCOUNT, IN_GATED, any_of, policy, validation, variables
+from manifests.registrations import job_rules
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+
+TARGET: Final = Path(__file__).parent / "base" / "reconciler-policies.yaml"
+BY_TUTTI: Final = {"name": "by-tutti", "expression": f"request.userInfo.username == '{ACCOUNT}'"}
+
+Tree = dict[str, "Tree | None"]
+"""Names of fields that may change, to what may change within them; None is anything. ``name[*]`` is a list of objects,
+``name{*}`` a map of them."""
+
+_PLACEMENT: Final[Tree] = {"nodeSelector": None, "tolerations": None}
+_OF_POD: Final[Tree] = {"labels": None, "annotations": None, **_PLACEMENT}
+_ELSEWHERE: Final[dict[str, Tree]] = {
+    "argoproj.io": {"podMetadata": None, **_PLACEMENT, "templates[*]": {"metadata": None, **_PLACEMENT}},
+    "sparkoperator.k8s.io": {"driver": _OF_POD, "executor": _OF_POD},
+    "trainer.kubeflow.org": {"labels": None, "annotations": None, "podTemplateOverrides": None, "runtimePatches": None},
+    "workload.codeflare.dev": {"components": None},
+}
+"""Kinds whose pods are not described by pod templates. What an AppWrapper wraps may be of any shape."""
+
+
+def changes_of(family: Family) -> Tree:
+    """Return what a start or a stop changes below ``spec``, beside numbers and booleans."""
+    tree: Tree = {}
+    for path in family.label_paths if family.group not in _ELSEWHERE else ():
+        at = tree
+        *steps, last = path.split(".")[1:]
+        assert last == "metadata", f"{path}: say in _ELSEWHERE what changes in its kind"
+        for step in steps:
+            below = at.setdefault(step, {})
+            assert below is not None
+            at = below
+        at.update({"metadata": None, "spec": dict(_PLACEMENT)})
+    for suspend in family.suspends:
+        at = tree
+        for step in suspend[1:-1]:
+            below = at.setdefault(step, {})
+            assert below is not None
+            at = below
+    return _ELSEWHERE.get(family.group, tree)
+
+
+def same(before: str, after: str, tree: Tree, depth: int = 0) -> str:
+    """Return an expression: ``after`` differs from ``before`` in what ``tree`` names, in numbers and booleans alone."""
+    key, fields = f"k{depth}", any_of(sorted(map(_field, tree)))
+    small = "(type({0}[{1}]) == int || type({0}[{1}]) == bool)"
+    kept = f"({key} in {before} && {before}[{key}] == {after}[{key}])"
+    parts = [
+        f"{after}.all({key}, {key} in {fields} || {small.format(after, key)} || {kept})",
+        f"{before}.all({key}, {key} in {fields} || {key} in {after} || {small.format(before, key)})",
+    ]
+    for name, below in sorted(tree.items()):
+        if below is not None:
+            parts.append(_below(before, after, name, below, depth + 1))
+    return f"\n{'  ' * depth}&& ".join(parts)
+
+
+def _below(before: str, after: str, name: str, tree: Tree, depth: int) -> str:
+    """Return the same of one field. A list of one gives a value a name, which CEL has no other way for."""
+    empty = "[]" if name.endswith("[*]") else "{}"
+    was, now, old, new = f"was{depth}", f"now{depth}", f"old{depth}", f"new{depth}"
+    if name.endswith("[*]"):
+        within = f"size({now}) == size({was}) && {now}.all({new}, {was}.exists({old},\n"
+        within += f"{'  ' * depth}{same(old, new, tree, depth)}))"
+    elif name.endswith("{*}"):
+        item = f"at{depth}"
+        within = f"size({now}) == size({was}) && {now}.all({item}, {item} in {was}\n"
+        within += f"{'  ' * depth}&& [{was}[{item}]].all({old}, [{now}[{item}]].all({new}, "
+        within += f"{same(old, new, tree, depth)})))"
+    else:
+        within = same(was, now, tree, depth)
+    started = (
+        f"[{before}.?{_field(name)}.orValue({empty})].all({was}, [{after}.?{_field(name)}.orValue({empty})].all({now},"
+    )
+    return f"{started}\n{'  ' * depth}{within}))"
+
+
+def _field(name: str) -> str:
+    return name.removesuffix("[*]").removesuffix("{*}")
+
+
+def jobs(family: Family) -> list[dict[str, Any]]:
+    """Return the policy of one family of job kinds."""
+    kept = any_of(sorted(OWN_ANNOTATIONS))
+    return policy(
+        "ValidatingAdmissionPolicy",
+        f"tutti-reconciler-{family.name}",
+        job_rules([family], "UPDATE"),
+        matchConditions=[BY_TUTTI],
+        variables=variables(
+            ours=cel.either(IN_GATED, cel.concerns("oldObject", family)),
+            before="dyn(oldObject.?spec.orValue({}))",
+            after="dyn(object.?spec.orValue({}))",
+            notes=cel.annotations_of("object"),
+            old_notes=cel.annotations_of("oldObject"),
+        ),
+        validations=[
+            validation("variables.ours", "the account tutti-reconciler may change no job that has no queue"),
+            validation(
+                same("variables.before", "variables.after", changes_of(family)),
+                "the account tutti-reconciler may start, stop and place a job, and change nothing else of it",
+            ),
+            validation(
+                f"variables.notes.all(key, key in {kept}\n"
+                "  || (key in variables.old_notes && variables.old_notes[key] == variables.notes[key]))\n"
+                f"&& variables.old_notes.all(key, key in {kept} || key in variables.notes)",
+                "the account tutti-reconciler may change no annotation of a job but its own",
+            ),
+            validation(
+                f"{cel.labels_of('object')} == {cel.labels_of('oldObject')}\n"
+                "&& object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([])\n"
+                "&& object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([])",
+                "the account tutti-reconciler may change no label, finalizer or owner of a job",
+            ),
+        ],
+    )
+
+
+def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
+    """Return all policies and their bindings."""
+    return [document for family in cel.families(kinds) for document in jobs(family)]
+
+
+if __name__ == "__main__":
+    sys.exit(output.run(documents, TARGET, "manifests.reconciler_policies", __doc__))

@@ -1,0 +1,134 @@
+"""Writes ``components/right-to-use/policies.yaml``: who may use a ClusterQueue or a priority class, as a right in RBAC.
+
+The verb is ``use``, on ``clusterqueues`` and ``workloadpriorityclasses`` of Kueue's group and on ``priorityclasses``,
+in the namespace of what uses it: a RoleBinding gives it to one namespace, a ClusterRoleBinding to all. ``open.yaml``
+beside it gives everybody everything, so that nothing changes until that binding is deleted. What a controller creates
+for somebody is judged by what the namespace's service account ``default`` may use. CEL cannot list what a user may use
+instead: a refusal names what may not be used, and the command that lists the rest.
+
+Run ``python -m manifests.rights_to_use`` after changing this file or the job kinds.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from manifests import cel, output
+from manifests.cel import Family
+from manifests.policies import NOT_OURS, block, policy, variables
+from manifests.registrations import job_rules, rule, selector
+from webhook.core.model import names
+from webhook.dialects import kueue
+from webhook.jobs.kinds.kind import JobKind
+from webhook.untyped.paths import render
+
+TARGET: Final = Path(__file__).parent / "components" / "right-to-use" / "policies.yaml"
+_OWN_ACCOUNTS: Final = "'system:serviceaccount:' + request.namespace + ':'"
+_FOR_OTHERS: Final = (
+    "request.userInfo.username.startsWith('system:serviceaccount:')\n"
+    f"&& !request.userInfo.username.startsWith({_OWN_ACCOUNTS})"
+)
+_WHO: Final = "variables.for_others ? authorizer.serviceAccount(request.namespace, 'default') : authorizer"
+
+
+def may_use(group: str, resource: str, name: str) -> str:
+    """Return an expression: whoever is judged has the right to use one object."""
+    asked = f"variables.who.group('{group}').resource('{resource}').namespace(request.namespace)"
+    return f"{asked}.name({name}).check('use').allowed()"
+
+
+def used(kind: str, resource: str, group: str, listed: str) -> dict[str, str]:
+    """Return the validation that each of the names in ``listed`` may be used; a refusal says which may not."""
+    who = "(variables.for_others ? 'the service account default' : request.userInfo.username)"
+    right = f"{resource}.{group}" if group else resource
+    return {
+        "expression": block(f"{listed}.all(name, {may_use(group, resource, 'name')})"),
+        "messageExpression": block(
+            # What may be used cannot be asked here: of several names all are told.
+            f"{who} + ' may not use {kind} ' + {listed}.join(', ') + ' in namespace ' + request.namespace\n"
+            f"+ ': it needs the verb use on {right}; which may be used is listed by: kubectl auth can-i --list -n '\n"
+            "+ request.namespace"
+        ),
+        "reason": "Forbidden",
+    }
+
+
+def cluster_queues() -> list[dict[str, Any]]:
+    """A LocalQueue leads to a ClusterQueue that its author may use."""
+    named = "{0}.?spec.?clusterQueue.orValue('')"
+    return policy(
+        "ValidatingAdmissionPolicy",
+        "tutti-use-cluster-queues",
+        [rule(kueue.GROUP, ["localqueues"], ["CREATE", "UPDATE"])],
+        matchConditions=[
+            {
+                "name": "another-queue",
+                "expression": f"{named.format('object')} != ''\n"
+                f"&& (oldObject == null || {named.format('object')} != {named.format('oldObject')})\n",
+            }
+        ],
+        variables=variables(
+            for_others=_FOR_OTHERS,
+            who=_WHO,
+            named=f"[{named.format('object')}]",
+        ),
+        validations=[used("ClusterQueue", "clusterqueues", kueue.GROUP, "variables.named")],
+    )
+
+
+def priority_classes(family: Family) -> list[dict[str, Any]]:
+    """A job has the priority of a class that its owner may use."""
+    label = f"'{names.PRIORITY_CLASS_LABEL}'"
+    old_label = f"oldObject == null ? '' : oldObject.metadata.?labels[?{label}].orValue('')"
+    fresh = "variables.{0}.filter(name, name != '' && !(name in variables.old_{0}))"
+    return policy(
+        "ValidatingAdmissionPolicy",
+        f"tutti-use-priorities-{family.name}",
+        job_rules([family], "CREATE", "UPDATE"),
+        constraints={"namespaceSelector": selector()},
+        matchConditions=[NOT_OURS],
+        variables=variables(
+            for_others=_FOR_OTHERS,
+            who=_WHO,
+            label=f"[object.metadata.?labels[?{label}].orValue('')]",
+            old_label=f"[{old_label}]",
+            pods=classes("object", family),
+            old_pods=f"oldObject == null ? [] : ({classes('oldObject', family)})",
+            of_label=fresh.format("label"),
+            of_pods=fresh.format("pods"),
+        ),
+        validations=[
+            used("WorkloadPriorityClass", "workloadpriorityclasses", kueue.GROUP, "variables.of_label"),
+            used("PriorityClass", "priorityclasses", "scheduling.k8s.io", "variables.of_pods"),
+        ],
+    )
+
+
+def classes(root: str, family: Family) -> str:
+    """Return an expression: the names of the priority classes that an object's own fields and pod templates give."""
+    fields = sorted({render(path) for kind in family.kinds for path in kind.priority_classes})
+    own = [f"[{cel.step(root, path)}.orValue('')]" for path in fields]
+    of_pods = [path for path in family.label_paths if path.endswith("emplate.metadata") and path.count("[*]") < 2]
+    return " +\n".join([*own, *(_at(root, path) for path in of_pods)]) or "['']"
+
+
+def _at(root: str, path: str) -> str:
+    path = path.removesuffix(".metadata") + ".spec.priorityClassName"
+    for mark, empty in (("[*]", "[]"), ("{*}", "{}")):
+        head, found, tail = path.partition(mark)
+        if found:
+            items = f"{cel.step(root, head)}.orValue({empty})"
+            item = "item" if mark == "[*]" else f"{items}[item]"
+            return f"{items}.map(item, {cel.step(item, tail)}.orValue(''))"
+    return f"[{cel.step(root, path)}.orValue('')]"
+
+
+def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
+    """Return all policies and their bindings."""
+    families = cel.families(kinds)
+    return [*cluster_queues(), *(document for family in families for document in priority_classes(family))]
+
+
+if __name__ == "__main__":
+    sys.exit(output.run(documents, TARGET, "manifests.rights_to_use", __doc__))

@@ -1,0 +1,110 @@
+"""What somebody tries who reaches Tutti's port, or has stolen the token of its account."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.kubectl import Kubectl, wait_until
+from tests.e2e.objects import job, jobset, pod_template, pytorchjob
+from tests.e2e.queues import QUEUE, give_queue, reservations
+
+pytestmark = [pytest.mark.own_cluster, pytest.mark.usefixtures("tutti")]
+
+
+def post(tutti: Installation, *, as_reviewer: bool, headers: dict[str, str] | None = None) -> int:
+    """Post a review to the port, and return the status."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if as_reviewer:
+        context.load_cert_chain(*tutti.cluster.reviewer)
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "forged"}}
+    address = f"https://127.0.0.1:{tutti.webhook_port}/validate/pods?timeout=3s"
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(address, json.dumps(review).encode(), sent), timeout=10, context=context
+        ) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_review_that_the_api_server_did_not_send_is_not_answered(tutti: Installation) -> None:
+    assert post(tutti, as_reviewer=False) == 401
+    assert post(tutti, as_reviewer=True) == 200
+
+
+def test_nobody_but_a_replica_passes_a_review_on(tutti: Installation) -> None:
+    for reviewer in (False, True):
+        assert post(tutti, as_reviewer=reviewer, headers={"Tutti-Hop": "tutti-webhook-0"}) == 403
+
+
+@pytest.fixture
+def thief(cluster: Cluster, admin: Kubectl) -> Kubectl:
+    """Whoever has the reconciler's token, in the test's namespace."""
+    kubeconfig = cluster.kubeconfig_for_service_account(NAMESPACE, "tutti-reconciler")
+    return Kubectl(admin.program, kubeconfig, admin.namespace)
+
+
+def image(kind: str) -> str:
+    """Return the JSON patch that runs another image."""
+    paths = {
+        "job": "/spec/template",
+        "jobset": "/spec/replicatedJobs/0/template/spec/template",
+        "pytorchjob": "/spec/pytorchReplicaSpecs/Worker/template",
+    }
+    return json.dumps([{"op": "replace", "path": f"{paths[kind]}/spec/containers/0/image", "value": "evil:1"}])
+
+
+def test_a_stolen_token_changes_no_job_that_waits_for_nothing(owner: Kubectl, thief: Kubectl) -> None:
+    template = pod_template(gpus=0, container="pytorch")
+    owner.create(pytorchjob("free", 1, template))
+    owner.create(job("free", 1, pod_template(gpus=0), suspend=True))
+    assert "has no queue" in thief.refused(
+        "patch", "pytorchjob", "free", "--type=json", f"--patch={image('pytorchjob')}"
+    )
+    for kind in ("pytorchjob", "job"):
+        note = '--patch={"metadata":{"annotations":{"tutti.dev/voided":"1/1"}}}'
+        assert "has no queue" in thief.refused("patch", kind, "free", "--type=merge", note)
+
+
+def test_a_stolen_token_starts_stops_and_places_jobs_and_changes_nothing_else_of_them(
+    owner: Kubectl, admin: Kubectl, thief: Kubectl
+) -> None:
+    give_queue(admin, gpus=0)
+    owner.create(job("waits", 1, pod_template(), QUEUE))
+    owner.create(jobset("waits", 1, pod_template(), QUEUE))
+    owner.create(pytorchjob("waits", 1, pod_template(container="pytorch"), QUEUE))
+    more = {
+        "metadata": {"labels": {"team": "thieves"}},
+        "annotations": {"metadata": {"annotations": {"note": "stolen"}}},
+    }
+    for kind in ("job", "jobset", "pytorchjob"):
+        told = thief.refused("patch", kind, "waits", "--type=json", f"--patch={image(kind)}")
+        assert "start, stop and place a job" in told or (kind == "job" and "field is immutable" in told)
+        label = json.dumps({"metadata": more["metadata"]})
+        assert "no label" in thief.refused("patch", kind, "waits", "--type=merge", f"--patch={label}")
+        note = json.dumps(more["annotations"])
+        assert "no annotation" in thief.refused("patch", kind, "waits", "--type=merge", f"--patch={note}")
+        assert "cannot delete" in thief.refused("delete", kind, "waits")
+        own = '--patch={"metadata":{"annotations":{"tutti.dev/voided":"1/1"}}}'
+        thief("patch", kind, "waits", "--type=merge", own)
+
+
+def test_what_tutti_writes_itself_passes(owner: Kubectl, admin: Kubectl) -> None:
+    """Started, with what its flavor asks of nodes; the kinds in detail are the other tests' matter."""
+    give_queue(admin, gpus=4)
+    made = [
+        job("one", 1, pod_template(), QUEUE),
+        jobset("two", 1, pod_template(), QUEUE),
+        pytorchjob("three", 1, pod_template(container="pytorch"), QUEUE),
+    ]
+    for each in made:
+        owner.create(each)
+    wait_until(lambda: reservations(admin).keys() == {"one", "two", "three"}, what="they are admitted")
+    wait_until(lambda: len(admin.pods(phase="Running")) == 4, what="they run")
