@@ -35,6 +35,7 @@ class Condition(msgspec.Struct, gc=False):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str | None = None
 
 
 class Resources(msgspec.Struct):

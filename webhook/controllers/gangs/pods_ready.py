@@ -15,6 +15,7 @@ A Job that starts again with a part of its work done is judged by what is left: 
 proves nothing about this start, and nor does its report, which counts that too.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -100,7 +101,8 @@ class WholeGangs:
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
-        return f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
+        ran = f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
+        return ran + _schedulers_word(parts, view)
 
     def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
         """Return the clock of a gang that is looked at for the first time, by this leader.
@@ -154,6 +156,16 @@ def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> 
         # That is more than was reserved where what had ended has to run again: such a gang is to ask for it anew.
         return gang.without(spared).least_pods + sum(spared.values())
     return min(gang.least_pods, reserved + sum(job.reclaimed.values()))
+
+
+def _schedulers_word(parts: Sequence[Started], view: View) -> str:
+    """Return what the scheduler says of the pods for which it finds no node, and of how many; of the most common."""
+    pods = [pod for job, _ in parts for pod in view.fences.pods_of(job.namespace, job.uid)]
+    said = Counter(pod.unscheduled for pod in pods if pod.live and not pod.gated and pod.unscheduled)
+    if not said:
+        return ""
+    ((why, number),) = said.most_common(1)
+    return f"; {number} found no node: {why}"
 
 
 def _ended(job: JobRecord, view: View) -> frozenset[str]:

@@ -51,6 +51,8 @@ class PodRecord:
     created_seconds: float = 0.0
     admission: str = ""
     """Text of the annotation that says with what a pod of a PodGroup was started."""
+    unscheduled: str = ""
+    """Why the scheduler finds no node for it, in its own words."""
     waiting: WaitingPod | None = None
     """It waits behind our scheduling gate."""
 

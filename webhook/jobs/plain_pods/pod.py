@@ -22,6 +22,8 @@ from webhook.wire import pods as wire
 from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
+_MESSAGE_MAX = 300
+"""Characters kept of a message of the scheduler's, which names each sort of node that does not do."""
 
 _KEPT_LABELS = frozenset(
     (
@@ -75,8 +77,14 @@ def decode(raw: bytes) -> PodRecord:
         priority=spec.get("priority") or 0 if group else 0,
         created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
         admission=own.get(names.ADMISSION, "") if group else "",
+        unscheduled=_unscheduled(pod.status) if gang is not None else "",
         waiting=waiting,
     )
+
+
+def _unscheduled(status: wire.Status) -> str:
+    found = (c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False")
+    return next((c.message or c.reason for c in found), "")[:_MESSAGE_MAX]
 
 
 def unread(raw: bytes) -> PodRecord:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import orjson
+
 from tests.unit.controllers.gangs import test_gated_pods as plain
 from tests.unit.controllers.gangs.test_assess import GANG, RESERVED, STARTED, job
 from webhook.cluster.view import View
@@ -9,9 +11,11 @@ from webhook.config import Start
 from webhook.controllers.gangs.pods_ready import Started, WholeGangs
 from webhook.controllers.gangs.requeues import is_hold, requeue_of
 from webhook.core.ledger.record import Reservation
+from webhook.core.model import names
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid
+from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
 
@@ -50,6 +54,22 @@ def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_ou
     assert requeue.message == "only 1 of the 2 pods it needs ran within 10 s after its admission"
     assert (requeue.reason, requeue.place_seconds, requeue.attempts) == ("PodsReadyTimeout", 110, 1)
     assert requeue.not_before_seconds == 112
+
+
+def test_a_gang_that_found_no_nodes_is_stopped_with_what_the_scheduler_says() -> None:
+    """As the API server hands out the pod, with the condition that the scheduler wrote."""
+    why = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    labels = {names.GANG_LABEL: "uid", names.POD_SET_LABEL: "main"}
+    view = View()
+    for number in range(2):
+        metadata = {"uid": f"pod-{number}", "namespace": "ns", "name": f"pod-{number}", "labels": labels}
+        item = {"metadata": metadata | {"resourceVersion": "1"}, "spec": {"containers": []}}
+        item["status"] = {"phase": "Pending", "conditions": [condition]}
+        view.put_pod(decode(orjson.dumps(item)))
+    requeue = watched((RUNNING, RESERVED), view=view).overdue("uid", [(RUNNING, RESERVED)], view, 110)
+    assert requeue is not None
+    assert requeue.message.endswith(f"within 10 s after its admission; 2 found no node: {why}")
 
 
 def test_another_leader_counts_the_failed_starts_on() -> None:
