@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-replay lock manifests image clean
+.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests image clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -58,6 +58,9 @@ bench: env ## jobs admitted per second on the real control plane, writes per job
 
 bench-engine: env ## decisions per second of the engine alone
 	$(RUN) -m benchmarks.bench_engine
+
+bench-scale: env ## admission with thousands of gangs running, beside the least possible at the same depth (SCALEFLAGS=...)
+	$(RUN) -m benchmarks.bench_scale $(SCALEFLAGS)
 
 bench-replay: env ## CPU seconds to replay a real log of 82,247 jobs under several policies
 	$(RUN) -m benchmarks.bench_replay

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import uvloop
@@ -54,8 +54,8 @@ def processor_millis(cluster: Cluster) -> Counter[str]:
     return used
 
 
-async def prepare(api: Api, *, kueue_kinds: bool) -> None:
-    """Create the policy objects of the load."""
+async def prepare(api: Api, objects: list[dict[str, Any]], *, kueue_kinds: bool) -> None:
+    """Create the policy ``objects`` of a load."""
     plurals = {
         "Namespace": "/api/v1/namespaces",
         "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -63,7 +63,7 @@ async def prepare(api: Api, *, kueue_kinds: bool) -> None:
         "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
         "LocalQueue": f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/localqueues",
     }
-    for item in policy():
+    for item in objects:
         if kueue_kinds or "kueue" not in item["apiVersion"]:
             try:
                 await api.request("POST", plurals[item["kind"]], body=orjson.dumps(item))
@@ -131,10 +131,10 @@ async def _main(arguments: argparse.Namespace) -> None:
     shape = Shape(operators=False, without_controllers=("job-controller",))
     with Cluster(shape) as cluster:
         api = await connect(cluster.kubeconfig)
-        await prepare(api, kueue_kinds=False)
+        await prepare(api, policy(), kueue_kinds=False)
         floor = await run_floor(cluster, api) if not arguments.without_floor else None
         installation = Installation(cluster).install()
-        await prepare(api, kueue_kinds=True)
+        await prepare(api, policy(), kueue_kinds=True)
         await asyncio.sleep(3)
         ours = await measure(cluster, api, "Tutti (2 webhook replicas, 2 reconcilers)", 300)
         print("  peak memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in rss_mib(installation).items()))

@@ -20,13 +20,20 @@ from webhook.kube.http import HttpApi, connect
 
 CYCLE_SECONDS: Final = 0.02
 LEDGER: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps/floor-ledger"
+JOBS_A_LEDGER: Final = 1000
+"""After so many admissions another ledger is begun: the least possible has no ceiling."""
 
 
 class Floor:
     """Greedy admission by cohort."""
 
-    def __init__(self, api: HttpApi) -> None:
+    def __init__(self, api: HttpApi, room: int = NOMINAL_CPU * QUEUES_PER_COHORT) -> None:
+        """``room`` is what each cohort has."""
         self._api = api
+        self._room = room
+        self._admitted = 0
+        self._ledgers: dict[str, int] = {}
+        """Name of a job to the number of the ledger that holds it."""
         self._waiting: dict[str, list[tuple[int, str, str, int]]] = {}
         self._free: dict[str, int] = {}
         self._held: dict[str, tuple[str, int]] = {}
@@ -36,9 +43,6 @@ class Floor:
 
     async def run(self) -> None:
         """Admit until ended."""
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "floor-ledger", "namespace": NAMESPACE}}
-        with suppress(Conflict):
-            await self._api.request("POST", LEDGER.rpartition("/")[0], body=orjson.dumps(body))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
             tasks.create_task(self._cycles(tasks))
@@ -63,7 +67,7 @@ class Floor:
                 self._changed[name] = None
         elif name not in self._known:
             self._known.add(name)
-            self._free.setdefault(cohort, NOMINAL_CPU * QUEUES_PER_COHORT)
+            self._free.setdefault(cohort, self._room)
             job_class = BY_NAME[job["metadata"]["labels"]["bench/class"]]
             version = job["metadata"]["resourceVersion"]
             heapq.heappush(self._waiting.setdefault(cohort, []), (-job_class.priority, name, version, job_class.cpu))
@@ -86,9 +90,33 @@ class Floor:
                 self._waiting[cohort] = passed
             if self._changed:
                 changed, self._changed = self._changed, {}
-                await self._api.request("PATCH", LEDGER, body=orjson.dumps({"data": changed}), content_type=MERGE_PATCH)
+                await self._write(changed)
             for _, name, version, _cpu in starts:
                 tasks.create_task(self._start(name, version))
+
+    async def _write(self, changed: dict[str, str | None]) -> None:
+        by_ledger: dict[int, dict[str, str | None]] = {}
+        for name, text in changed.items():
+            if text is not None:
+                if self._admitted % JOBS_A_LEDGER == 0:
+                    await self._create(self._admitted // JOBS_A_LEDGER)
+                self._ledgers[name] = self._admitted // JOBS_A_LEDGER
+                self._admitted += 1
+            number = self._ledgers[name] if text is not None else self._ledgers.pop(name)
+            by_ledger.setdefault(number, {})[name] = text
+        patches = (
+            self._api.request(
+                "PATCH", f"{LEDGER}-{number}", body=orjson.dumps({"data": data}), content_type=MERGE_PATCH
+            )
+            for number, data in by_ledger.items()
+        )
+        await asyncio.gather(*patches)
+
+    async def _create(self, number: int) -> None:
+        metadata = {"name": f"floor-ledger-{number}", "namespace": NAMESPACE}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        with suppress(Conflict):
+            await self._api.request("POST", LEDGER.rpartition("/")[0], body=orjson.dumps(body))
 
     async def _start(self, name: str, version: str) -> None:
         patch = [
@@ -102,9 +130,9 @@ class Floor:
             )
 
 
-async def _main(kubeconfig: str) -> None:
-    await Floor(await connect(kubeconfig)).run()
+async def _main(kubeconfig: str, *room: str) -> None:
+    await Floor(await connect(kubeconfig), *map(int, room)).run()
 
 
 if __name__ == "__main__":
-    uvloop.run(_main(sys.argv[1]))
+    uvloop.run(_main(*sys.argv[1:]))

@@ -56,8 +56,8 @@ def queue_names() -> list[tuple[str, str]]:
     return [(f"cohort-{c}", f"queue-{c}-{q}") for c, q in itertools.product(range(COHORTS), range(QUEUES_PER_COHORT))]
 
 
-def policy() -> list[dict[str, Any]]:
-    """Return the objects the load needs: flavor, queues, priority classes."""
+def policy(queues: list[tuple[str, str]] | None = None, cpu: int = NOMINAL_CPU) -> list[dict[str, Any]]:
+    """Return what a load needs: flavor, priority classes, and ``queues`` (cohort, queue) that own ``cpu`` each."""
     version = "kueue.x-k8s.io/v1beta2"
     objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -72,8 +72,8 @@ def policy() -> list[dict[str, Any]]:
         }
         for c in CLASSES
     ]
-    for cohort, queue in queue_names():
-        resource = {"name": "cpu", "nominalQuota": str(NOMINAL_CPU), "borrowingLimit": str(BORROWING_CPU)}
+    for cohort, queue in queues or queue_names():
+        resource = {"name": "cpu", "nominalQuota": str(cpu), "borrowingLimit": str(BORROWING_CPU)}
         groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [resource]}]}]
         objects.append(
             {
@@ -94,7 +94,7 @@ def policy() -> list[dict[str, Any]]:
     return objects
 
 
-def job(queue: str, job_class: JobClass, number: int) -> dict[str, Any]:
+def job(queue: str, job_class: JobClass, number: int, pods: int = 1) -> dict[str, Any]:
     """Return one Job of the load."""
     resources = {"requests": {"cpu": str(job_class.cpu)}}
     return {
@@ -106,8 +106,8 @@ def job(queue: str, job_class: JobClass, number: int) -> dict[str, Any]:
             "labels": {"kueue.x-k8s.io/queue-name": queue, "bench/class": job_class.name},
         },
         "spec": {
-            "parallelism": 1,
-            "completions": 1,
+            "parallelism": pods,
+            "completions": pods,
             "suspend": True,
             "template": {
                 "metadata": {"labels": {"bench/class": job_class.name}},
@@ -158,6 +158,40 @@ async def changed_jobs(api: Api, version: str) -> AsyncIterator[dict[str, Any]]:
             version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] in ("ADDED", "MODIFIED"):
                 yield event["object"]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+async def complete(api: Api, name: str, started: str = "", pods: int = 1) -> None:
+    """Mark a job complete, as the Job controller would."""
+    now = _now()
+    condition = {
+        "status": "True",
+        "lastTransitionTime": now,
+        "lastProbeTime": now,
+        "reason": "Bench",
+        "message": "",
+    }
+    status = {
+        "startTime": started or now,
+        "completionTime": now,
+        "succeeded": pods,
+        "conditions": [condition | {"type": "SuccessCriteriaMet"}, condition | {"type": "Complete"}],
+    }
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}/status"
+    for _ in range(10):
+        try:
+            await api.request(
+                "PATCH", path, body=orjson.dumps({"status": status}), content_type=MERGE_PATCH, timeout_seconds=60
+            )
+            break
+        except Conflict:
+            continue
+        except ApiError as error:
+            print(f"could not finish {name}: {error}")
+            raise
 
 
 class Load:
@@ -212,39 +246,10 @@ class Load:
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, name: str) -> None:
-        started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        started = _now()
         await asyncio.sleep(BY_NAME[self.outcome.classes[name]].runtime_seconds)
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        condition = {
-            "status": "True",
-            "lastTransitionTime": now,
-            "lastProbeTime": now,
-            "reason": "Bench",
-            "message": "",
-        }
-        status = {
-            "startTime": started,
-            "completionTime": now,
-            "succeeded": 1,
-            "conditions": [condition | {"type": "SuccessCriteriaMet"}, condition | {"type": "Complete"}],
-        }
-        path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}/status"
-        for _ in range(10):
-            try:
-                await self._api.request(
-                    "PATCH",
-                    path,
-                    body=orjson.dumps({"status": status}),
-                    content_type=MERGE_PATCH,
-                    timeout_seconds=60,
-                )
-                self._count("PATCH jobs/status")
-                break
-            except Conflict:
-                continue
-            except ApiError as error:
-                print(f"could not finish {name}: {error}")
-                raise
+        await complete(self._api, name, started)
+        self._count("PATCH jobs/status")
         self.outcome.finished[name] = asyncio.get_running_loop().time()
         if len(self.outcome.finished) == TOTAL:
             self._done.set()

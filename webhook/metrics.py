@@ -10,6 +10,7 @@ WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by typed reason.", ["re
 RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
 LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of the ledger; a ConfigMap holds 1 MiB.")
 LEDGER_WRITES = Counter("tutti_ledger_writes_total", "Writes to the ledger.", ["outcome"])
+LEDGER_SENT = Counter("tutti_ledger_sent_bytes_total", "Bytes of all writes to the ledger, as they were sent.")
 LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger.")
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter("tutti_stepped_down_total", "Ends of a leadership in a process that goes on.", ["why"])

@@ -380,10 +380,12 @@ class LedgerKeeper:
         }
         if changes:
             body["data"] = changes
+        sent = orjson.dumps(body)
+        metrics.LEDGER_SENT.inc(len(sent))
         raw = await self._api.request(
             "PATCH",
             self._path,
-            body=orjson.dumps(body),
+            body=sent,
             content_type=MERGE_PATCH,
             timeout_seconds=WRITE_TIMEOUT_SECONDS,
         )

@@ -1,0 +1,274 @@
+"""What admission costs as ever more gangs run, beside the least any controller must do at the same depth in one run.
+
+Jobs of four pods, which are never created (the Job controller is off), all of which fit. At each depth a burst of jobs
+is created as fast as the API server takes them; printed is how many a second were admitted. Then a steady state: so
+many jobs a second end, in random order, and as many arrive. When nothing is admitted for a while the run ends there and
+says how many gangs ran.
+"""
+
+import argparse
+import asyncio
+import platform
+import random
+import re
+import statistics
+import sys
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import uvloop
+
+from benchmarks.bench_admission import prepare, processor_millis, rss_mib
+from benchmarks.load import JOBS, NAMESPACE, JobClass, changed_jobs, complete, job, policy
+from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.install import ROOT, Installation
+from webhook.kube.api import Api
+from webhook.kube.http import connect
+
+PODS: Final = 4
+BURST: Final = 300
+"""Jobs whose admission is measured at each depth."""
+CREATING: Final = 24
+"""Creations under way at once."""
+STALLED_SECONDS: Final = 45.0
+CLASS: Final = JobClass("small", 1, 50, 0, 0, 0)
+LEDGERS: Final = "/api/v1/namespaces/tutti-system/configmaps"
+
+
+class Stalled(Exception):
+    """Nothing was admitted for long."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """What one side reached."""
+
+    rates: dict[int, float] = field(default_factory=dict)
+    """Depth to admissions a second."""
+    steady_rate: float = 0.0
+    steady_waits: list[float] = field(default_factory=list)
+    stalled: bool = False
+    started: int = 0
+    running: int = 0
+
+
+class Running:
+    """The jobs of one side: creates them, sees them start, ends them."""
+
+    def __init__(self, api: Api, prefix: str, queues: list[tuple[str, str]]) -> None:
+        self._api = api
+        self._prefix = prefix
+        self._queues = queues
+        self._number = 0
+        self._created: dict[str, float] = {}
+        self.started: dict[str, float] = {}
+        self.running: list[str] = []
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Take note of every start, until cancelled."""
+        listed = orjson.loads(await self._api.request("GET", JOBS, query={"limit": "1"}))
+        async for document in changed_jobs(self._api, listed["metadata"]["resourceVersion"]):
+            name = document["metadata"]["name"]
+            if name in self._created and name not in self.started and not document["spec"].get("suspend"):
+                self.started[name] = asyncio.get_running_loop().time()
+                self.running.append(name)
+                self._changed.set()
+
+    async def burst(self, count: int) -> float:
+        """Create ``count`` jobs as fast as may be; return how many a second have started. Raises Stalled."""
+        began, names = asyncio.get_running_loop().time(), [self._name() for _ in range(count)]
+        slots = asyncio.Semaphore(CREATING)
+
+        async def create(name: str) -> None:
+            async with slots:
+                await self._create(name)
+
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(create(name))
+        await self._all_started(names)
+        return count / (max(self.started[name] for name in names) - began)
+
+    async def steady(self, per_second: float, seconds: float) -> tuple[float, list[float]]:
+        """End and create so many jobs a second; return admissions a second, and each wait. Raises Stalled."""
+        loop, names, rng = asyncio.get_running_loop(), [], random.Random(7)
+        began = loop.time()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(int(per_second * seconds)):
+                await asyncio.sleep(max(0.0, began + number / per_second - loop.time()))
+                place = rng.randrange(len(self.running))
+                self.running[place], self.running[-1] = self.running[-1], self.running[place]
+                tasks.create_task(complete(self._api, self.running.pop(), pods=PODS))
+                names.append(self._name())
+                tasks.create_task(self._create(names[-1]))
+        await self._all_started(names)
+        waits = [self.started[name] - self._created[name] for name in names]
+        return len(names) / (max(self.started[name] for name in names) - began), waits
+
+    def _name(self) -> str:
+        self._number += 1
+        return f"{self._prefix}-{self._number}"
+
+    async def _create(self, name: str) -> None:
+        _, queue = self._queues[int(name.rpartition("-")[2]) % len(self._queues)]
+        document = job(queue, CLASS, 0, PODS)
+        document["metadata"]["name"] = name
+        self._created[name] = asyncio.get_running_loop().time()
+        path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+        await self._api.request("POST", path, body=orjson.dumps(document), timeout_seconds=60)
+
+    async def _all_started(self, names: list[str]) -> None:
+        while any(name not in self.started for name in names):
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError as error:
+                raise Stalled from error
+
+
+async def sample(api: Api, prefix: str, queues: list[tuple[str, str]], arguments: argparse.Namespace) -> Sample:
+    """Fill up depth by depth and measure at each."""
+    found, jobs = Sample(), Running(api, prefix, queues)
+    following = asyncio.create_task(jobs.follow())
+    await asyncio.sleep(1)
+    try:
+        for depth in sorted({0, *arguments.depths}):
+            while len(jobs.running) < depth:
+                await jobs.burst(min(1000, depth - len(jobs.running)))
+            found.rates[depth] = await jobs.burst(BURST)
+        found.steady_rate, found.steady_waits = await jobs.steady(arguments.per_second, arguments.seconds)
+    except Stalled:
+        found.stalled = True
+    following.cancel()
+    found.started, found.running = len(jobs.started), len(jobs.running)
+    return found
+
+
+def etcd_bytes(cluster: Cluster) -> float:
+    """Return what etcd has written to its log so far."""
+    command = " ".join(map(str, cluster.components["etcd"].command))
+    address = re.search(r"--listen-client-urls=(\S+)", command)
+    assert address is not None
+    return counter(f"{address[1]}/metrics", "etcd_disk_wal_write_bytes_total")
+
+
+def counter(address: str, name: str) -> float:
+    """Return one number of a metrics page; 0 where it is not there."""
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def bytes_read(installation: Installation) -> Counter[str]:
+    """Return what each replica has read, nearly all of it from its connections: watches, lists, answers."""
+    read: Counter[str] = Counter()
+    for replica in installation.replicas:
+        text = Path(f"/proc/{replica.component.pid}/io").read_text()
+        read[replica.name] = int(text.split()[1])
+    return read
+
+
+async def ledger_bytes(api: Api) -> int:
+    """Return how long what is stored of the ledger is."""
+    items = orjson.loads(await api.request("GET", LEDGERS))["items"]
+    ours = [item for item in items if re.fullmatch(r"tutti-ledger(-page.*)?", item["metadata"]["name"])]
+    return sum(len(key) + len(text) for item in ours for key, text in (item.get("data") or {}).items())
+
+
+def show(name: str, found: Sample) -> None:
+    """Print what one side reached."""
+    print(f"\n{name}")
+    for depth, rate in found.rates.items():
+        print(f"  {rate:7.1f} jobs/s admitted with {depth} running")
+    if found.stalled:
+        print(f"  nothing was admitted for {STALLED_SECONDS:.0f} s any more: {found.running} run")
+    elif found.steady_waits:
+        waits = sorted(found.steady_waits)
+        print(
+            f"  steady: {found.steady_rate:.1f} jobs/s, wait mean {statistics.mean(waits):.2f} s, "
+            f"p99 {waits[int(0.99 * len(waits))]:.2f} s"
+        )
+    sys.stdout.flush()
+
+
+async def measure_ours(
+    cluster: Cluster, api: Api, queues: list[tuple[str, str]], arguments: argparse.Namespace
+) -> Sample:
+    """Install Tutti, fill it, and print what that cost."""
+    installation = Installation(cluster).install()
+    await prepare(api, policy(queues, arguments.cpu), kueue_kinds=True)
+    await asyncio.sleep(5)
+    before = processor_millis(cluster), bytes_read(installation), etcd_bytes(cluster)
+    ours = await sample(api, "ours", queues, arguments)
+    show("Tutti (2 webhook replicas, 2 reconcilers)", ours)
+    count, running = max(1, ours.started), max(1, ours.running)
+    used, read = processor_millis(cluster) - before[0], bytes_read(installation) - before[1]
+    sent = sum(counter(f"{each.health}/metrics", "tutti_ledger_sent_bytes_total") for each in installation.reconcilers)
+    print(f"  etcd wrote {(etcd_bytes(cluster) - before[2]) / count:.0f} bytes a job, the load's own included")
+    print(f"  ledger: {sent / count:.0f} bytes sent a job, {await ledger_bytes(api) / running:.0f} bytes stored a gang")
+    print("  peak memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in rss_mib(installation).items()))
+    print("  read a job: " + ", ".join(f"{name} {value / count / 1000:.1f} kB" for name, value in read.items()))
+    print(f"  processor a job: {used.total() / count:.1f} ms")
+    for what, millis in used.most_common(8):
+        print(f"    {millis / count:6.2f}  {what}")
+    return ours
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    queues = [
+        (f"cohort-{number % arguments.cohorts}", f"queue-{number % arguments.cohorts}-{number}")
+        for number in range(arguments.queues)
+    ]
+    arguments.cpu = 100 + PODS * 2 * (max(arguments.depths, default=0) + 4000) // arguments.queues
+    print(
+        f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}; jobs of {PODS} pods in "
+        f"{arguments.queues} queues of {arguments.cohorts} cohorts, depths {sorted({0, *arguments.depths})}"
+    )
+    shape = Shape(operators=False, without_controllers=("job-controller",))
+    with Cluster(shape) as cluster:
+        api = await connect(cluster.kubeconfig)
+        await prepare(api, policy(queues, arguments.cpu), kueue_kinds=False)
+        floor = await measure_floor(cluster, api, queues, arguments)
+        ours = await measure_ours(cluster, api, queues, arguments)
+        await api.close()
+    print()
+    for depth, rate in ours.rates.items():
+        share = "" if depth not in floor.rates else f", {rate / floor.rates[depth]:.2f} of the least possible there"
+        print(f"with {depth} running: {rate / ours.rates[0]:.2f} of the rate at 0{share}")
+
+
+async def measure_floor(
+    cluster: Cluster, api: Api, queues: list[tuple[str, str]], arguments: argparse.Namespace
+) -> Sample:
+    """Measure the least controller, and leave none of its jobs."""
+    command = [sys.executable, "-m", "benchmarks.floor", str(cluster.kubeconfig), str(1_000_000)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        found = await sample(api, "floor", queues, arguments)
+    finally:
+        process.terminate()
+        await process.wait()
+    show("the least any controller must do (no webhook, no engine)", found)
+    path = JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/")
+    query: dict[str, Any] = {"propagationPolicy": "Background"}
+    await api.request("DELETE", path, query=query, timeout_seconds=300)
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--depths", type=int, nargs="*", default=[2000, 5000], help="gangs running when it is measured")
+    parser.add_argument("--queues", type=int, default=1000)
+    parser.add_argument("--cohorts", type=int, default=50)
+    parser.add_argument("--per-second", type=float, default=50.0, help="jobs that end, and arrive, in the steady state")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long the steady state lasts")
+    uvloop.run(_main(parser.parse_args()))
