@@ -4,6 +4,7 @@ Calls are counted, not time. ``make test`` tries the same examples in each run, 
 """
 
 import asyncio
+import copy
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import orjson
 import yaml
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.strategies import JSON, REAL, SCALARS, changed, json_bytes
@@ -164,6 +165,15 @@ def followed(feed: str, raw: bytes, as_event: bool) -> Feeds:
     return feeds
 
 
+def greedy(names: int) -> bytes:
+    """A Job that asks much of very many resources: it filled the ledger for everybody."""
+    job = copy.deepcopy(REAL["job"])
+    limits = {f"a.b/{number}": "9P" for number in range(names)}
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+    return orjson.dumps(job)
+
+
+@example(greedy(5_000), "Job.batch", False)
 @given(json_bytes(OBJECTS), st.sampled_from(sorted(KINDS)), st.booleans())
 def test_any_object_of_a_job_kind_is_read_beside_others_and_fits_the_ledger(
     raw: bytes, kind: str, as_event: bool
@@ -211,6 +221,7 @@ OTHER_FEEDS = (
 )
 
 
+@example(b'{"spec":%s}' % (b'{"x":' * 1_100 + b"1" + b"}" * 1_100), "podgroups.scheduling.x-k8s.io", False)
 @given(json_bytes(changed(st.sampled_from(POLICY)) | OBJECTS), st.sampled_from(OTHER_FEEDS), st.booleans())
 def test_any_other_object_is_kept_beside_others(raw: bytes, feed: str, as_event: bool) -> None:
     followed(feed, identified(raw), as_event)
