@@ -4,12 +4,13 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from webhook.core.model import names
+from webhook.core.model import names, quantity
 from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
+from webhook.jobs.pricing.injections import Injection
 from webhook.kueue_settings import (
     LONGEST_SECONDS,
     AdmissionFairSharing,
@@ -65,6 +66,32 @@ class Listen(Section):
     health_port: Port = 8080
 
 
+class AddedContainer(Section):
+    """A container that an injector adds to the pods that it picks: to all where nothing says which."""
+
+    name: Annotated[str, Field(min_length=1)]
+    requests: dict[str, str] = Field(default_factory=dict)
+    limits: dict[str, str] = Field(default_factory=dict)
+    pod_labels: dict[str, str] = Field(default_factory=dict, alias="podLabels")
+    namespace_labels: dict[str, str] = Field(default_factory=dict, alias="namespaceLabels")
+    images: tuple[str, ...] = ()
+    """Patterns; a template that has such a container itself gets no other."""
+    ends: bool = False
+    """An init container that ends before the others start."""
+
+    @field_validator("requests", "limits", mode="before")
+    @classmethod
+    def _are_quantities(cls, amounts: Any) -> Any:
+        if not isinstance(amounts, dict):
+            return amounts
+        for name, amount in amounts.items():
+            try:
+                quantity.parse(amount)
+            except quantity.QuantityError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return {name: str(amount) for name, amount in amounts.items()}
+
+
 class Reviewers(Section):
     """Who may ask the webhook: whoever shows a client certificate, as an API server can be told to."""
 
@@ -110,6 +137,8 @@ class Config(Section):
     missing_kind_retry_seconds: Seconds = 10
     kinds: tuple[dict[str, Any], ...] = ()
     """Job kinds of the operator's own custom resources, as in docs/job-kinds.md."""
+    added_containers: tuple[AddedContainer, ...] = Field(default=(), alias="addedContainers")
+    """What injectors add to pods of any kind when these are created."""
     fair_sharing: FairSharing | None = Field(default=None, alias="fairSharing")
     """None: classical preemption and order."""
     resources: Resources = Resources()
@@ -138,6 +167,11 @@ class Config(Section):
     def starting_in_kueue(self) -> Start:
         """The same for a Workload of Kueue's, which waits as Kueue does by default where nothing is written."""
         return self.starting if "start" in self.model_fields_set else _start_of(self.wait_for_pods_ready)
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """What injectors add to pods, as jobs are read with it."""
+        return tuple(Injection(**dict(each)) for each in self.added_containers)
 
     @property
     def account(self) -> str:

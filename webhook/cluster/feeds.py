@@ -46,7 +46,7 @@ from webhook.jobs.plain_pods import groups as pod_groups
 from webhook.jobs.plain_pods import pod as pod_record
 from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord
-from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
+from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from, with_injections
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
 from webhook.jobs.reading.record import Bystander, JobRecord
@@ -327,6 +327,8 @@ class Feeds:
         regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
         if self._jobs_running and regated and new is not None:
             self._relist_jobs()
+        if self.config.added_containers and before != labels:
+            self._read_with_others()
         if old is None or new is None or before != labels:
             self.listener.namespace_changed(name)
 
@@ -365,6 +367,10 @@ class Feeds:
 
     def _context_object(self, feed: str, old: Plain | None, new: Plain | None) -> None:
         self._keep(feed, old, new)
+        self._read_with_others()
+
+    def _read_with_others(self) -> None:
+        """Work out soon with what jobs are read, and read those again of which that is something else."""
         if self._jobs_running and self._context_timer is None:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 
@@ -406,6 +412,7 @@ class Feeds:
             runtime_classes=self._meanings("runtimeclasses"),
             training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
         )
+        context = with_injections(context, self.config.injections, self.view.namespaces)
         before, self.context = self.context, context
         if self._jobs_running and context != before:
             self._relist_jobs(changed_kinds(before, context, self.view.jobs.values()))

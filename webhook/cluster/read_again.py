@@ -34,7 +34,7 @@ def changed_kinds(old: ReadContext, new: ReadContext, jobs: Iterable[JobRecord])
         # Nobody can have been told the value of a class that was not there.
         or not all(classes.values())
     )
-    namespaces = _changed(old.limit_ranges, new.limit_ranges)
+    namespaces = _changed(old.limit_ranges, new.limit_ranges) | _changed(old.namespace_labels, new.namespace_labels)
     runtimes = _changed(old.training_runtimes, new.training_runtimes)
     return {
         job.kind

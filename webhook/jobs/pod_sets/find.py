@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from webhook.jobs.kinds.kind import AddedContainer, JobKind
 from webhook.jobs.pod_sets.readers import READERS, STATED_LABELS
 from webhook.jobs.pod_sets.sites import PodSetSite, from_source
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
+from webhook.untyped import paths
+
+BY_CONTROLLER: Final = "added-by-controller"
+"""Stands for a container whose name its kind's controller chooses."""
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
@@ -21,7 +25,13 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
     for added in kind.added:
         if added.version in ("", kind.version) and (not added.beside or added.beside in names):
             sites = [_with_added(site, added) if _gets(site.name, added) else site for site in sites]
-    return sites
+    return [_with_injections(site, obj, context) for site in sites] if context.injections else sites
+
+
+def _with_injections(site: PodSetSite, obj: Mapping[str, Any], context: ReadContext) -> PodSetSite:
+    namespace = context.namespace_labels.get(str(paths.find(obj, ("metadata", "namespace"))), {})
+    found = [each for each in context.injections if each.concerns(site.spec, site.pod_labels, namespace)]
+    return replace(site, added=(*site.added, *(each.container() for each in found))) if found else site
 
 
 def stated_labels(kind: JobKind, obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -36,4 +46,4 @@ def _gets(name: str, added: AddedContainer) -> bool:
 
 def _with_added(site: PodSetSite, added: AddedContainer) -> PodSetSite:
     resources = {"requests": dict(added.requests), "limits": dict(added.limits)}
-    return replace(site, added=(*site.added, {"name": "added-by-controller", "resources": resources}))
+    return replace(site, added=(*site.added, {"name": BY_CONTROLLER, "resources": resources}))

@@ -1,8 +1,10 @@
 """What reading a job needs from the rest of the cluster: classes, LimitRanges, runtime overheads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from webhook.jobs.pricing.injections import Injection
 
 CONTEXT_PATHS: Final = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -30,6 +32,10 @@ class ReadContext:
     """RuntimeClass name to its ``overhead.podFixed``."""
     training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """(namespace, name) to the TrainingRuntime object a TrainJob may refer to; cluster-wide ones under ("", name)."""
+    injections: tuple[Injection, ...] = ()
+    """Containers that others add to pods at their creation."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Namespace to those of its labels by which ``injections`` pick it."""
 
     @property
     def default_priority(self) -> int:
@@ -69,3 +75,16 @@ def context_from(
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in training_runtimes
         },
     )
+
+
+def with_injections(
+    context: ReadContext, injections: tuple[Injection, ...], namespaces: Mapping[str, Mapping[str, str]]
+) -> ReadContext:
+    """Return the context in which others add containers to pods; ``namespaces`` are all of them, with their labels."""
+    picking = {key for injection in injections for key in injection.namespace_labels}
+    picked = {
+        name: {key: labels[key] for key in sorted(picking & labels.keys())}
+        for name, labels in namespaces.items()
+        if not picking.isdisjoint(labels)
+    }
+    return replace(context, injections=injections, namespace_labels=picked) if injections else context

@@ -14,6 +14,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing import limit_ranges
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
@@ -147,6 +148,7 @@ def _template(site: PodSetSite) -> Template:
         missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
         tolerations_along=site.tolerations_along,
         node=str(site.spec.get("nodeName") or ""),
+        containers=tuple(str(each.get("name")) for each in (*containers_of(site.spec), *site.added)),
     )
 
 

@@ -106,6 +106,8 @@ class Template:
     """Tolerations of its owner that a patch must write along with others, which would take their place."""
     node: str = ""
     """The node that the template names for its pods, past any scheduler."""
+    containers: tuple[str, ...] = ()
+    """Names of its containers, and of those that are known to be added to its pods."""
 
 
 @dataclass(frozen=True, slots=True)

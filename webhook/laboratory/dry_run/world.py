@@ -21,7 +21,7 @@ from webhook.core.model.reasons import Reason
 from webhook.dialects import merge, resource_quota
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom
-from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
 from webhook.jobs.reading.record import JobRecord
@@ -79,6 +79,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
     context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
     world.problems += problems
+    context = with_injections(context, config.injections, world.view.namespaces)
     settings = engine_settings(config)
     around = Surroundings(
         context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None

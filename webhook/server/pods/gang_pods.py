@@ -10,7 +10,7 @@ from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.pods.group_checks import misgrouped
 from webhook.server.pods.loose_pods import judge_loose
-from webhook.server.pods.places import excess_over
+from webhook.server.pods.places import added_by_others, excess_over
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.membership import belongs
@@ -73,7 +73,8 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
         return deny(Refusal.BEYOND_RESERVATION, message)
     excess = excess_over(cost, reserved, rules.view, request.namespace)
     if excess is not None:
-        return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}")
+        added = added_by_others(pod.spec, reserved.name, rules.view.jobs.get(reservation.uid))
+        return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}{added}")
     return _take_place(review, rules, _Place(reservation, reserved, cost), now)
 
 

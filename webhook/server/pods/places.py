@@ -1,9 +1,17 @@
 """What a pod asks more than its place in a reservation holds."""
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from webhook.cluster.view import View
 from webhook.core.ledger.record import ReservedPodSet
 from webhook.core.model import amounts, quantity
 from webhook.core.model.gang import PodPrice
+from webhook.jobs.pod_sets.find import BY_CONTROLLER
+from webhook.jobs.pricing.injections import containers_of
+from webhook.jobs.reading.record import JobRecord
+
+STRANGERS_SHOWN: Final = 3
 
 
 def excess_over(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace: str) -> str | None:
@@ -22,6 +30,39 @@ def excess_over(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace:
                     f"the pod {word} {amounts.render({name: over[name]})}, its place in the reservation holds {holds}"
                 )
     return None
+
+
+def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None) -> str:
+    """Return what to tell of containers that a pod has and its template does not; empty text where none is known.
+
+    Its owner reads that at once in an event of whatever creates the pods; otherwise the gang would only be too late.
+    """
+    templates = () if job is None else job.templates
+    template = next((each for each in templates if each.pod_set == pod_set), None)
+    if template is None:
+        return ""
+    known = {*template.containers}
+    inits = pod.get("initContainers") if BY_CONTROLLER in known else ()
+    theirs = [] if not isinstance(inits, list) else [each for each in inits if isinstance(each, dict)]
+    strangers = [each for each in containers_of(pod) if each.get("name") not in known and each not in theirs]
+    if not strangers:
+        return ""
+    told = ", ".join(_in_words(each) for each in strangers[:STRANGERS_SHOWN])
+    return (
+        f"; {told} {'is' if len(strangers) == 1 else 'are'} in no template: something adds containers to these pods. "
+        "Keep it from that, or have the administrators name them in addedContainers of the configuration"
+    )
+
+
+def _in_words(container: Mapping[str, Any]) -> str:
+    resources = container.get("resources")
+    asked = []
+    for word in ("requests", "limits"):
+        stated = resources.get(word) if isinstance(resources, dict) else None
+        if isinstance(stated, dict) and stated:
+            asked.append(f"{word} " + ", ".join(f"{value} {name}" for name, value in sorted(stated.items())))
+    asks = "; ".join(asked) or "asks nothing"
+    return f"container {container.get('name')} ({container.get('image')!s:.80}: {asks:.200})"
 
 
 def _is_fenced_resource(view: View, namespace: str, word: str, name: str) -> bool:

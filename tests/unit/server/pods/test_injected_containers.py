@@ -1,0 +1,125 @@
+"""Containers that an injector adds to pods: those named in configuration are reserved, others a refusal names."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.server.reviews import JOB_CONTROLLER, Answered, ask, job, pod, review, view, with_ledger
+from webhook.config import Config
+from webhook.core.ledger.record import reserve
+from webhook.core.model.gang import PodPrice
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.pricing.context import ReadContext, with_injections
+from webhook.jobs.reading.job import read
+from webhook.server.gate import Gate
+
+JOB = KINDS["Job.batch"]
+PROXY = {
+    "name": "istio-proxy",
+    "image": "docker.io/istio/proxyv2:1.27",
+    "restartPolicy": "Always",
+    "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "2"}},
+}
+NAMED = {"name": "istio-proxy", "requests": {"cpu": "100m"}, "limits": {"cpu": 2}, "images": ["*/istio/proxyv2:*"]}
+
+
+def context(*added: dict[str, Any], labels: dict[str, str] | None = None) -> ReadContext:
+    """Return how jobs are read with this configuration in a namespace with these labels."""
+    config = Config.model_validate({"addedContainers": list(added)})
+    return with_injections(ReadContext(), config.injections, {"team-a": labels or {}})
+
+
+def priced(around: ReadContext, obj: dict[str, Any]) -> PodPrice:
+    """Return what a pod of the job is priced with."""
+    gang = read(JOB, obj, around).gang
+    assert gang is not None
+    return gang.pod_sets[0].price
+
+
+def admitted(around: ReadContext) -> Gate:
+    """Return a gate whose ledger holds the Job's reservation, in a queue that counts cpu."""
+    obj = job()
+    obj["metadata"]["uid"] = "job-1"
+    record = read(JOB, obj, around)
+    assert record.gang is not None
+    seen = view()
+    seen.put_job(record)
+    flavors = {"main": {"cpu": "default", "nvidia.com/gpu": "default"}}
+    held = reserve(record.gang, "research", record.gang.counts, flavors, epoch=1, now_seconds=0.0)
+    return Gate(with_ledger(seen, held), context=lambda: around)
+
+
+async def create(gate: Gate, *containers: dict[str, Any]) -> Answered:
+    """Return the answer to a pod of the Job to which an injector has added containers."""
+    obj = pod(gang="job-1")
+    obj["spec"] = {**job()["spec"]["template"]["spec"], "initContainers": list(containers)}
+    return await ask(gate, "/validate/pods", review(obj, user=JOB_CONTROLLER))
+
+
+async def test_a_pod_as_its_template_passes() -> None:
+    assert (await create(admitted(context()))).allowed
+
+
+async def test_what_nobody_named_is_refused_with_its_name_its_image_and_what_it_asks() -> None:
+    answer = await create(admitted(context()), PROXY)
+    assert not answer.allowed
+    assert "the pod requests 4100m cpu, its place in the reservation holds 4" in answer.message
+    assert (
+        "container istio-proxy (docker.io/istio/proxyv2:1.27: requests 100m cpu; limits 2 cpu) is in no template"
+        in answer.message
+    )
+    assert "addedContainers" in answer.message
+
+
+async def test_what_is_named_is_reserved_and_passes() -> None:
+    assert (await create(admitted(context(NAMED)), PROXY)).allowed
+    assert priced(context(NAMED), job()).requests["cpu"] == 4100
+    assert priced(context(NAMED), job()).limits["cpu"] == 6000
+
+
+async def test_what_asks_more_than_was_named_is_refused() -> None:
+    greedy = PROXY | {"resources": {"requests": {"cpu": "1"}}}
+    answer = await create(admitted(context(NAMED)), greedy)
+    assert not answer.allowed
+    assert "the pod requests 5 cpu, its place in the reservation holds 4100m" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("rule", "pod_labels", "namespace_labels", "gets"),
+    [
+        ({"podLabels": {"inject": "true"}}, {"inject": "true"}, {}, True),
+        ({"podLabels": {"inject": "true"}}, {"inject": "false"}, {}, False),
+        ({"podLabels": {"inject": "true"}}, {}, {}, False),
+        ({"namespaceLabels": {"istio-injection": "enabled"}}, {}, {"istio-injection": "enabled", "a": "b"}, True),
+        ({"namespaceLabels": {"istio-injection": "enabled"}}, {}, {"istio-injection": "disabled"}, False),
+        ({"namespaceLabels": {"istio-injection": "enabled"}}, {}, {}, False),
+        ({}, {}, {}, True),
+    ],
+)
+def test_a_pod_is_priced_with_what_its_labels_or_its_namespaces_bring(
+    rule: dict[str, Any], pod_labels: dict[str, str], namespace_labels: dict[str, str], gets: bool
+) -> None:
+    obj = job()
+    obj["spec"]["template"]["metadata"]["labels"] = pod_labels
+    found = priced(context(NAMED | rule, labels=namespace_labels), obj)
+    assert found.requests["cpu"] == (4100 if gets else 4000)
+
+
+@pytest.mark.parametrize("same", [{"name": "istio-proxy", "image": "mine"}, {"name": "p", "image": PROXY["image"]}])
+def test_a_template_that_has_the_container_itself_is_not_charged_for_another(same: dict[str, Any]) -> None:
+    obj = job()
+    obj["spec"]["template"]["spec"]["containers"].append(same)
+    assert priced(context(NAMED), obj).requests["cpu"] == 4000
+
+
+def test_what_ends_before_the_others_start_is_charged_only_where_it_asks_more() -> None:
+    assert priced(context(NAMED | {"ends": True}), job()).requests["cpu"] == 4000
+    large = NAMED | {"ends": True, "requests": {"cpu": "9"}}
+    assert priced(context(large), job()).requests["cpu"] == 9000
+
+
+@pytest.mark.parametrize("kind", ["odd", "deep"])
+def test_a_template_of_odd_shape_is_read_all_the_same(kind: str) -> None:
+    obj = job()
+    obj["spec"]["template"]["spec"]["initContainers"] = {"odd": 7, "deep": [[["x"]]]}[kind]
+    assert read(JOB, obj, context(NAMED)).problem is not None
