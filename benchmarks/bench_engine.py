@@ -3,7 +3,7 @@
 Shape: per queue 20 cpu nominal and a borrowing limit of 100; 35 small, 11 medium and 4 large gangs of 1, 5 and 20 cpu
 with priorities 50, 100 and 200. Printed for each number of pending gangs:
 
-- ``decide``: submit all, one cycle; every gang is then admitted or parked with a reason. Decisions per CPU second.
+- ``decide``: submit all, one cycle; every gang is then admitted or waits with a reason. Decisions per CPU second.
 - ``drain``: gangs end in batches and cycles follow until all have run. Each gang is decided about at least once more.
 - ``step``: one gang ends, one is submitted, one cycle, with the rest still waiting: the cost of a change, p50 and p99.
 

@@ -50,7 +50,7 @@ class Marks(Listener):
             self.wake.set()
 
     def fences_changed(self, namespace: str) -> None:
-        """A ResourceQuota changed: gangs parked on it are looked at again."""
+        """A ResourceQuota changed: gangs that wait for it are looked at again."""
         self._engine.wake_namespace(namespace)
         self._add_namespace(namespace)
 
