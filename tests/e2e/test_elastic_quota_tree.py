@@ -71,9 +71,11 @@ def leaves(cluster: AnyCluster, kubectl: Kubectl) -> Iterator[dict[str, Leaf]]:
         gated = f"{namespace} is gated"
         wait_until(lambda n=namespace: names.GATED_NAMESPACE in labels(kubectl, n), what=gated)
     yield made
-    kubectl.in_namespace("kube-system").delete("elasticquotatree", "elasticquotatree")
     for namespace in namespaces.values():
         kubectl.delete("namespace", namespace)
+    system = kubectl.in_namespace("kube-system")
+    # A tree that holds gangs is not let go.
+    wait_until(lambda: system.delete("elasticquotatree", "elasticquotatree"), what="the tree holds no job any more")
 
 
 def labels(kubectl: Kubectl, namespace: str) -> dict[str, str]:

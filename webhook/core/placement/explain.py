@@ -16,18 +16,22 @@ def misplaced(found: Misplaced) -> Reason:
 
 def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
-    shape, none, pieces = found.asked.shape, Counter[str](), Counter[str]()
+    shape, lack = found.asked.shape, Counter[str]()
+    kept_out, pieces = Counter[str](), Counter[str]()
     for name, node in capacity.nodes.items():
-        short = shape.why_not(node)
-        lacking = shape.lacks(capacity.free[name]) if short is None else None
-        if lacking is not None:
-            pieces[lacking] += max(0, capacity.free[name].get(lacking, 0))
-            short = f"lack {lacking}"
-        if short is not None:
-            none[short] += 1
-    kept = ", ".join(f"{count} {why}" + _in_pieces(why, pieces) for why, count in sorted(none.items(), key=_most))
-    takes = f"of {len(capacity.nodes)} nodes {none.total()} take none" + (f": {kept}" if kept else "")
-    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}; {takes}", help=_help(found))
+        why = shape.why_not(node)
+        short = shape.lacks(capacity.free[name]) if why is None else None
+        if why is not None:
+            kept_out[why] += 1
+        elif short is not None:
+            lack[short] += 1
+            pieces[short] += max(0, capacity.free[name].get(short, 0))
+    parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
+    parts += [(count, why) for why, count in kept_out.items()]
+    kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
+    takes = f"of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none"
+    text = f"{_asked(found)}; {_fit(found)}; {takes}" + (f": {kept}" if kept else "")
+    return Reason(Code.NODES_DO_NOT_FIT, text, help=_help(found))
 
 
 def _asked(found: Misplaced) -> str:
@@ -39,12 +43,7 @@ def _fit(found: Misplaced) -> str:
     return f"{found.found} fit now" if found.certain else f"{found.found} fit now beside its other pods"
 
 
-def _most(item: tuple[str, int]) -> tuple[int, str]:
-    return -item[1], item[0]
-
-
-def _in_pieces(why: str, pieces: Counter[str]) -> str:
-    resource = why.removeprefix("lack ")
+def _in_pieces(resource: str, pieces: Counter[str]) -> str:
     free = pieces.get(resource, 0)
     return f" ({quantity.render(free, resource)} free in pieces too small)" if free else ""
 
