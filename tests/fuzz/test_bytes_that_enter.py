@@ -40,7 +40,7 @@ from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
 
 T = TypeVar("T")
 CALLS_MAX = 400_000
-"""Calls that one input may cost, Python's and C's; an honest one costs some thousand."""
+"""Calls that one input may cost, Python's and C's, beside one a byte; an honest one costs some thousand."""
 
 OBJECTS = changed(st.sampled_from(list(REAL.values())))
 POLICY = (
@@ -88,8 +88,8 @@ POLICY = (
 )
 
 
-def counted(work: Callable[[], T]) -> T:
-    """Return what ``work`` returns; fail when that takes more calls than any input may cost."""
+def counted(work: Callable[[], T], size_bytes: int = 0) -> T:
+    """Return what ``work`` returns; fail when that takes more calls than an input of that size may cost."""
     calls = 0
 
     def note(_frame: object, what: str, _argument: object) -> None:
@@ -102,7 +102,7 @@ def counted(work: Callable[[], T]) -> T:
         return work()
     finally:
         sys.setprofile(before)
-        assert calls < CALLS_MAX, calls
+        assert calls < CALLS_MAX + size_bytes, calls
 
 
 # -- watches: an object beside another, in a list and as an event
@@ -158,7 +158,7 @@ def followed(feed: str, raw: bytes, as_event: bool) -> Feeds:
                 assert not running.done(), "the feed has ended"
         running.cancel()
 
-    counted(lambda: asyncio.run(follow()))
+    counted(lambda: asyncio.run(follow()), len(raw))
     assert informer.get("team-a", "sane") is not None, "an object is hidden"
     assert informer.counts.listener_failures == 0
     assert informer.counts.failures == 0
@@ -256,7 +256,7 @@ GATE = Gate(with_ledger(view(), reservation()))
 
 
 def judged(path: str, body: bytes) -> None:
-    status, answer = counted(lambda: asyncio.run(GATE.review(path, body, 1.0)))
+    status, answer = counted(lambda: asyncio.run(GATE.review(path, body, 1.0)), len(body))
     assert status in (200, 400), (status, answer)
     assert Refusal.BROKEN.value not in answer.decode()
     assert b"failed to decide" not in answer
