@@ -56,7 +56,7 @@ def test_a_waiting_gang_and_the_one_that_holds_its_quota_are_shown_to_their_owne
     assert rows[names["holder"]][1:4] == [QUEUE, queue, "True"]
     assert rows[names["late"]][1:3] == [QUEUE, "False"]
     wide = owner("get", "workload", names["late"], "-o", "wide").splitlines()[1].split()
-    assert wide[-4:] == ["0", "0/2", "0", "WaitingForQuota"]
+    assert wide[-4:] == ["1", "0/2", "0", "WaitingForQuota"]
     assert "needs 2 more nvidia.com/gpu" in owner("describe", "workload", names["late"])
     set_gpus(admin, 4)
     owner("wait", "--for=condition=Admitted", f"workload/{names['late']}", "--timeout=30s")

@@ -60,8 +60,6 @@ WEATHERS = {
     "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 3),
     "calm with adopted jobs": (replace(CALM_WEATHER, adopted=True), 2),
     "rough with adopted jobs": (Weather(adopted=True), 3),
-    "calm with namespaces ungated": (replace(CALM_WEATHER, ungated=6), 2),
-    "rough with namespaces ungated": (Weather(ungated=6), 3),
     "calm with credits and a ledger lost": (replace(CALM_WEATHER, in_credits=True, ledger_lost=4), 1),
     "rough with credits and a ledger lost": (Weather(in_credits=True, ledger_lost=4), 2),
     "calm with hostile tenants": (replace(CALM_WEATHER, hostile=60), 3),

@@ -266,8 +266,7 @@ class Feeds:
         if document["metadata"]["uid"] in self.view.ledger.entries:
             return True
         labels = self.view.namespaces.get(namespace, {})
-        gate = gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds)
-        return gate is not None or gating.is_marked(kind, document, self.kinds)
+        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds) is not None
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:

@@ -130,17 +130,6 @@ def gated_by_namespace(
     return namespace_labels.get(names.GATED_NAMESPACE, "false") != "false" or namespace in mapped_namespaces
 
 
-def is_marked(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> bool:
-    """Return whether ``obj`` is a gang of its own that was gated once: its pod templates bear our label still.
-
-    Tutti goes on with such a job wherever its namespace's label went: whoever may take that away may start nothing.
-    """
-    if is_child(kind, obj, kinds) or managed_by_other(kind, obj):
-        return False
-    own = (names.GANG_PENDING, paths.find(obj, ("metadata", "uid")))
-    return any(site.labels.get(names.GANG_LABEL) in own for site in readable_sites(kind, obj))
-
-
 def with_default_queue(
     kind: JobKind, obj: Mapping[str, Any], namespace_labels: Mapping[str, str], policy: Policy
 ) -> Mapping[str, Any]:
