@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
-from tests.simulation.shrink import Story, shrunk, tell
+from tests.simulation.shrink import JOBS, Story, shrunk, tell
 from tests.simulation.weathers import WEATHERS
 
 REPORT_SECONDS = 30
@@ -37,7 +37,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--base", type=int, help="first seed; otherwise any that was never run")
     parser.add_argument("--weather", choices=sorted(WEATHERS), help="this weather alone")
     parser.add_argument("--seed", type=int, help="replay one story")
-    parser.add_argument("--jobs", type=int, default=Story.jobs, help="end the story after so many jobs")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="end the story after so many jobs")
     parser.add_argument("--without", default="", help="leave this out of the weather, as fields separated by commas")
     return parser.parse_args()
 

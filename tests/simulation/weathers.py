@@ -19,6 +19,7 @@ PAST_FAILURES = (
     ("rough with a ledger lost", 500512),
     ("rough with jobs refused and kept", 503181),
     ("crashing with plain pods", 500141),
+    ("rough with hostile tenants", 114),
     ("crashing with plain pods", 501167),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
