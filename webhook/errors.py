@@ -12,6 +12,7 @@ TuttiError
     ├── Gone            410: the watch or list position is too old
     ├── Forbidden       401, 403
     ├── Invalid         400, 405, 415, 422: sent again it fails again
+    ├── TooLarge        the answer was longer than is read at once: ask for less
     └── Unavailable     429, 5xx, time-out, reset: try again later; the outcome of a write may be unknown
 """
 
@@ -92,6 +93,10 @@ class Forbidden(ApiError):
 
 class Invalid(ApiError):
     """The request itself is wrong."""
+
+
+class TooLarge(ApiError):
+    """A page of a list is longer than is read at once."""
 
 
 class Unavailable(ApiError):

@@ -2,11 +2,13 @@
 
 | what a tenant stores | what holds |
 |---|---|
-| a PodGroup nested 1,100 and 5,000 deep | every process lives, at a new start too; others start; the namespace goes |
+| a PodGroup nested 1,100 and 5,000 deep | our CRD drops it; where another keeps it all go on |
+| a Job and a ConfigMap with what is nested 1,100 and 200,000 deep | the one is dropped, the other not read |
 | annotations of 200 kB, or of JSON in JSON | they are believed by nobody and cost nobody anything |
 | a kind that nobody can list | its jobs wait, all others start, and an event says so |
 """
 
+import copy
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +37,36 @@ def deep_pod_group(group: str, levels: int) -> str:
     )
 
 
+def levels_stored(owner: Kubectl, group: str, levels: int) -> int:
+    path = f"/apis/{group}/v1alpha1/namespaces/{owner.namespace}/podgroups/deep-{levels}"
+    return owner("get", "--raw", path).count('{"x":')
+
+
+@contextmanager
+def unknown_fields_kept(admin: Kubectl) -> Iterator[None]:
+    """Let PodGroups keep what their schema does not name, as the CRDs of other projects do."""
+    before = {group: admin.get("crd", f"podgroups.{group}")["spec"] for group in GROUPS}
+    for group, spec in before.items():
+        changed = copy.deepcopy(spec)
+        schema = changed["versions"][0]["schema"]["openAPIV3Schema"]
+        schema["properties"]["spec"]["x-kubernetes-preserve-unknown-fields"] = True
+        admin.patch("crd", f"podgroups.{group}", {"spec": changed})
+        probe = deep_pod_group(group, 3)
+        wait_until(lambda probe=probe, group=group: kept(admin, group, probe), what="the API server takes the schema")
+    try:
+        yield
+    finally:
+        for group, spec in before.items():
+            admin.patch("crd", f"podgroups.{group}", {"spec": spec})
+
+
+def kept(admin: Kubectl, group: str, probe: str) -> bool:
+    admin.create(probe, "--validate=false")
+    found = levels_stored(admin, group, 3)
+    admin("delete", f"podgroups.{group}", "deep-3")
+    return found == 3
+
+
 def start_again(tutti: Installation) -> None:
     """End every process of ours and start it again; they must all become ready."""
     for replica in tutti.replicas:
@@ -54,20 +86,17 @@ def test_an_object_nested_thousands_deep_ends_no_process_and_hides_no_other(
     breakable: Installation, team: Team
 ) -> None:
     give_queue(team.admin, 8)
-    stored = []
     for group in GROUPS:
-        for levels in (1_100, 5_000):
-            try:
+        team.owner.create(deep_pod_group(group, 100), "--validate=false")
+        assert levels_stored(team.owner, group, 100) == 0, "our CRD keeps what it does not know"
+    with unknown_fields_kept(team.admin):
+        for group in GROUPS:
+            for levels in (1_100, 5_000):
                 team.owner.create(deep_pod_group(group, levels), "--validate=false")
-            except KubectlError:
-                continue
-            path = f"/apis/{group}/v1alpha1/namespaces/{team.admin.namespace}/podgroups/deep-{levels}"
-            text = team.owner("get", "--raw", path)
-            stored += [(group, levels)] if text.count('"x"') >= levels else []
-    assert stored, "no CRD of a PodGroup takes what it does not know: nothing was tried"
-    starts_whole(team.owner, "beside")
-    start_again(breakable)
-    starts_whole(team.owner, "after")
+                assert levels_stored(team.owner, group, levels) == levels
+        starts_whole(team.owner, "beside")
+        start_again(breakable)
+        starts_whole(team.owner, "after")
     assert all(replica.component.running for replica in breakable.replicas)
     team.admin("delete", "namespace", team.admin.namespace, "--wait=true", timeout_seconds=120)
 
@@ -85,6 +114,20 @@ def test_annotations_of_any_size_and_depth_are_nobodys_business(breakable: Insta
     wait_until(lambda: len(team.owner.pods("job-name=forged", phase="Running")) == 2, what="it waits, and starts")
     start_again(breakable)
     starts_whole(team.owner, "after")
+
+
+@pytest.mark.own_cluster
+def test_a_deep_job_and_a_deep_config_map_are_nobodys_business(breakable: Installation, team: Team) -> None:
+    give_queue(team.admin, 8)
+    deep = json.dumps(job("deep", 2, pod_template(), QUEUE)).replace('"spec": {', f'"spec": {{"x": {nested(1_100)},', 1)
+    team.owner.create(deep, "--validate=false")
+    wait_until(lambda: len(team.owner.pods("job-name=deep", phase="Running")) == 2, what="it starts")
+    text = {"policy.yaml": nested(9_000), "deep.json": "[" * 200_000}
+    for where in (team.owner, team.admin.in_namespace(NAMESPACE)):
+        where.create(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep"}, "data": text}))
+    start_again(breakable)
+    starts_whole(team.owner, "after")
+    team.admin.in_namespace(NAMESPACE)("delete", "configmap", "deep")
 
 
 @contextmanager

@@ -191,6 +191,12 @@ class Feeds:
         policies = (policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
+    def unreadable(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """Yield apiVersion, kind, namespace and name of objects that cannot be read, and why; of many only some."""
+        for informer in self.informers.values():
+            for (namespace, name), why in informer.unreadable.items():
+                yield (*informer.type, namespace, name, why)
+
     async def relist_all(self) -> None:
         """Read every job and every pod anew, and return when that is done."""
         served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]

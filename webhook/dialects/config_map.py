@@ -10,7 +10,7 @@ from typing import Final
 from webhook.core.model import names
 from webhook.core.model.problem import Problem
 from webhook.dialects.place import Place
-from webhook.untyped.yaml_text import UnreadableYaml, documents
+from webhook.untyped.yaml_text import Measure, UnreadableYaml, documents
 
 NAME: Final = "tutti-policy"
 NAMESPACE: Final = names.SYSTEM_NAMESPACE
@@ -23,8 +23,9 @@ def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, obj
     """
     problems: list[Problem] = []
     objects: list[Mapping[str, object]] = []
+    measure = Measure()
     for _, entry in sorted(Place(config_map, "", problems)["data"].mapping().items()):
-        for index, document in enumerate(each for whole in _documents(entry) for each in _flat(whole)):
+        for index, document in enumerate(each for whole in _documents(entry, measure) for each in _flat(whole)):
             if isinstance(document, Mapping):
                 objects.append(document)
             elif document is not None:
@@ -41,9 +42,9 @@ def _flat(document: object) -> Iterator[object]:
         yield from _flat(item)
 
 
-def _documents(entry: Place) -> list[object]:
+def _documents(entry: Place, measure: Measure) -> list[object]:
     try:
-        return documents(entry.text())
+        return documents(entry.text(), measure)
     except UnreadableYaml as error:
         entry.error(f"is not YAML: {error}", "correct it; its policy is left out until then")
         return []

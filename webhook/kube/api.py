@@ -12,6 +12,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 JSON: Final = "application/json"
 
+PAGE_BYTES_MAX: Final = 16 * 2**20
+"""The longest page of a list that is read: 500 objects of 1.5 MB each are more memory than a process has."""
 REQUEST_TIMEOUT_SECONDS: Final = 10.0
 """No call may hang: a renewal that hangs outlives its lease."""
 
@@ -31,6 +33,7 @@ class Api(Protocol):
     ) -> bytes:
         """Send one request and return the body of a 2xx answer.
 
+        A page (a query with ``limit``) of more than ``PAGE_BYTES_MAX`` raises ``errors.TooLarge``.
         Raises ``errors.ApiError`` (the subclass for its status) otherwise. ``Unavailable.outcome_unknown`` is set when
         a write was sent but not answered.
         """

@@ -27,7 +27,7 @@ from yarl import URL
 from webhook import errors
 from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError, in_words
-from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
+from webhook.kube.api import JSON, PAGE_BYTES_MAX, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal
 
 log = structlog.get_logger(__name__)
@@ -128,21 +128,31 @@ class HttpApi:
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, timeout_seconds)
         )
-        status, answer = await self._send(method, url, headers, body, timeout)
+        bytes_max = PAGE_BYTES_MAX if "limit" in (query or {}) else None
+        status, answer = await self._send(method, url, headers, body, timeout, bytes_max=bytes_max)
         if status == 401 and await self._authorised_anew(headers):
-            status, answer = await self._send(method, url, headers, body, timeout)
+            status, answer = await self._send(method, url, headers, body, timeout, bytes_max=bytes_max)
         if 200 <= status < 300:
             return answer
         raise refusal(status, answer, is_write=is_write)
 
     async def _send(
-        self, method: str, url: URL, headers: dict[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+        self,
+        method: str,
+        url: URL,
+        headers: dict[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        bytes_max: int | None,
     ) -> tuple[int, bytes]:
         try:
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=timeout, **self._options
             ) as response:
-                return response.status, await response.read()
+                if bytes_max is None:
+                    return response.status, await response.read()
+                return response.status, await _read_at_most(response, bytes_max)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error, is_write=method != "GET") from error
 
@@ -195,6 +205,18 @@ class HttpApi:
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         text = self._server + quote(path, safe="/:@,%")
         return URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+
+
+async def _read_at_most(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > bytes_max:
+            response.close()
+            raise errors.TooLarge(response.status, "TooLarge", f"a page of a list is longer than {bytes_max} bytes")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _unanswered(error: Exception, *, is_write: bool) -> errors.Unavailable:

@@ -26,8 +26,17 @@ from webhook.kube.list_watch import (
 )
 from webhook.kube.statuses import refusal
 from webhook.kube.store import Change, Key, R, Store
-from webhook.wire.nesting import shallow
-from webhook.wire.watch import Malformed, Status, read_event, read_metadata, read_page, read_status, version_number
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow_with_pauses
+from webhook.wire.watch import (
+    Malformed,
+    Status,
+    TooDeep,
+    read_event,
+    read_metadata,
+    read_page,
+    read_status,
+    version_number,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -106,6 +115,8 @@ class Informer(Generic[R]):
         self._audit_seconds = audit_seconds
         self._audit: asyncio.TimerHandle | None = None
         self._store: Store[R] = Store()
+        self.type = ("", "")
+        """The apiVersion and kind of its objects, as the list says; empty before there was one."""
         self.unreadable: dict[Key, str] = {}
         """Objects whose present state could not be read, and why; what was known of them before stands."""
         self._relist_asked = asyncio.Event()
@@ -235,7 +246,11 @@ class Informer(Generic[R]):
             self._reread_running = self._rereads_asked
             self._list_asked_seconds = asyncio.get_running_loop().time()
         body = await self._api.request("GET", self._path, query=request.query, timeout_seconds=LIST_TIMEOUT_SECONDS)
-        page = read_page(body)
+        try:
+            page = read_page(body)
+        except TooDeep:
+            page = read_page(await shallow_with_pauses(body, LEVELS_MAX + WRAPPING_LEVELS))
+        self.type = (page.api_version, page.kind.removesuffix("List"))
         progress = self._machine.page_read(page.metadata.resource_version, page.metadata.continue_token)
         if progress is Progress.STALE:
             log.warning("informer.stale_list", informer=self.name, position=self.position)
@@ -251,14 +266,14 @@ class Informer(Generic[R]):
 
     async def _take_in(self, objects: Iterable[bytes]) -> None:
         for number, raw in enumerate(objects, start=1):
-            self._tell(self._listed_changes(raw))
+            self._tell(self._listed_changes(await shallow_with_pauses(raw)))
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     def _listed_changes(self, raw: bytes) -> Iterable[Change[R]]:
         try:
-            record = self._decode(shallow(raw))
+            record = self._decode(raw)
             return () if record is None else self._store.put_listed(record)
         except Exception as error:
             return self._kept_listed(raw, error)
@@ -307,7 +322,7 @@ class Informer(Generic[R]):
         try:
             number = 0
             async for line in lines:
-                self._tell(self._event_changes(line))
+                self._tell(self._event_changes(await shallow_with_pauses(line, LEVELS_MAX + 1)))
                 self.heard_seconds = loop.time()
                 number += 1
                 if number % BATCH == 0:
@@ -344,7 +359,7 @@ class Informer(Generic[R]):
         if event_type == "DELETED":
             return self._store.drop(key, uid, resource_version)
         try:
-            record = self._decode(shallow(raw))
+            record = self._decode(raw)
             if record is not None:
                 return self._store.put(record)
         except Exception as error:
@@ -358,7 +373,7 @@ class Informer(Generic[R]):
         if self._stand_in is None or key in self._store.records:
             return None
         try:
-            return self._stand_in(shallow(raw), error)
+            return self._stand_in(raw, error)
         except Exception:
             log.exception("informer.nothing_stands_in", informer=self.name, object="/".join(key))
             return None

@@ -9,6 +9,8 @@
                     └──────────────────────────────────┘
                       410 Gone, 404, or a re-read was asked for
 
+A page that is too long to be read is asked for again with half as many objects.
+
 Upstream rules kept (client-go reflector and pager): lists are paged and consistent (no resourceVersion asked); the
 watch starts at the list's version and asks for bookmarks; an expired page token starts over, then without paging; an
 expired watch lists again. A watch that ends is the normal case, not an error.
@@ -77,7 +79,7 @@ class ListWatch:
         self._rng = rng
         self._backoff = Backoff(rng)
         self._selectors = dict(selectors or {})
-        self._page_size = page_size
+        self._page_size = self._page_now = page_size
         self._watch_seconds = watch_seconds
         self._idle_seconds = idle_seconds
         self._missing_retry_seconds = missing_retry_seconds
@@ -115,7 +117,7 @@ class ListWatch:
     def _list_query(self) -> dict[str, str]:
         query = dict(self._selectors)
         if self._paged:
-            query["limit"] = str(self._page_size)
+            query["limit"] = str(self._page_now)
         if self._token:
             query["continue"] = self._token
         return query
@@ -147,6 +149,7 @@ class ListWatch:
         self._watching = self._paged = True
         self._resource_version, self.position = self._list_version, version_number(self._list_version)
         self._stale_lists = self._missing_answers = 0
+        self._page_now = self._page_size
         self.served = True
 
     def stale(self) -> float:
@@ -181,6 +184,9 @@ class ListWatch:
                 return self._gone()
             case errors.NotFound():
                 return self._not_found()
+            case errors.TooLarge() if self._page_now > 1:
+                self._page_now //= 2
+                return 0.0
         return self._backoff.next_seconds()
 
     def _gone(self) -> float:

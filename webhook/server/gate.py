@@ -41,6 +41,7 @@ from webhook.server.sharding.forward import Forwarder
 from webhook.server.validate_policy import PolicyObjects
 from webhook.server.validate_policy import judge as judge_policy
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
+from webhook.wire.nesting import LEVELS_MAX, LONG_BYTES, WRAPPING_LEVELS, shallow_with_pauses
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +121,7 @@ class Gate:
             return 404, b"no such path"
         started = perf_counter()
         try:
-            request = decode(body)
+            request = await _decoded(body)
         except FieldError as error:
             return 200, self._unread(path, error, started)
         except RequestError as error:
@@ -142,18 +143,6 @@ class Gate:
         answer = _encode(request.uid, decided)
         self._line(path, request, decided, perf_counter() - started)
         return 200, answer
-
-    def busy(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the answer to a review that cannot be taken on now."""
-        started = perf_counter()
-        try:
-            request = decode(body)
-        except FieldError as error:
-            return 200, self._unread(path, error, started)
-        except RequestError as error:
-            return self._bad_request(path, error)
-        self._line(path, request, _BUSY, perf_counter() - started)
-        return 200, _encode(request.uid, _BUSY)
 
     # -- endpoints: an answer at once, or None when something has to be waited for ------------------------------------
 
@@ -304,6 +293,11 @@ class Gate:
 
 
 _BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try again", 429)
+
+
+async def _decoded(body: bytes) -> ReviewRequest:
+    """Return the request; other reviews get their turn while what is too deep is cut from a long one."""
+    return decode(body if len(body) <= LONG_BYTES else await shallow_with_pauses(body, LEVELS_MAX + WRAPPING_LEVELS))
 
 
 def _unreasonable(path: str, request: ReviewRequest, body: bytes) -> Answer | None:

@@ -10,8 +10,9 @@ from typing import Any, Final
 import yaml
 
 LEVELS_MAX: Final = 100
-VALUES_MAX: Final = 500_000
-"""Values that one text may stand for, aliases counted as what they repeat: more than a ConfigMap has bytes for."""
+VALUES_MAX: Final = 100_000
+"""Values that one text, or one ConfigMap, may stand for, aliases counted as what they repeat: more than 1 MiB of policy
+has, and a second of work."""
 
 # libyaml reads ten times faster, but wheels without it exist.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -33,10 +34,13 @@ def document(text: str) -> Any:
     return found[0] if found else None
 
 
-def documents(text: str) -> list[Any]:
-    """Return the documents that are written in ``text``. Raises UnreadableYaml."""
+def documents(text: str, measure: "Measure | None" = None) -> list[Any]:
+    """Return the documents that are written in ``text``. Raises UnreadableYaml.
+
+    Texts with one ``measure`` stand for no more together than one may alone.
+    """
     try:
-        _Measure().take(text)
+        (measure or Measure()).take(text)
         return list(yaml.load_all(text, _LOADER))
     except yaml.YAMLError as error:
         said = getattr(error, "problem", None) or getattr(error, "context", None) or "cannot be read"
@@ -48,8 +52,8 @@ def documents(text: str) -> list[Any]:
         raise UnreadableYaml(f"holds a value that cannot be read: {error}") from error
 
 
-class _Measure:
-    """Counts what a text stands for."""
+class Measure:
+    """Counts what texts stand for."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -59,6 +63,7 @@ class _Measure:
 
     def take(self, text: str) -> None:
         """Raise UnreadableYaml where the text stands for more values, or more levels, than may be read."""
+        self._opened, self._anchors = [], {}
         for event in yaml.parse(text, _LOADER):
             levels = 0
             if isinstance(event, yaml.CollectionStartEvent):

@@ -5,35 +5,93 @@ over such an object recurse, and at some depth each of them raises, alone or for
 Tutti reads lies deeper than some twenty levels, so what is below ``LEVELS_MAX`` is replaced by null before anything
 reads it: such an object is read like any other, and hides none.
 
-A look costs about what decoding the same bytes does; where there are fewer brackets than levels, nothing.
+A look costs about what decoding the same bytes does; where there are fewer brackets than levels, nothing. Cutting costs
+up to a hundred times that, so both are done in steps of a few milliseconds: who runs beside others pauses between them.
 """
 
+import asyncio
 import re
+from collections.abc import Generator
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeVar
 
 LEVELS_MAX: Final = 100
 """Maps and lists inside one another that are kept of one object."""
 WRAPPING_LEVELS: Final = 3
 """Levels around an object in a page, a watch event or a review."""
+LONG_BYTES: Final = 1 << 16
+"""What is longer takes several steps."""
 
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BUT_BRACKETS_AND_QUOTES: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
 _STEP: Final = tuple({"[": 1, "{": 1, "]": -1, "}": -1}.get(chr(byte), 0) for byte in range(256))
 _SHORT: Final = 4096
 """Up to here folding is the faster way; beyond it would look at all of it once a level."""
+_RUNS: Final = re.compile(rb'(?:"(?:[^"\\]++|\\.)*+"[^][{}"]*+)++|[\[{]++|[\]}]++', re.DOTALL)
+"""Strings with what is between them, so that no bracket of theirs is one; brackets that open; brackets that close."""
+_RUNS_A_STEP: Final = 4_000
+_BYTES_A_STEP: Final = 1 << 16
+
+T = TypeVar("T")
+Steps = Generator[None, None, bytes]
+"""Work that stops between its steps, and its result."""
 
 
 def fits(raw: bytes, levels: int = LEVELS_MAX) -> bool:
     """Return whether the JSON in ``raw`` is nested at most ``levels`` deep. What is no JSON may answer either way."""
+    return _finished(_looked(raw, levels))
+
+
+def shallow(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
+    """Return the JSON in ``raw`` with null in the place of each map and list below ``levels``; most often ``raw``
+    itself. What is no JSON stays none.
+    """
+    return _finished(shallow_in_steps(raw, levels))
+
+
+async def shallow_with_pauses(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
+    """Return what ``shallow`` returns; others get their turn after each step."""
+    if len(raw) <= LONG_BYTES:
+        return shallow(raw, levels)
+    steps = shallow_in_steps(raw, levels)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: bytes = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+def shallow_in_steps(raw: bytes, levels: int = LEVELS_MAX) -> Steps:
+    """Do what ``shallow`` does, a step at a time."""
+    if (yield from _looked(raw, levels)):
+        return raw
+    return (yield from _cut(raw, levels))
+
+
+def _finished(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:
     if raw.count(b"{") + raw.count(b"[") <= levels:
         return True
     if b"\\" in raw:
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     left = raw.translate(None, _BUT_BRACKETS_AND_QUOTES).replace(b'""', b"")
+    if len(raw) > LONG_BYTES:
+        yield
     if b'"' in left:
         left = _STRINGS.sub(b"", left)
-    return (len(left) <= _SHORT and _folds(left, levels)) or _stays_within(left, levels)
+    if len(left) <= _SHORT and _folds(left, levels):
+        return True
+    return (yield from _stays_within(left, levels))
 
 
 def _folds(brackets: bytes, levels: int) -> bool:
@@ -47,7 +105,7 @@ def _folds(brackets: bytes, levels: int) -> bool:
     return not brackets
 
 
-def _stays_within(brackets: bytes, levels: int) -> bool:
+def _stays_within(brackets: bytes, levels: int) -> Generator[None, None, bool]:
     depth = 0
     # In stretches, since what is far too deep mostly shows that at its beginning.
     for start in range(0, len(brackets), _SHORT):
@@ -55,28 +113,21 @@ def _stays_within(brackets: bytes, levels: int) -> bool:
         if max(depths) > levels:
             return False
         depth = depths[-1]
+        if not (start + _SHORT) % _BYTES_A_STEP:
+            yield
     return True
 
 
-def shallow(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
-    """Return the JSON in ``raw`` with null in the place of each map and list below ``levels``; most often ``raw``
-    itself. What is no JSON stays none.
-    """
-    return raw if fits(raw, levels) else _cut(raw, levels)
-
-
-def _cut(raw: bytes, levels: int) -> bytes:
-    bare = _STRINGS.sub(_blank, raw)
-    # One byte for each of ``raw``: 1 from a bracket that opens what is too deep up to the one that closes it.
-    deep = bytes(map(levels.__lt__, accumulate(map(_STEP.__getitem__, bare))))
+def _cut(raw: bytes, levels: int) -> Steps:
     kept: list[bytes] = []
-    resumed = 0
-    while (opened := deep.find(1, resumed)) >= 0:
-        closed = deep.find(0, opened)
-        kept += (raw[resumed:opened], b"null")
-        resumed = closed + 1 if closed >= 0 else len(raw)
-    return b"".join((*kept, raw[resumed:]))
-
-
-def _blank(string: re.Match[bytes]) -> bytes:
-    return bytes(string.end() - string.start())
+    resumed = depth = 0
+    for number, run in enumerate(_RUNS.finditer(raw), start=1):
+        if not number % _RUNS_A_STEP:
+            yield
+        step = _STEP[raw[run.start()]] * (run.end() - run.start())
+        if depth <= levels < depth + step:
+            kept += (raw[resumed : run.start() + levels - depth], b"null")
+        elif depth + step <= levels < depth:
+            resumed = run.start() + depth - levels
+        depth += step
+    return b"".join((*kept, b"" if depth > levels else raw[resumed:]))

@@ -2,14 +2,12 @@
 
 Only the reader of one kind knows its fields; the informer needs names and versions alone. Leaving the object raw makes
 a page of 500 cost one scan, and lets a single unreadable object fail by itself. What is nested too deeply to be scanned
-is cut first (``nesting``).
+is said so: it has to be cut first (``nesting``).
 """
 
 from typing import TypeVar
 
 import msgspec
-
-from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow
 
 _T = TypeVar("_T")
 _DIGITS_MAX = 32
@@ -18,6 +16,10 @@ _DIGITS_MAX = 32
 
 class Malformed(ValueError):
     """The bytes are not the envelope they were asked to be."""
+
+
+class TooDeep(Malformed):
+    """The bytes are nested too deeply to be scanned."""
 
 
 class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
@@ -45,6 +47,8 @@ class Page(msgspec.Struct):
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
     def objects(self) -> list[bytes]:
         """Return the JSON of each object; copies, so that keeping one does not keep the page."""
@@ -74,27 +78,25 @@ _STATUS = msgspec.json.Decoder(Status)
 
 def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, what: str) -> _T:
     try:
-        try:
-            return decoder.decode(raw)
-        except RecursionError:
-            # Cut so far only, a decoder has never come to its own limit.
-            return decoder.decode(shallow(bytes(raw), LEVELS_MAX + WRAPPING_LEVELS))
+        return decoder.decode(raw)
+    except RecursionError:
+        raise TooDeep(f"{what}: nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"{what}: {error}") from error
 
 
 def read_page(body: bytes) -> Page:
-    """Return one page of a list. Raises Malformed."""
+    """Return one page of a list. Raises Malformed, TooDeep where it has to be cut."""
     return _decoded(_PAGE, body, "list")
 
 
 def read_event(line: bytes) -> Event:
-    """Return one watch event. Raises Malformed."""
+    """Return one watch event. Raises as ``read_page`` does."""
     return _decoded(_EVENT, line, "watch event")
 
 
 def read_metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
-    """Return who an object is. Raises Malformed."""
+    """Return who an object is. Raises as ``read_page`` does."""
     return _decoded(_OBJECT, raw, "object").metadata
 
 

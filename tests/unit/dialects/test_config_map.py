@@ -57,3 +57,10 @@ def test_tags_that_would_run_code_are_not_yaml_here() -> None:
 def test_an_empty_config_map_is_no_policy() -> None:
     assert objects_of({}) == ((), ())
     assert objects_of({"data": {"empty": "", "comment": "# nothing\n"}}) == ((), ())
+
+
+def test_entries_stand_for_no_more_together_than_one_may() -> None:
+    bomb = "[" + "a," * 60_000 + "]"
+    objects, problems = objects_of({"data": {"a": SOUND, "b": bomb, "c": bomb, "d": bomb}})
+    assert len(objects) == 2
+    assert [problem.path for problem in problems if "stands for more than" in str(problem)] == ["/data/c", "/data/d"]

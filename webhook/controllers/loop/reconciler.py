@@ -390,6 +390,7 @@ class Reconciler:
         if self._chores is None or self._chores.done():
             self._chores = asyncio.create_task(self._do_chores(), name="chores")
         self._announcer.tick(now, self.reason)
+        self._announcer.unreadable(now, self._feeds.unreadable())
 
     async def _do_chores(self) -> None:
         await self._labels.keep()

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -23,6 +23,8 @@ QUEUED_AFTER_SECONDS = 2.0
 """A gang that was admitted sooner never gets a "Queued" event."""
 LOOKED_AT_MAX = 200
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
+UNREADABLE_SECONDS = 6.0
+"""At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
 
 
 class Announcer:
@@ -40,6 +42,8 @@ class Announcer:
         self._codes: dict[str, str] = {}
         self._delayed: set[str] = set()
         self._unread: dict[str, str] = {}
+        self._unreadable: set[Regarding] = set()
+        self._unreadable_at = float("-inf")
 
     def queued(self, uid: str) -> None:
         """Note that a gang waits, or waits again."""
@@ -76,6 +80,24 @@ class Announcer:
                 text = f"Tutti cannot read {topic}: {why}; who needs them to be judged waits, all others go on"
                 self._recorder.note(self._ledger, "KindUnread", text, warning=True)
         self._unread = dict(self._view.unread)
+
+    def unreadable(self, now: float, objects: Iterable[tuple[str, str, str, str, str]]) -> None:
+        """Tell, one after another and once each, which objects cannot be read: apiVersion, kind, namespace, name, why.
+
+        Those of no namespace are told of at the ledger: an event about them would lie where nobody looks.
+        """
+        if now - self._unreadable_at < UNREADABLE_SECONDS:
+            return
+        told, self._unreadable = self._unreadable, set()
+        for api_version, kind, namespace, name, why in objects:
+            which = Regarding(api_version, kind, namespace, name, "")
+            if which in told:
+                self._unreadable.add(which)
+            elif now - self._unreadable_at >= UNREADABLE_SECONDS:
+                self._unreadable_at = now
+                self._unreadable.add(which)
+                text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was known of it before stands"
+                self._recorder.note(which if namespace else self._ledger, "Unreadable", text, warning=True)
 
     def created(self, ledger: Ledger) -> None:
         """Tell that the first ledger was made, while nothing held anything."""

@@ -19,6 +19,7 @@ from webhook.untyped.forms import problems_of
 
 SHIPPED: Final = "compute_classes.yaml"
 _SIZES_FIX: Final = "write GiB as '2-16', '32/64/128' or 1800"
+_SIZES_MAX: Final = 10_000
 _SHAPES_FIX: Final = "for example {2: 2-16, 4: 4-32}"
 
 
@@ -61,6 +62,8 @@ def _memory_sizes(text: object) -> tuple[Decimal, ...]:
     """Return the sizes that ``2-16`` (steps of 1), ``32/64`` or ``1800`` names."""
     first, dash, last = str(text).partition("-")
     try:
+        if dash and int(last) - int(first) > _SIZES_MAX:
+            raise Unreadable("", text, f"names more than {_SIZES_MAX} sizes", _SIZES_FIX)
         if dash:
             sizes = tuple(Decimal(size) for size in range(int(first), int(last) + 1))
         else:

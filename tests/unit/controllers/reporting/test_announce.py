@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.unit.visibility.world import World
-from webhook.controllers.reporting.announce import Announcer
+from webhook.controllers.reporting.announce import UNREADABLE_SECONDS, Announcer
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 
@@ -13,9 +13,13 @@ class Notes:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.regarding: list[Any] = []
+
+    namespace, ledger_name = "tutti-system", "ledger"
 
     def note(self, regarding: Any, reason: str, note: str, *, warning: bool = False) -> None:
         self.told.append(f"{reason} {note}")
+        self.regarding.append(regarding)
 
 
 def test_that_the_next_cycle_decides_is_no_event_and_whom_a_gang_could_stop_is_one() -> None:
@@ -29,3 +33,17 @@ def test_that_the_next_cycle_decides_is_no_event_and_whom_a_gang_could_stop_is_o
     assert notes.told == []
     announcer.tick(11, lambda _uid: lasting)
     assert notes.told == [f"Queued PendingEvaluation: {lasting}"]
+
+
+def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> None:
+    world, notes = World(), Notes()
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    odd = [("x.io/v1", "PodGroup", "team", f"g{number}", "RecursionError") for number in range(3)]
+    cluster_wide = ("kueue.x-k8s.io/v1beta2", "ClusterQueue", "", "q", "ValueError")
+    for second in range(int(5 * UNREADABLE_SECONDS)):
+        announcer.unreadable(second, [*odd, cluster_wide])
+    assert [each.name for each in notes.regarding] == ["g0", "g1", "g2", "ledger"]
+    assert notes.told[0].startswith("Unreadable Tutti cannot read PodGroup team/g0: RecursionError")
+    for second in range(100, 100 + int(10 * UNREADABLE_SECONDS)):
+        announcer.unreadable(second, odd[:1] if second % 2 else [])
+    assert len(notes.told) <= 4 + 10, "one that is readable at times is told of no faster"

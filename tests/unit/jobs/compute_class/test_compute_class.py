@@ -142,6 +142,7 @@ GOOD = (compute_class_policy.resources.files("webhook.jobs.compute_class") / com
         ("  known-class: deny", "  known-class: mutate", ""),
         ("8: {184: 1800}", "8: {184: many}", "models.L20X.8"),
         ("8: {184: 1800}", "8: {184: 9-3}", "models.L20X.8"),
+        ("8: {184: 1800}", "8: {184: 1-1000000000}", "models.L20X.8"),
         ("8: {184: 1800}", "eight: {184: 1800}", "models.L20X.eight"),
         ("default: general-purpose", "default: cheap", ""),
         ("schema: 1", "schema: 2", "schema"),
