@@ -4,10 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
+# Those given by name are tried by ``make test``: here what is found is found by chance.
 settings.register_profile(
-    "fuzz", max_examples=200_000, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    "fuzz",
+    max_examples=200_000,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    phases=[phase for phase in Phase if phase is not Phase.explicit],
 )
 
 

@@ -1,10 +1,12 @@
 """What anybody may write: any JSON, real objects with something changed, and what is deep, wide or long."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import yaml
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import DIRECTORY
@@ -29,7 +31,9 @@ JSON = st.recursive(
 DEPTHS = st.sampled_from([90, 101, 150, 260, 900, 1_100, 9_000])
 DEEP = "DEEP"
 """Stands in an object for what is nested so deep that no encoder of ours writes it."""
-WIDE = st.sampled_from([70, 600, 30_000])
+SHORT = settings.get_current_profile_name() != "fuzz"
+WIDE = st.sampled_from([70, 70, 70, 600, 600, 3_000] if SHORT else [70, 600, 3_000, 30_000])
+AMOUNTS = st.sampled_from(["9P", "1", 1, "1m", "0", "123456789012345678", "8Ei"])
 
 
 @st.composite
@@ -42,6 +46,9 @@ def changed(draw: st.DrawFn, originals: Any, changes: int = 4) -> Any:
 
 
 def _change(draw: st.DrawFn, obj: Any) -> None:
+    if draw(st.integers(0, 5)) == 0:
+        _ask(draw, obj)
+        return
     node, key = obj, "spec"
     while draw(st.integers(0, 9)) < 8:
         child = node[key] if not isinstance(node, dict) or key in node else None
@@ -55,11 +62,34 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
     if what == "remove" and isinstance(node, dict):
         node.pop(key, None)
     elif what == "widen":
-        node[key] = {f"a.b/{number}": draw(SCALARS) for number in range(draw(WIDE))}
+        # One value for all: thousands of choices are more than Hypothesis makes.
+        node[key] = dict.fromkeys(_names(draw), draw(SCALARS))
     elif what == "repeat" and isinstance(node, dict) and isinstance(node.get(key), list):
         node[key] = node[key] * draw(st.sampled_from([2, 300]))
     else:
         node[key] = DEEP if what == "deepen" else draw(JSON)
+
+
+def _names(draw: st.DrawFn) -> list[str]:
+    name = draw(
+        st.sampled_from(["a.b/{}", "{}", "example.com/a-name-as-long-as-the-api-server-takes-it-for-a-resource-{}"])
+    )
+    return [name.format(number) for number in range(draw(WIDE))]
+
+
+def _ask(draw: st.DrawFn, obj: Any) -> None:
+    """Have some of the object's containers ask for very many resources, and some of its pod sets be very many."""
+    amounts = dict.fromkeys(_names(draw), draw(AMOUNTS))
+    containers = list(_containers(obj))
+    for container in containers[: draw(st.integers(1, 3))]:
+        container["resources"] = {draw(st.sampled_from(["limits", "requests"])): amounts}
+
+
+def _containers(node: Any) -> Iterator[dict[str, Any]]:
+    for key, below in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key == "containers" and isinstance(below, list):
+            yield from (each for each in below if isinstance(each, dict))
+        yield from _containers(below)
 
 
 @st.composite

@@ -1,23 +1,27 @@
 """Every byte that enters, fuzzed: nothing leaves an entry point but its own errors, and no work or text explodes.
 
-Calls are counted, not time. ``make test`` tries the same examples in each run, ``make fuzz`` new ones for an hour.
+Calls are counted, not time; ``make fuzz`` looks at the loop's time too. What is gone is forgotten: nothing that a
+process keeps mentions it. ``make test`` tries the same examples in each run, ``make fuzz`` new ones for an hour.
 """
 
 import asyncio
 import copy
+import gc
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+import tracemalloc
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 import orjson
 import yaml
-from hypothesis import event, example, given
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.strategies import JSON, REAL, SCALARS, changed, json_bytes
+from tests.fuzz.strategies import JSON, REAL, SCALARS, SHORT, changed, json_bytes
 from tests.unit.kube.fake_api import FakeApi
 from tests.unit.server.reviews import ALICE, reservation, view, with_ledger
 from webhook import config
@@ -39,6 +43,7 @@ from webhook.server.review.answer import Refusal
 from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
 
 T = TypeVar("T")
+BLOCK_SECONDS_MAX = 0.05
 CALLS_MAX = 400_000
 """Calls that one input may cost, Python's and C's, beside one a byte; an honest one costs some thousand."""
 
@@ -105,6 +110,34 @@ def counted(work: Callable[[], T], size_bytes: int = 0) -> T:
         assert calls < CALLS_MAX + size_bytes, calls
 
 
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """Knows how long its longest turn took, in seconds of processor."""
+
+    longest_seconds = 0.0
+
+    def call_soon(self, callback: Any, *args: Any, **more: Any) -> asyncio.Handle:
+        def timed(*args: Any) -> None:
+            began = time.thread_time()
+            try:
+                callback(*args)
+            finally:
+                self.longest_seconds = max(self.longest_seconds, time.thread_time() - began)
+
+        return super().call_soon(timed, *args, **more)
+
+
+def run(work: Coroutine[Any, Any, T], size_bytes: int) -> T:
+    """Return what ``work`` returns, which may not cost too many calls, nor block the loop where time is looked at."""
+    if SHORT:
+        return counted(lambda: asyncio.run(work), size_bytes)
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        result = runner.run(work)
+        loop = runner.get_loop()
+    assert isinstance(loop, WatchedLoop)
+    assert loop.longest_seconds < BLOCK_SECONDS_MAX, f"the loop was blocked for {loop.longest_seconds:.3f} s"
+    return result
+
+
 # -- watches: an object beside another, in a list and as an event
 
 
@@ -117,6 +150,7 @@ class One(FakeApi):
         return b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(self.raw)
 
 
+ODD_UID = "3f2a-of-the-odd-one"
 SANE = {"metadata": {"name": "sane", "namespace": "team-a", "uid": "sane", "resourceVersion": "3"}, "spec": {}}
 
 
@@ -126,7 +160,7 @@ def identified(raw: bytes) -> bytes:
         {
             "name": "odd",
             "namespace": "team-a",
-            "uid": "odd",
+            "uid": ODD_UID,
             "resourceVersion": "4",
             "labels": {"tutti.dev/queue-name": "lq"},
         }
@@ -134,8 +168,11 @@ def identified(raw: bytes) -> bytes:
     return b'{"spec":{},%s,"metadata":%s}' % (raw[1:-1] or b'"x":1', metadata)
 
 
-def followed(feed: str, raw: bytes, as_event: bool) -> Feeds:
-    """Return feeds of which one has met ``raw`` beside a sane object; nothing of ours has failed at it."""
+def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None] = lambda feeds: None) -> None:
+    """Have a feed meet ``raw`` beside a sane object, ``look`` what became of it, and delete it.
+
+    Nothing of ours has failed at it, and nothing is left of it in the end.
+    """
     api = One()
     feeds = Feeds(api, view(), config.Config(), KINDS, Random(1))
     feeds.view.namespaces["team-a"] = {"tutti.dev/gated": "true"}
@@ -146,23 +183,43 @@ def followed(feed: str, raw: bytes, as_event: bool) -> Feeds:
 
     async def follow() -> None:
         running = asyncio.create_task(informer.run())
-        while not informer.synced.is_set():
-            await asyncio.sleep(0)
-            assert not running.done(), "the feed has ended"
-        if as_event:
-            while not api.watches:
-                await asyncio.sleep(0)
-            api.now.lines.put_nowait(b'{"type":"MODIFIED","object":%s}' % raw)
-            while not informer.counts.events:
+
+        async def until(done: Callable[[], bool]) -> None:
+            while not done():
                 await asyncio.sleep(0)
                 assert not running.done(), "the feed has ended"
+
+        await until(lambda: informer.synced.is_set() and bool(api.watches))
+        if as_event:
+            api.now.lines.put_nowait(b'{"type":"MODIFIED","object":%s}' % raw)
+            await until(lambda: informer.counts.events == 1)
+        look(feeds)
+        events = informer.counts.events
+        api.now.lines.put_nowait(b'{"type":"DELETED","object":%s}' % identified(b"{}"))
+        await until(lambda: informer.counts.events > events)
         running.cancel()
 
-    counted(lambda: asyncio.run(follow()), len(raw))
+    run(follow(), len(raw))
     assert informer.get("team-a", "sane") is not None, "an object is hidden"
     assert informer.counts.listener_failures == 0
     assert informer.counts.failures == 0
-    return feeds
+    assert not mentions((feeds.view, feeds._objects, informer.records, informer.unreadable), ODD_UID)
+
+
+def mentions(root: object, text: str) -> bool:
+    """Return whether anything that is kept in ``root`` is, or is named, ``text``."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str | bytes):
+            if each == text:
+                return True
+        elif id(each) not in seen:
+            seen.add(id(each))
+            if type(each).__module__.split(".")[0] in ("webhook", "builtins", "collections", "types"):
+                waiting += each.items() if isinstance(each, Mapping) else gc.get_referents(each)
+    return False
 
 
 def greedy(names: int) -> bytes:
@@ -178,9 +235,15 @@ def greedy(names: int) -> bytes:
 def test_any_object_of_a_job_kind_is_read_beside_others_and_fits_the_ledger(
     raw: bytes, kind: str, as_event: bool
 ) -> None:
-    feeds = followed(f"{kind}/{KINDS[kind].version}", identified(raw), as_event)
-    assert feeds.informers[f"{kind}/{KINDS[kind].version}"].counts.unreadable == 0
-    fits_the_ledger(feeds.view)
+    followed_job(f"{kind}/{KINDS[kind].version}", raw, as_event)
+
+
+def followed_job(feed: str, raw: bytes, as_event: bool) -> None:
+    def look(feeds: Feeds) -> None:
+        assert feeds.informers[feed].counts.unreadable == 0
+        fits_the_ledger(feeds.view)
+
+    followed(feed, identified(raw), as_event, look)
 
 
 @given(st.data())
@@ -189,9 +252,7 @@ def test_any_change_of_a_real_job_is_read_by_its_own_kind(data: st.DataObject) -
     raw = data.draw(json_bytes(changed(st.just(original))))
     group = original["apiVersion"].rpartition("/")[0]
     kind = KINDS[f"{original['kind']}.{group}"]
-    feeds = followed(f"{kind.key}/{kind.version}", identified(raw), data.draw(st.booleans()))
-    assert feeds.informers[f"{kind.key}/{kind.version}"].counts.unreadable == 0
-    fits_the_ledger(feeds.view)
+    followed_job(f"{kind.key}/{kind.version}", raw, data.draw(st.booleans()))
 
 
 def fits_the_ledger(seen: View) -> None:
@@ -229,8 +290,10 @@ def test_any_other_object_is_kept_beside_others(raw: bytes, feed: str, as_event:
 
 @given(json_bytes(OBJECTS), st.booleans())
 def test_any_pod_counts_as_one_that_is_there(raw: bytes, as_event: bool) -> None:
-    feeds = followed("pods", identified(raw), as_event)
-    assert feeds.view.fences.has_pod("team-a", "odd")
+    def look(feeds: Feeds) -> None:
+        assert feeds.view.fences.has_pod("team-a", ODD_UID)
+
+    followed("pods", identified(raw), as_event, look)
 
 
 # -- reviews
@@ -256,7 +319,7 @@ GATE = Gate(with_ledger(view(), reservation()))
 
 
 def judged(path: str, body: bytes) -> None:
-    status, answer = counted(lambda: asyncio.run(GATE.review(path, body, 1.0)), len(body))
+    status, answer = run(GATE.review(path, body, 1.0), len(body))
     assert status in (200, 400), (status, answer)
     assert Refusal.BROKEN.value not in answer.decode()
     assert b"failed to decide" not in answer
@@ -283,6 +346,35 @@ def test_a_review_of_any_pod_is_answered(data: st.DataObject, operation: str) ->
 @given(json_bytes(JSON) | st.binary(max_size=200), st.sampled_from(GATE.paths))
 def test_any_bytes_are_answered(body: bytes, path: str) -> None:
     judged(path, body)
+
+
+LEFT_BYTES_MAX = 1 << 20
+
+
+@settings(max_examples=20 if SHORT else 2_000)
+@given(st.data())
+def test_memory_returns_whatever_reviews_came(data: st.DataObject) -> None:
+    """Each review comes many times, of other pods and namespaces: what is kept of them is bounded."""
+    pod = {"metadata": {"name": "p", "uid": "NAME"}, "spec": REAL["job"]["spec"]["template"]["spec"]}
+    raw = data.draw(json_bytes(changed(st.just(pod), 2)))
+    path = data.draw(st.sampled_from(["/validate/pods", "/mutate/pods"]))
+    body = reviewed(raw, b"null", "CREATE", "/v1", "pods").replace(b"review-1", b"NAME" * 20)
+    gate = Gate(with_ledger(view(), reservation()))
+
+    async def flood(first: int) -> None:
+        for number in range(first, first + 12):
+            name = f"n{number}".encode()
+            space = b"team-a" if number % 2 else name
+            await gate.review(path, body.replace(b"NAME", name).replace(b"team-a", space), 1.0)
+
+    asyncio.run(flood(0))
+    gc.collect()
+    tracemalloc.start()
+    asyncio.run(flood(100))
+    gc.collect()
+    left, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert left < LEFT_BYTES_MAX
 
 
 # -- texts
@@ -313,7 +405,7 @@ LAUGHS = st.integers(2, 12).map(
 @given(YAML | LAUGHS)
 def test_yaml_is_read_within_bounds_or_refused(text: str) -> None:
     try:
-        found = counted(lambda: documents(text))
+        found = counted(lambda: documents(text), 20 * len(text))
     except UnreadableYaml:
         event("refused")
         return
@@ -326,12 +418,13 @@ def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str
         objects, _ = config_map.objects_of({"metadata": {"name": "tutti-policy"}, "data": {"a": text}})
         return merge.compile_policy(objects)
 
-    counted(compiled)
+    counted(compiled, 20 * len(text))
 
 
 @given(st.lists(changed(st.sampled_from(POLICY)), max_size=5))
 def test_any_policy_objects_compile_to_a_policy_with_problems(objects: list[Any]) -> None:
-    counted(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]))
+    size = len(orjson.dumps(objects, option=orjson.OPT_NON_STR_KEYS))
+    counted(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
 
 
 CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fairSharing", "x"]), JSON, max_size=4)
@@ -341,7 +434,7 @@ CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fair
 def test_a_configuration_is_read_or_refused(text: str) -> None:
     said = ""
     try:
-        counted(lambda: config.parse(text, "config.yaml"))
+        counted(lambda: config.parse(text, "config.yaml"), 20 * len(text))
     except PolicyError as error:
         said = str(error)
     assert len(said) < 1_000 + 10 * len(text)

@@ -4,14 +4,18 @@ It is how quota is judged where tenants write what they like: what asked for a q
 its controllers made, runs within the quota of all queues together.
 """
 
+import re
 from typing import Any, Final
 
+from tests.simulation.hostile import PREFIX
 from tests.simulation.load import NOMINAL_GPUS
 from webhook.core.model import names
 from webhook.laboratory.simulated.objects.store import Event
 
 MOST_GPUS: Final = sum(NOMINAL_GPUS.values())
 PODS: Final = ("", "pods")
+BY_HAND: Final = re.compile(rf"{PREFIX}\d+")
+"""Names of what hostile tenants make themselves; what controllers make for them has more."""
 
 
 class Running:
@@ -38,8 +42,11 @@ class Running:
         return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
 
     def _asked(self, metadata: dict[str, Any]) -> bool:
-        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
         labels = metadata.get("labels") or {}
+        if BY_HAND.fullmatch(metadata["name"]) and not labels.get(names.GANG_LABEL):
+            # A controller that its author claims made nothing: it is theirs, and runs by itself.
+            return any(labels.get(label) for label in names.QUEUE_LABELS)
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
         return any(uid in self._queued for uid in owners) or any(labels.get(label) for label in names.QUEUE_LABELS)
 
 
