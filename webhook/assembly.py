@@ -18,6 +18,7 @@ import structlog
 from webhook import logs
 from webhook.clock import Clock, SteadyClock, SystemClock
 from webhook.cluster.feeds import Feeds, Listener
+from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -93,7 +94,7 @@ def reconciler(
     ``on_renewed`` is told the monotonic time by which the lease must be renewed or a term be over, ``on_ended`` that it
     is over.
     """
-    kinds, view = job_kinds(config), View()
+    kinds, view = job_kinds(config), View(nodes=Occupancy(config.exempt_namespaces))
     feeds = Feeds(api, view, config, kinds, rng)
     terms = Terms(
         api,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from webhook.core.model import names, quantity
+from webhook.core.model.policy import NodeFit
 from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
@@ -147,6 +148,8 @@ class Config(Section):
     compute_classes: Path | None = None
     """Policy table for compute classes; None: the shipped one."""
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
+    node_fit: NodeFit = Field(default=NodeFit.ENFORCE, alias="nodeFit")
+    """For flavors without the annotation that says it, and for gangs without a queue."""
     left_to_kueue: bool = False
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -220,6 +223,7 @@ def engine_settings(config: Config) -> EngineSettings:
             for rule in resources.transformations
         ),
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+        node_fit=config.node_fit,
         usage_decay=None
         if sharing is None
         else UsageDecay(sharing.usage_half_life_time, sharing.usage_sampling_interval, sharing.resource_weights),

@@ -11,6 +11,8 @@ before stands, and where nothing was:
     a namespace             has no labels: nothing is gated by them, and what asks for a queue waits
     a ResourceQuota         bounds nothing here; the API server holds to it, pod by pod
     a policy object         is not there: its queues are not, and who asks for them waits
+    a Node                  is not there
+    a DaemonSet             is not there: no pods of it are expected on new nodes
     a priority class,       is not there: jobs that name it wait
     training runtime
     a LimitRange,           adds nothing to what jobs ask
@@ -29,6 +31,8 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.feed_names import job_feed, policy_feed
+from webhook.cluster.nodes import daemon_set, node
+from webhook.cluster.nodes.node import StoredNode
 from webhook.cluster.read_again import changed_kinds, meaning
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
@@ -71,6 +75,9 @@ class Listener:
 
     def fences_changed(self, namespace: str) -> None:
         """Take note of a ResourceQuota."""
+
+    def nodes_changed(self) -> None:
+        """Take note of a node that came, went, or is not what it was; heartbeats are no change."""
 
     def pod_group_changed(self, namespace: str, name: str) -> None:
         """Take note of a PodGroup."""
@@ -134,6 +141,9 @@ class Feeds:
             self._policy,
             field_selector=f"metadata.name={config.policy_config_map}",
         )
+        if (nodes := self.view.nodes) is not None:
+            self._add("nodes", "/api/v1/nodes", node.decode, self._node)
+            self._add("daemonsets", "/apis/apps/v1/daemonsets", daemon_set.decode, nodes.take_daemon_set)
         for group, path in GENERATIONS.items():
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
         for resource in policy_registry.COMPILED:
@@ -298,6 +308,11 @@ class Feeds:
         for namespace, group in sorted(groups):
             self._gather(namespace, group)
         self.listener.pod_changed(old, new)
+
+    def _node(self, _feed: str, old: StoredNode | None, new: StoredNode | None) -> None:
+        assert self.view.nodes is not None
+        if self.view.nodes.take_node(old, new):
+            self.listener.nodes_changed()
 
     def _gather(self, namespace: str, group: str) -> None:
         """Read the gang that the plain pods of a PodGroup make, after one of them changed."""

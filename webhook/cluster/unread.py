@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from webhook.cluster.feed_names import job_feed, policy_feed
 from webhook.cluster.read_again import TRAIN_JOB
-from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY
+from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POD_GROUPS, POLICY
 from webhook.dialects import elastic_quota_tree
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
@@ -36,6 +36,8 @@ def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:
         feeds = [job_feed(served) for served in kind.every_version]
         if JOBS not in feeds:
             yield kind.key, feeds
+    yield NODES, ["nodes"]
+    yield DAEMON_SETS, ["daemonsets"]
     for generation in GENERATIONS:
         yield POD_GROUPS, [f"podgroups.{generation}"]
     for name in ("trainingruntimes", "clustertrainingruntimes"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.cluster.lineage import Lineage
+from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
@@ -23,6 +24,10 @@ POLICY: Final = "policy"
 """Queues, cohorts, flavors, classes: whatever lacks, no gang's quota is known."""
 NAMESPACE_QUEUES: Final = "ElasticQuotaTrees"
 """Which namespaces have all their jobs wait in a queue."""
+NODES: Final = "Nodes"
+"""Nobody waits for them: without, no gang is asked whether it fits them."""
+DAEMON_SETS: Final = "DaemonSets"
+"""Nor for them: what their pods will take of new nodes is not known then."""
 
 
 @dataclass(slots=True)
@@ -41,6 +46,8 @@ class View:
     policy: Policy = field(default_factory=Policy)
     fences: Fences = field(default_factory=Fences)
     lineage: Lineage = field(default_factory=Lineage)
+    nodes: Occupancy | None = None
+    """Who is on which node; None in a process that does not decide."""
     ledger: Ledger = field(default_factory=Ledger)
     ledger_trusted: bool = False
     """The ledger was read and decoded; False while it is missing or corrupt."""
@@ -69,6 +76,8 @@ class View:
         reservation = self.fences.reservation(record.namespace, record.uid)
         if reservation is not None:
             self.fences.give_back(record.namespace, record.uid, record.given_back(reservation))
+            if self.nodes is not None:
+                self.nodes.touch(record.uid)
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""
@@ -93,11 +102,15 @@ class View:
         if pod.gang is not None and not pod.group and self.lineage.belongs(controller, pod.gang) is False:
             pod = replace(pod, gang=None)
         self.fences.put_pod(pod)
+        if self.nodes is not None:
+            self.nodes.put_pod(pod)
 
     def drop_pod(self, namespace: str, uid: str) -> None:
         """Forget one pod."""
         self.lineage.drop_pod(uid)
         self.fences.drop_pod(namespace, uid)
+        if self.nodes is not None:
+            self.nodes.drop_pod(uid)
 
     def present(self, namespace: str, uid: str) -> int:
         """Return how many pods of a gang were let go and have not ended, as ``Fences.present`` says.
@@ -119,6 +132,8 @@ class View:
         self.ledger, self.ledger_trusted = ledger, True
         for reservation in self.fences.set_reservations(ledger.entries.values()):
             self.fences.give_back(reservation.namespace, reservation.uid, self.given_back(reservation))
+        if self.nodes is not None:
+            self.nodes.set_reservations(ledger.entries)
         moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
         moved.set()
 

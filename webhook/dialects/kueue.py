@@ -10,11 +10,13 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from webhook.core.model import names
 from webhook.core.model.policy import (
     Cohort,
     Flavor,
     Fungibility,
     LocalQueue,
+    NodeFit,
     Preemption,
     PreemptionPolicy,
     Preference,
@@ -266,6 +268,7 @@ def _flavor(place: Place, fragment: Fragment) -> None:
         selector.labels(spec["nodeLabels"], most=8),
         selector.taints(spec["nodeTaints"]),
         selector.tolerations(spec["tolerations"]),
+        _node_fit(place["metadata"]["annotations"][names.NODE_FIT]),
     )
     if spec["topologyName"].value == "":
         spec["topologyName"].error("the name is empty", "name a Topology or remove the field")
@@ -276,6 +279,13 @@ def _flavor(place: Place, fragment: Fragment) -> None:
             spec["topologyName"].error("a topology needs at least one node label", "set nodeLabels")
     if fragment.broken is None:
         fragment.flavors.append(flavor)
+
+
+def _node_fit(annotation: Place) -> NodeFit | None:
+    if annotation.present and annotation.value not in tuple(NodeFit):
+        annotation.warn("is not known: it counts as not written", f"write one of {', '.join(NodeFit)}")
+        return None
+    return NodeFit(str(annotation.value)) if annotation.present else None
 
 
 def _priority_class(place: Place, fragment: Fragment) -> None:

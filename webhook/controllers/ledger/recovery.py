@@ -13,6 +13,7 @@ from webhook import metrics
 from webhook.clock import Clock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
+from webhook.cluster.view import DAEMON_SETS, NODES
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
@@ -86,7 +87,7 @@ class Recovery:
         await self._effects.drain()
         if broken.stored is not None:
             await self.quarantine.keep(broken.stored.data, self._clock.now())
-        while view.unread:
+        while view.unread.keys() - {NODES, DAEMON_SETS}:
             # What holds quota of a kind that is not read would be given away.
             log.warning("ledger.rebuild_waits", unread=view.unread)
             await asyncio.sleep(UNREAD_RETRY_SECONDS)

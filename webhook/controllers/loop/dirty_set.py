@@ -54,6 +54,10 @@ class Marks(Listener):
         self._engine.wake_namespace(namespace)
         self._add_namespace(namespace)
 
+    def nodes_changed(self) -> None:
+        """There may be more room on nodes."""
+        self.wake.set()
+
     def pod_group_changed(self, namespace: str, name: str) -> None:
         """Mark the gangs that belong to a PodGroup."""
         for job in self._view.gangs_in(namespace):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from webhook.clock import Clock
 from webhook.cluster import waiting
-from webhook.cluster.view import View
+from webhook.cluster.nodes.occupancy import Held
+from webhook.cluster.view import NODES, View
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.loop.dirty_set import Marks
@@ -36,6 +37,9 @@ class EngineFeed:
         """What was last said of a running gang."""
         self._reserved: set[str] = set()
         """Uids that the engine charges."""
+        if view.nodes is not None:
+            view.nodes.forget_decisions()
+            engine.know_nodes(view.nodes.capacity)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
@@ -75,6 +79,18 @@ class EngineFeed:
             self._announcer.queued(uid)
         else:
             self._withheld.pop(uid, None)
+
+    def settle_nodes(self) -> None:
+        """Make what is allotted on nodes agree with what is read, and wake who waited for room there."""
+        view, nodes = self._view, self._view.nodes
+        if nodes is None:
+            return
+        self._engine.know_nodes(None if NODES in view.unread else nodes.capacity)
+        changed = (
+            Held(entry, view.given_back(entry), view.gang_of(view.jobs.get(entry.uid))) for entry in nodes.unsettled()
+        )
+        if nodes.settle(changed, view.policy.flavors):
+            self._engine.wake_nodes()
 
     def waits(self, uid: str) -> bool:
         """Return whether a gang waits in the engine."""

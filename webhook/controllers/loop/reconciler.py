@@ -249,6 +249,7 @@ class Reconciler:
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
+        self._gangs.settle_nodes()
         dirty, self.marks.gangs = self.marks.gangs, set()
         for uid in sorted(dirty):
             job = self._view.jobs.get(uid)

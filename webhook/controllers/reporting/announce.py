@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from webhook import metrics
-from webhook.cluster.view import View
+from webhook.cluster.view import DAEMON_SETS, NODES, View
 from webhook.controllers.reporting.events import EventRecorder, Regarding
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model import amounts
@@ -25,6 +25,12 @@ LOOKED_AT_MAX = 200
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
 """At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
+_WAITED_FOR = "who needs them to be judged waits, all others go on"
+_WITHOUT = {
+    NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
+    DAEMON_SETS: "what their pods will take of new nodes is not kept free",
+}
+"""What is not waited for, and what follows."""
 
 
 class Announcer:
@@ -77,7 +83,7 @@ class Announcer:
         """Tell, once each, what the API server lets nobody read."""
         for topic, why in self._view.unread.items():
             if self._unread.get(topic) != why:
-                text = f"Tutti cannot read {topic}: {why}; who needs them to be judged waits, all others go on"
+                text = f"Tutti cannot read {topic}: {why}; {_WITHOUT.get(topic, _WAITED_FOR)}"
                 self._recorder.note(self._ledger, "KindUnread", text, warning=True)
         self._unread = dict(self._view.unread)
 

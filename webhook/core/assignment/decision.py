@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, as
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.assignment.request import Request
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Flavor, FlavorResource, PreemptionPolicy, Queue
+from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, PreemptionPolicy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
@@ -97,11 +97,24 @@ class Decider:
         """
         if self.nodes is None:
             return None
+        chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
         asked = [
-            Asked(each.name, shape_of(each, self._flavors_of(flavors.get(each.name, {}))), counts[each.name])
+            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name])
             for each in gang.pod_sets
+            if self._must_fit(self.nodes, chosen[each.name].values())
         ]
-        return place(self.nodes, asked, self.nodes.held_by(gone))
+        return place(self.nodes, asked, self.nodes.held_by(gone)) if asked else None
+
+    def _must_fit(self, nodes: Capacity, flavors: Collection[Flavor]) -> bool:
+        """Return whether pods on ``flavors`` wait until they fit nodes. Where there are none at all, who waits for them
+        waits for ever, or they are made for who asks.
+        """
+        default = self.settings.node_fit
+        if any((flavor.node_fit or default) is not NodeFit.ENFORCE for flavor in flavors):
+            return False
+        if not flavors and default is not NodeFit.ENFORCE:
+            return False
+        return nodes.has_nodes({key: value for flavor in flavors for key, value in flavor.node_labels.items()})
 
     def _flavors_of(self, chosen: Mapping[str, str]) -> dict[str, Flavor]:
         return {name: self.flavors[name] for name in dict.fromkeys(chosen.values()) if name in self.flavors}
@@ -191,7 +204,7 @@ class Attempt:
         going = [victim.allocation for victim in decision.victims] + [
             allocations.by_uid[uid] for uid in decision.awaits
         ]
-        gone = [allocation.uid for allocation in going]
+        gone = [uid for allocation in going for uid in (allocation.uid, *allocation.reservation.jobs)]
         places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
         if isinstance(places, Misplaced):
             return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())

@@ -56,6 +56,8 @@ KUEUE_GATE: Final = "kueue.x-k8s.io/admission"
 """Kueue's own scheduling gate: it holds the pod itself."""
 MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
+NODE_FIT: Final = "tutti.dev/node-fit"
+"""Annotation of a ResourceFlavor: ``enforce``, ``observe`` or ``off``."""
 ADMISSION_GATES: Final = "kueue.x-k8s.io/admission-gated-by"
 """Annotation on a job (or Workload): while it names anybody, the gang is not queued."""
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"

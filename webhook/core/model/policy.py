@@ -173,6 +173,16 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
+class NodeFit(StrEnum):
+    """Whether a gang waits until its pods fit the nodes of a flavor."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+    """It starts without: its nodes may be made for it."""
+    OFF = "off"
+    """The nodes are not asked at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flavor:
     """A kind of capacity: the nodes it stands for and what a pod must tolerate to use it."""
@@ -181,6 +191,8 @@ class Flavor:
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    node_fit: NodeFit | None = None
+    """None: as is configured for all."""
 
 
 @dataclass(frozen=True, slots=True)

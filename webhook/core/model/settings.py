@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from webhook.core.model.policy import NodeFit
+
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
@@ -40,3 +42,5 @@ class EngineSettings:
     ignore_undeclared: bool = False
     """Kueue's ``quotaCheckStrategy: IgnoreUndeclared``, for every queue."""
     usage_decay: UsageDecay | None = None
+    node_fit: NodeFit = NodeFit.ENFORCE
+    """For flavors that do not say it themselves."""

@@ -8,6 +8,7 @@ changed since the last.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -33,11 +34,17 @@ class Allotment:
     """Pod set to node to pods that are still to come."""
 
 
-@dataclass(slots=True)
-class _Bound:
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod that holds room on a node."""
+
     node: str
     requests: Amounts
-    gang: str | None
+    gang: str | None = None
+    """Uid of its gang."""
+    pod_set: str = ""
+    owner: str = ""
+    """Uid of its controller."""
 
 
 Room = tuple[int, int]
@@ -101,13 +108,14 @@ class Capacity:
         """Node to amounts: negative ones on a node that is overfull, and only what it lost of one not known yet."""
         self.allotments: dict[str, Allotment] = {}
         """By uid of the gang."""
-        self._bound: dict[str, _Bound] = {}
-        self._pods_of: dict[str, dict[str, _Bound]] = {}
+        self._bound: dict[str, Bound] = {}
+        self._pods_of: dict[str, dict[str, Bound]] = {}
         """Uid of a gang to its bound pods."""
         self._indexes: dict[Shape, Index] = {}
         self._log: list[str] = []
         """Names of nodes that changed, in order."""
         self._largest: dict[str, int] | None = None
+        self._populated: dict[tuple[tuple[str, str], ...], bool] = {}
 
     @property
     def largest(self) -> Amounts:
@@ -125,7 +133,7 @@ class Capacity:
         before = self.nodes.get(node.name)
         if before == node:
             return
-        self._largest = None
+        self._largest, self._populated = None, {}
         self._add(node.name, {} if before is None else before.capacity, -1)
         self.nodes[node.name] = node
         self._add(node.name, node.capacity, 1)
@@ -134,21 +142,21 @@ class Capacity:
         """Forget one node; what is bound or allotted there stays written down until it goes."""
         before = self.nodes.pop(name, None)
         if before is not None:
-            self._largest = None
+            self._largest, self._populated = None, {}
             self._add(name, before.capacity, -1)
 
-    def bind(self, uid: str, node: str, requests: Amounts, gang: str | None = None, pod_set: str = "") -> None:
-        """Take note that a pod holds ``requests`` of ``node``. One of a gang takes a place that was allotted to it."""
+    def bind(self, uid: str, bound: Bound) -> None:
+        """Take note that a pod holds room. One of a gang takes a place that was allotted to it."""
         known = self._bound.get(uid)
-        if known is not None and known.node == node and known.requests == requests:
+        if known == bound:
             return
         self.unbind(uid)
-        bound = self._bound[uid] = _Bound(node, requests, gang)
-        if gang is not None:
-            self._pods_of.setdefault(gang, {})[uid] = bound
-        self._add(node, requests, -1)
-        if gang is not None and known is None:
-            self._settle(gang, pod_set, node)
+        self._bound[uid] = bound
+        self._add(bound.node, bound.requests, -1)
+        if bound.gang is not None:
+            self._pods_of.setdefault(bound.gang, {})[uid] = bound
+            if known is None or known.gang != bound.gang:
+                self._settle(bound.gang, bound.pod_set, bound.node)
 
     def unbind(self, uid: str) -> None:
         """Forget a pod that has ended and is gone; an unknown one is fine."""
@@ -161,6 +169,27 @@ class Capacity:
             del pods[uid]
             if not pods:
                 del self._pods_of[bound.gang]
+
+    def bound(self, uid: str) -> Bound | None:
+        """Return what a pod holds, if it is known to hold anything."""
+        return self._bound.get(uid)
+
+    def all_bound(self) -> Iterable[Bound]:
+        """Return what every pod holds."""
+        return self._bound.values()
+
+    def bound_of(self, gang: str) -> Counter[str]:
+        """Return how many pods of each set of a gang hold room."""
+        return Counter(bound.pod_set for bound in self._pods_of.get(gang, {}).values())
+
+    def has_nodes(self, labels: Mapping[str, str]) -> bool:
+        """Return whether there is any node with ``labels``, whatever its state."""
+        key = tuple(sorted(labels.items()))
+        if key not in self._populated:
+            self._populated[key] = any(
+                all(node.labels.get(name) == value for name, value in key) for node in self.nodes.values()
+            )
+        return self._populated[key]
 
     def copy(self) -> "Capacity":
         """Return an independent copy; its indexes are made when they are asked for."""
@@ -187,6 +216,17 @@ class Capacity:
         allotment = self.allotments.pop(gang, None)
         if allotment is not None:
             self._add_all(allotment, 1)
+
+    def split(self, gang: str, names: Mapping[str, Mapping[str, str]]) -> None:
+        """Hand what is kept for ``gang`` over to others: by uid, what their pod sets were called in it."""
+        whole = self.allotments.get(gang)
+        self.withdraw(gang)
+        if whole is None:
+            return
+        for uid, sets in names.items():
+            own = {name: of_whole for name, of_whole in sets.items() if of_whole in whole.places}
+            shapes = {name: whole.shapes[of_whole] for name, of_whole in own.items()}
+            self.allot(uid, Allotment(shapes, {name: dict(whole.places[of_whole]) for name, of_whole in own.items()}))
 
     def _settle(self, gang: str, pod_set: str, node: str) -> None:
         """One pod came: at the place that was kept for it, or at another, and then any of its set's is given back."""
@@ -272,7 +312,7 @@ class Capacity:
         return more
 
     def _going(self, gangs: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
-        for gang in gangs:
+        for gang in dict.fromkeys(gangs):
             allotment = self.allotments.get(gang)
             if allotment is not None:
                 for name, places in allotment.places.items():

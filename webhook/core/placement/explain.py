@@ -29,8 +29,9 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
     parts += [(count, why) for why, count in kept_out.items()]
     kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
-    takes = f"of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none"
-    text = f"{_asked(found)}; {_fit(found)}; {takes}" + (f": {kept}" if kept else "")
+    text = f"{_asked(found)}; {_fit(found)}"
+    if parts:
+        text += f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}"
     return Reason(Code.NODES_DO_NOT_FIT, text, help=_help(found))
 
 

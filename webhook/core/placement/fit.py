@@ -78,6 +78,11 @@ def place(
     return Allotment({each.name: each.shape for each in asked if each.count}, places)
 
 
+def place_most(capacity: Capacity, asked: Asked) -> Mapping[str, int]:
+    """Return places for as many pods of one set as fit now."""
+    return _pick(capacity.index(asked.shape), {}, asked.count)[0]
+
+
 def _alone(capacity: Capacity, asked: Asked, more: Mapping[str, Amounts] | None) -> int:
     """Return how many pods of one set fit when it is placed by itself."""
     index = capacity.index(asked.shape)

@@ -11,6 +11,9 @@ from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerate
 from webhook.core.model.quantity import MILLI
 from webhook.core.placement.node import PODS, UNBOUNDED, NodeRecord
 
+CORDON = Taint("node.kubernetes.io/unschedulable")
+"""Who tolerates it is bound to a cordoned node all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -34,7 +37,7 @@ class Shape:
 
     def why_not(self, node: NodeRecord) -> str | None:
         """Return what keeps the pods away from ``node`` for good, in a few words; None when nothing does."""
-        if node.cordoned:
+        if node.cordoned and not any(tolerates(each, CORDON) for each in self.tolerations):
             return "cordoned"
         if not node.ready:
             return "not ready"

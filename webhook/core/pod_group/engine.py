@@ -32,6 +32,7 @@ class EnsembleEngine:
         self.set_policy, self.wake_namespace = engine.set_policy, engine.wake_namespace
         self.restore_claims, self.claims = engine.restore_claims, engine.claims
         self.restore_bookings, self.bookings = engine.restore_bookings, engine.bookings
+        self.know_nodes, self.wake_nodes = engine.know_nodes, engine.wake_nodes
         self.restore_usage, self.follow, self.potential = engine.restore_usage, engine.follow, engine.potential
         self._groups: dict[Key, Group] = {}
         self._key_of: dict[str, Key] = {}
@@ -96,6 +97,9 @@ class EnsembleEngine:
         part = None if key is None else self._groups[key].held.pop(uid, None)
         if part is None or part.reservation.membership is None:
             self._engine.release(uid)
+        if self._engine.nodes is not None:
+            # Of an ensemble each job has its own.
+            self._engine.nodes.withdraw(uid)
         if key is not None:
             self._tidy(uid, key)
 
@@ -146,6 +150,11 @@ class EnsembleEngine:
             group.held[part.reservation.uid] = part
         group.charged = True
         self._hand_over(whole, parts, fences)
+        if self._engine.nodes is not None:
+            names = {
+                job.uid: {s.name: ensemble.pod_set_name(job, s.name) for s in job.pod_sets} for job in group.composed
+            }
+            self._engine.nodes.split(whole.uid, names)
         return [part.reservation for part in parts]
 
     def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:

@@ -114,10 +114,16 @@ class Engine:
         if after is not None:
             state.pending.submit(after, after.not_before_seconds - 1)
 
-    def know_nodes(self, nodes: Capacity) -> None:
-        """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on."""
-        self._state.nodes = nodes
-        self.wake_nodes()
+    @property
+    def nodes(self) -> Capacity | None:
+        """What is free on which node; None while the nodes are not known."""
+        return self._state.nodes
+
+    def know_nodes(self, nodes: Capacity | None) -> None:
+        """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on; None: ask nothing."""
+        if nodes is not self._state.nodes:
+            self._state.nodes = nodes
+            self.wake_nodes()
 
     def wake_nodes(self) -> None:
         """Decide again about gangs that fitted no nodes: some became free, or there are more."""

@@ -24,7 +24,7 @@ from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import Job, JobLog
 from webhook.laboratory.replay.measures import Measures, measure
-from webhook.laboratory.replay.nodes import NodeFit, Pool, pool
+from webhook.laboratory.replay.nodes import Pool, StartRule, pool
 from webhook.laboratory.replay.report import report, show
 from webhook.laboratory.replay.run import Outcome, replay
 
@@ -77,7 +77,7 @@ def run(
                 columns[name] = bench.measures(policy, resource)
                 continue
             floor = pool(options.nodes, resource, int(queues.capacity(policy, resource)))
-            for fit in NodeFit:
+            for fit in StartRule:
                 columns[f"{name} {fit}"] = bench.measures(policy, resource, (floor, fit))
     document = report(log, jobs, columns, problems)
     if output == "table":
@@ -162,7 +162,7 @@ class _Bench:
     options: Options
     done: list[tuple[Policy, str, Outcome]] = field(default_factory=list)
 
-    def measures(self, policy: Policy, resource: str, nodes: tuple[Pool, NodeFit] | None = None) -> Measures:
+    def measures(self, policy: Policy, resource: str, nodes: tuple[Pool, StartRule] | None = None) -> Measures:
         alone = self._outcome(queues.alone(policy), resource)
         if nodes is None:
             return measure(self._outcome(policy, resource), alone, queues.capacity(policy, resource))

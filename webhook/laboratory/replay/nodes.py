@@ -24,7 +24,7 @@ from webhook.laboratory.dry_run.files import objects as files
 NODES_MAX: Final = 100_000
 
 
-class NodeFit(StrEnum):
+class StartRule(StrEnum):
     """What a start depends on, beside quota."""
 
     QUOTA = "quota"
@@ -120,7 +120,7 @@ class Floor:
     """What a replay's gangs stand on."""
 
     capacity: Capacity
-    fit: NodeFit
+    fit: StartRule
     gangs: Mapping[str, Gang]
 
     def start(self, uid: str) -> int:

@@ -22,7 +22,7 @@ from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.replay.job_log import Job, window_of
-from webhook.laboratory.replay.nodes import Floor, NodeFit, Pool
+from webhook.laboratory.replay.nodes import Floor, Pool, StartRule
 
 KIND: Final = "Job.batch"
 START: Final = Start()
@@ -117,7 +117,7 @@ class _Replay:
     def _decide(self, now: float) -> None:
         plan: Plan | None = None
         # Where kube-scheduler chooses the nodes, it has bound one gang before the next is decided about.
-        most = 1 if self.floor is not None and self.floor.fit is NodeFit.CHECK else None
+        most = 1 if self.floor is not None and self.floor.fit is StartRule.CHECK else None
         while plan is None or plan.preempted or (most and plan.admitted):
             plan = self.engine.cycle(now, self.fences, epoch=1, most=most)
             for reservation in plan.admitted:
@@ -130,7 +130,7 @@ class _Replay:
         course = self.courses[uid]
         course.starts += 1
         run = self.running[uid] = _Running(self.gangs[uid], course, now, self.starts)
-        if self.floor is not None and self.floor.fit is not NodeFit.PACK:
+        if self.floor is not None and self.floor.fit is not StartRule.PACK:
             run.bound = self.floor.start(uid)
             run.whole = run.bound == course.job.size
         if run.whole:
@@ -209,7 +209,7 @@ def replay(
     settings: EngineSettings | None = None,
     *,
     resume: bool = False,
-    nodes: "tuple[Pool, NodeFit] | None" = None,
+    nodes: "tuple[Pool, StartRule] | None" = None,
 ) -> Outcome:
     """Return what becomes of ``jobs``, given in order of submission, when each asks ``size`` of ``resource``.
 
@@ -225,7 +225,7 @@ def replay(
     world = _Replay(engine, resume, window_of(jobs), courses, gangs)
     if nodes is not None:
         world.floor = Floor(nodes[0].capacity(), nodes[1], {gang.uid: gang for gang in gangs.values()})
-        if nodes[1] is not NodeFit.QUOTA:
+        if nodes[1] is not StartRule.QUOTA:
             engine.know_nodes(world.floor.capacity)
     engine.set_policy(policy, namespaces, world.window[0])
     world.run()

@@ -48,7 +48,7 @@ async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[Sim
             await cluster.add_node(f"node-{number}")
         for job in jobs:
             await cluster.create(job)
-        parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        parts = reconciler(cluster.api(), Config(nodeFit="off"), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         yield cluster, parts
         assert not running.done(), "the reconciler ended"

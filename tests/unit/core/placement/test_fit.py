@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import PodPrice, PodSet, Toleration
 from webhook.core.model.policy import Flavor, Taint
-from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.capacity import Allotment, Bound, Capacity
 from webhook.core.placement.fit import Asked, Misplaced, place
 from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.shape import Shape, shape_of
@@ -61,7 +61,7 @@ def test_what_is_allotted_is_not_given_twice_and_a_bound_pod_takes_the_place_tha
     assert isinstance(first, Allotment)
     nodes.allot("a", first)
     assert places(nodes, Asked("main", shape(gpu=4), 2)) is None
-    nodes.bind("pod", "n1", units(gpu=4), gang="a", pod_set="main")  # elsewhere than planned
+    nodes.bind("pod", Bound("n1", units(gpu=4), "a", "main"))  # elsewhere than planned
     assert places(nodes, Asked("main", shape(gpu=4), 1)) == {"main": {"n0": 1}}
     nodes.unbind("pod")
     assert places(nodes, Asked("main", shape(gpu=4), 2)) is not None
@@ -69,7 +69,7 @@ def test_what_is_allotted_is_not_given_twice_and_a_bound_pod_takes_the_place_tha
 
 def test_a_terminating_pod_counts_until_it_is_gone() -> None:
     nodes = gpus(4)
-    nodes.bind("old", "n0", units(gpu=4))
+    nodes.bind("old", Bound("n0", units(gpu=4)))
     assert places(nodes, Asked("main", shape(gpu=1), 1)) is None
     nodes.unbind("old")
     assert places(nodes, Asked("main", shape(gpu=1), 1)) is not None
@@ -166,7 +166,7 @@ def test_an_index_that_catches_up_says_what_one_made_anew_says(steps: list[tuple
             case "u":
                 nodes.drop_node(f"n{which}")
             case "b":
-                nodes.bind(f"p{which}", f"n{amount}", units(gpu=1), gang="g0", pod_set="main")
+                nodes.bind(f"p{which}", Bound(f"n{amount}", units(gpu=1), "g0", "main"))
             case "w":
                 nodes.unbind(f"p{which}")
             case "a":
@@ -193,7 +193,7 @@ def test_free_is_allocatable_less_bound_less_allotted(steps: list[tuple[str, int
             case "u":
                 nodes.drop_node(f"n{which}")
             case "b":
-                nodes.bind(f"p{which}", f"n{amount}", units(gpu=1))
+                nodes.bind(f"p{which}", Bound(f"n{amount}", units(gpu=1)))
                 bound[f"p{which}"] = f"n{amount}"
             case "w":
                 nodes.unbind(f"p{which}")

@@ -8,6 +8,7 @@ modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex.
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -165,7 +166,7 @@ class JobController(Controller):
             sync.status["succeeded"] = sync.status.get("succeeded", 0) + 1
             return
         done = parse_indexes(sync.status.get("completedIndexes", ""))
-        done.add(int(pod.object["metadata"]["annotations"][_INDEX]))
+        done |= _indexes((pod,))
         sync.status["completedIndexes"] = render_indexes(done)
         sync.status["succeeded"] = len(done)
 
@@ -269,7 +270,7 @@ class JobController(Controller):
         if sync.job["spec"]["completionMode"] != "Indexed":
             return []
         taken = parse_indexes(sync.status.get("completedIndexes", ""))
-        taken |= {int(pod.object["metadata"]["annotations"][_INDEX]) for pod in sync.active}
+        taken |= _indexes(sync.active)
         free = [index for index in range(sync.job["spec"]["completions"]) if index not in taken]
         return free[:missing]
 
@@ -342,6 +343,12 @@ class JobController(Controller):
             return
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": stored.uid}}
         await self.server.delete(self._jobs, *stored.key, options, self.call())
+
+
+def _indexes(found: Iterable[Stored]) -> set[int]:
+    """Return the completion indexes of pods; one that somebody has taken the index from counts for none."""
+    texts = ((pod.object["metadata"].get("annotations") or {}).get(_INDEX, "") for pod in found)
+    return {int(text) for text in texts if text.isdecimal()}
 
 
 def parse_indexes(text: str) -> set[int]:

@@ -1,0 +1,81 @@
+"""A gang starts where all its pods fit the nodes, not merely where their sum fits the quota."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.controlplane import nodes
+from tests.e2e.facts import told
+from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.objects import job, pod, pod_template
+from tests.e2e.queues import QUEUE, cluster_queue_of
+
+pytestmark = pytest.mark.usefixtures("tutti")
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+NODES: Final = 4
+SECONDS: Final = 10
+
+
+@pytest.fixture
+def rack(admin: Kubectl) -> Iterator[list[str]]:
+    """Four nodes of 8 GPUs that nobody else uses, and a queue with a quota for all of them; return their names."""
+    name, taint = admin.namespace, {"key": admin.namespace, "effect": "NoSchedule"}
+    names = [f"{name}-{number}" for number in range(NODES)]
+    for each in names:
+        made = nodes.node(each, 8)
+        made["metadata"]["labels"]["rack"] = name
+        made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
+        admin.apply({**made, "spec": {"taints": [taint]}})
+    tolerations = [{"key": name, "operator": "Exists"}]
+    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations}
+    admin.apply({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
+    queue = cluster_queue_of(f"{name}-{QUEUE}", 8 * NODES)
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = name
+    admin.apply(queue)
+    local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE}}
+    admin.apply(local | {"spec": {"clusterQueue": f"{name}-{QUEUE}"}})
+    yield names
+    admin.delete("node", *names)
+
+
+def on(node: str, gpus: int) -> dict[str, Any]:
+    """Return a pod of nobody's queue that takes so many GPUs of a node."""
+    template = pod_template(gpus)
+    template["spec"] |= {"nodeName": node}
+    return pod(f"other-{node[-1]}", template)
+
+
+def running(owner: Kubectl, name: str) -> int:
+    return len(owner.pods(f"job-name={name}", "Running"))
+
+
+def test_a_gang_that_fits_the_quota_and_not_the_nodes_waits_and_one_that_fits_passes_it(
+    owner: Kubectl, rack: list[str]
+) -> None:
+    for node in rack:
+        owner.apply(on(node, 6))
+    wait_until(lambda: len(owner.pods(phase="Running")) == NODES, SECONDS, "two GPUs are left on each node")
+    owner.apply(job("wide", 2, pod_template(4), QUEUE))
+    wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "its owner is told why it waits")
+    (said,) = told(owner, "wide", "Queued")
+    assert "NodesDoNotFit: asks 2 pods of" in said
+    assert "4 nvidia.com/gpu" in said
+    assert "0 fit now" in said
+    assert "4 lack nvidia.com/gpu (8 free in pieces too small)" in said
+    assert owner.pods("job-name=wide") == []
+    owner.apply(job("narrow", 2, pod_template(2), QUEUE))
+    wait_until(lambda: running(owner, "narrow") == 2, SECONDS, "what fits starts")
+    assert owner.pods("job-name=wide") == []
+    for node in rack[:2]:
+        owner.delete("pod", f"other-{node[-1]}")
+    wait_until(lambda: running(owner, "wide") == 2, SECONDS, "it starts when two nodes are free")
+
+
+def test_a_cordoned_node_is_left_out_until_it_is_uncordoned(owner: Kubectl, admin: Kubectl, rack: list[str]) -> None:
+    admin("cordon", rack[0])
+    owner.apply(job("all", NODES, pod_template(8), QUEUE))
+    wait_until(lambda: any("1 cordoned" in each for each in told(owner, "all")), SECONDS, "its owner is told")
+    stays(lambda: owner.pods("job-name=all") == [], 2, "no pod of it is made")
+    admin("uncordon", rack[0])
+    wait_until(lambda: running(owner, "all") == NODES, SECONDS, "it starts")

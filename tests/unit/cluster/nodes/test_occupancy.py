@@ -1,0 +1,178 @@
+"""Who is on which node, from what is read: bound pods, those to come of DaemonSets, and what is allotted to gangs."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.core.worlds import gang
+from webhook.cluster.nodes import daemon_set, node
+from webhook.cluster.nodes.occupancy import Held, Occupancy
+from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.pods import PodRecord
+from webhook.core.model.policy import Taint
+
+
+def stored_node(name: str, cpu: int = 4, **spec: Any) -> node.StoredNode:
+    labels = {"kubernetes.io/hostname": name}
+    status = {"allocatable": {"cpu": str(cpu), "pods": "110"}, "images": [{"names": ["a"], "sizeBytes": 1}]}
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": labels}
+    return node.decode(orjson.dumps({"metadata": metadata, "spec": spec, "status": status}))
+
+
+def pod(uid: str, on: str, cpu: int = 1, **more: Any) -> PodRecord:
+    price = PodPrice({"cpu": 1000 * cpu})
+    return PodRecord(uid, more.pop("namespace", "team"), uid, 1, price, node=on, **more)
+
+
+def daemons(namespace: str = "kube-system", cpu: int = 1, **template: Any) -> daemon_set.StoredDaemonSet:
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}], **template}
+    metadata = {"name": "agents", "namespace": namespace, "uid": "agents", "resourceVersion": "1"}
+    return daemon_set.decode(orjson.dumps({"metadata": metadata, "spec": {"template": {"spec": spec}}}))
+
+
+class Cluster(Occupancy):
+    """With two nodes of 4 cpu."""
+
+    def __init__(self) -> None:
+        super().__init__(("kube-system",))
+        for name in ("a", "b"):
+            self.put_node(stored_node(name))
+
+    def settled(self) -> bool:
+        held = [Held(entry, {}, gang(entry.uid, "q", pods=2, cpu=2)) for entry in self.unsettled()]
+        return self.settle(held, {})
+
+    def cpus(self) -> dict[str, int]:
+        """What is free."""
+        return {name: free["cpu"] // 1000 for name, free in sorted(self.capacity.free.items())}
+
+    def places(self, uid: str) -> dict[str, int]:
+        allotted = self.capacity.allotments.get(uid)
+        return {} if allotted is None else allotted.places["main"]
+
+
+def entry(uid: str, pods: int = 2, **more: Any) -> Reservation:
+    made = reserve(gang(uid, "q", pods=pods, cpu=2), "q", {"main": pods}, {}, 1, 0.0)
+    return Reservation(**{**{name: getattr(made, name) for name in made.__dataclass_fields__}, **more})
+
+
+def test_a_node_is_read_without_its_images_and_is_ready_until_it_says_otherwise() -> None:
+    read = stored_node("a", unschedulable=True, taints=[{"key": "k", "effect": "NoSchedule"}]).node
+    assert read.allocatable == {"cpu": 4000, "pods": 110_000}
+    assert (read.ready, read.cordoned, read.taints) == (True, True, (Taint("k"),))
+    status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    metadata = {"name": "n", "uid": "u", "resourceVersion": "1"}
+    assert not node.decode(orjson.dumps({"metadata": metadata, "status": status})).node.ready
+
+
+def test_every_bound_pod_counts_until_it_has_ended_or_is_gone_and_one_that_is_being_deleted_too() -> None:
+    cluster = Cluster()
+    cluster.put_pod(pod("foreign", "a", 3, terminating=True))
+    cluster.put_pod(pod("unbound", "", 3))
+    assert cluster.cpus() == {"a": 1, "b": 4}
+    cluster.settled()
+    cluster.put_pod(pod("foreign", "a", 3, phase="Failed"))
+    assert cluster.cpus() == {"a": 4, "b": 4}
+    assert cluster.settled(), "who waits for room is woken"
+    assert not cluster.settled()
+
+
+def test_a_reservation_is_allotted_what_it_has_no_bound_pods_for() -> None:
+    cluster = Cluster()
+    cluster.set_reservations({"g": entry("g")})
+    cluster.settled()
+    assert cluster.places("g") == {"a": 2}
+    cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main"))
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({"a": 1}, {"a": 2, "b": 2})
+    cluster.put_pod(pod("g-1", "a", 2, gang="g", pod_set="main"))
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({}, {"a": 2, "b": 2})
+    cluster.set_reservations({})
+    for uid in ("g-0", "g-1"):
+        cluster.drop_pod(uid)
+    assert cluster.settled()
+    assert cluster.cpus() == {"a": 4, "b": 4}
+
+
+def test_the_room_of_a_pod_that_has_gone_is_kept_for_its_replacement() -> None:
+    cluster = Cluster()
+    cluster.set_reservations({"g": entry("g")})
+    for number, where in enumerate("ab"):
+        cluster.put_pod(pod(f"g-{number}", where, 2, gang="g", pod_set="main"))
+    cluster.settled()
+    cluster.drop_pod("g-1")
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({"b": 1}, {"a": 2, "b": 2})
+
+
+def test_a_gang_that_is_being_stopped_keeps_what_it_has_and_gets_no_more() -> None:
+    cluster = Cluster()
+    cluster.set_reservations({"g": entry("g")})
+    cluster.settled()
+    cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main"))
+    cluster.settled()
+    cluster.set_reservations({"g": entry("g", stopping="Preempted")})
+    cluster.drop_pod("g-0")
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({"a": 1}, {"a": 2, "b": 4})
+
+
+def test_what_was_decided_and_never_written_is_given_back_when_a_term_begins() -> None:
+    cluster = Cluster()
+    cluster.set_reservations({"g": entry("g")})
+    cluster.settled()
+    cluster.capacity.allot("lost", cluster.capacity.allotments["g"])
+    cluster.forget_decisions()
+    assert list(cluster.capacity.allotments) == ["g"]
+
+
+def test_the_pod_of_a_daemon_set_that_a_new_node_will_get_is_counted_before_it_comes_and_once() -> None:
+    cluster = Cluster()
+    cluster.put_daemon_set(daemons())
+    cluster.settled()
+    assert cluster.cpus() == {"a": 3, "b": 3}
+    cluster.put_pod(pod("agent-a", "a", owner_uid="agents", namespace="kube-system"))
+    cluster.put_node(stored_node("c"))
+    cluster.settled()
+    assert cluster.cpus() == {"a": 3, "b": 3, "c": 3}
+    cluster.drop_daemon_set("agents")
+    assert cluster.cpus() == {"a": 3, "b": 4, "c": 4}
+
+
+def test_pods_of_a_daemon_set_that_were_read_before_it_are_counted_once() -> None:
+    cluster = Cluster()
+    cluster.put_pod(pod("agent-a", "a", owner_uid="agents", namespace="kube-system"))
+    cluster.put_daemon_set(daemons())
+    cluster.settled()
+    assert cluster.cpus() == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(
+    "kept_out",
+    [daemons("team"), daemons(nodeSelector={"gpu": "yes"}), daemons(cpu=5)],
+    ids=["a tenant's", "of other nodes", "too large"],
+)
+def test_no_room_is_held_for_daemon_pods_of_tenants_nor_for_those_that_could_not_come(
+    kept_out: daemon_set.StoredDaemonSet,
+) -> None:
+    cluster = Cluster()
+    cluster.put_daemon_set(kept_out)
+    cluster.settled()
+    assert cluster.cpus() == {"a": 4, "b": 4}
+
+
+def test_a_cordoned_node_takes_no_gang_and_its_daemon_pods_all_the_same() -> None:
+    cluster = Cluster()
+    cluster.put_daemon_set(daemons())
+    cluster.put_node(stored_node("a", unschedulable=True, taints=[_taint("unschedulable")]))
+    cluster.set_reservations({"g": entry("g", pods=1)})
+    cluster.settled()
+    assert cluster.places("g") == {"b": 1}
+    assert cluster.cpus()["a"] == 3
+
+
+def _taint(name: str) -> dict[str, str]:
+    return {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"}

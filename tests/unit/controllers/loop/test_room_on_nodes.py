@@ -1,0 +1,110 @@
+"""The reconciler and the nodes: no pod before all fit, and a start as soon as they do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, waiting_job
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+FOREIGN = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "foreign", "namespace": "team-a"},
+    "spec": {
+        "nodeName": "small-0",
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}],
+    },
+}
+
+
+@asynccontextmanager
+async def started(
+    *nodes: str, config: Config | None = None, flavor: dict[str, Any] | None = None, unlistable: str = ""
+) -> AsyncIterator[tuple[SimulatedCluster, list[ReconcilerParts]]]:
+    """A cluster with nodes of 1 cpu each, called so, and two replicas; a job of two pods of 1 cpu waits."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        cluster.router.unlistable.add(unlistable)
+        for name in nodes:
+            await cluster.add_node(name, cpu="1")
+        for obj in POLICY:
+            metadata = {**obj["metadata"], **(flavor or {})} if obj["kind"] == "ResourceFlavor" else obj["metadata"]
+            await cluster.create({**obj, "metadata": metadata})
+        replicas = [
+            reconciler(cluster.api(), config or Config(), identity=name, clock=LoopClock(), rng=Random(name))
+            for name in ("one", "two")
+        ]
+        running = [asyncio.create_task(replica.run()) for replica in replicas]
+        await asyncio.sleep(10)
+        yield cluster, replicas
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def bound(cluster: SimulatedCluster) -> list[str]:
+    """Return the nodes of the gang's pods."""
+    pods = orjson.loads(await cluster.api().request("GET", PODS))["items"]
+    return sorted(pod["spec"].get("nodeName", "") for pod in pods if pod["metadata"]["name"] != "foreign")
+
+
+def reasons(replicas: list[ReconcilerParts]) -> set[str]:
+    (uid,) = replicas[0].view.jobs
+    return {str(replica.reconciler.reason(uid)) for replica in replicas}
+
+
+async def test_a_gang_whose_pods_do_not_all_fit_has_none_until_a_node_comes() -> None:
+    async with started("small-0") as (cluster, replicas):
+        await cluster.create(waiting_job())
+        await asyncio.sleep(10)
+        assert await bound(cluster) == []
+        assert reasons(replicas) == {"asks 2 pods of 1 cpu; 1 fit now; it starts when 1 more of its pods fit"}
+        await cluster.add_node("small-1", cpu="1")
+        await asyncio.sleep(5)
+        assert await bound(cluster) == ["small-0", "small-1"]
+
+
+async def test_a_pod_of_anybody_takes_room_until_it_is_gone() -> None:
+    async with started("small-0", "small-1") as (cluster, replicas):
+        await cluster.create(FOREIGN)
+        await cluster.create(waiting_job())
+        await asyncio.sleep(10)
+        assert await bound(cluster) == []
+        (said,) = reasons(replicas)
+        assert "of 2 nodes 1 take none: 1 lack cpu (500m free in pieces too small)" in said
+        await cluster.api().request("DELETE", f"{PODS}/foreign")
+        await asyncio.sleep(60)
+        assert await bound(cluster) == ["small-0", "small-1"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"config": Config(nodeFit="observe")},
+        {"config": Config(nodeFit="off")},
+        {"flavor": {"annotations": {"tutti.dev/node-fit": "observe"}}},
+        {"unlistable": "nodes."},
+    ],
+    ids=["observed", "off", "a flavor that is observed", "nodes that nobody may read"],
+)
+async def test_where_the_nodes_are_not_to_decide_quota_alone_does(more: dict[str, Any]) -> None:
+    async with started("small-0", **more) as (cluster, _):
+        await cluster.create(waiting_job())
+        await asyncio.sleep(20)
+        assert await bound(cluster) == ["", "small-0"]
+
+
+async def test_a_flavor_without_any_node_is_not_waited_for() -> None:
+    async with started() as (cluster, _):
+        await cluster.create(waiting_job())
+        await asyncio.sleep(10)
+        assert await bound(cluster) == ["", ""]

@@ -1,0 +1,238 @@
+"""What is free on the nodes of one cluster: nodes, pods, DaemonSets and the ledger as they are read, in a ``Capacity``.
+
+Every bound pod counts on its node until it has ended or is gone, whoever owns it; one that is being deleted too. What a
+reservation has no bound pods for is allotted to it: where the engine put them, where a pod of it has gone (its
+replacement is on the way), and else where most of them fit. A gang that is being stopped keeps what it has until its
+entry is dropped: a pod of it may be bound yet.
+
+Pods to come of DaemonSets count in namespaces that are exempt alone (device plugins, network, logs): a tenant's could
+hold room on every node and never have a pod there.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from webhook.cluster.nodes.daemon_set import StoredDaemonSet
+from webhook.cluster.nodes.node import StoredNode
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.amounts import Amounts
+from webhook.core.model.gang import Gang, PodSet
+from webhook.core.model.pods import PodRecord
+from webhook.core.model.policy import Flavor
+from webhook.core.model.quantity import MILLI
+from webhook.core.placement.capacity import Allotment, Bound, Capacity
+from webhook.core.placement.fit import Asked, place_most
+from webhook.core.placement.node import PODS
+from webhook.core.placement.shape import Shape, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One gang's reservation, what it has given back, and what is known of its pods."""
+
+    reservation: Reservation
+    given_back: Mapping[str, int]
+    gang: Gang | None
+
+
+class Occupancy:
+    """Who is on which node."""
+
+    def __init__(self, exempt_namespaces: Collection[str] = ()) -> None:
+        self.capacity = Capacity()
+        self._exempt = frozenset(exempt_namespaces)
+        self._entries: dict[str, Reservation] = {}
+        self._unsettled: set[str] = set()
+        """Gangs of which something changed."""
+        self._vacated: dict[str, list[tuple[str, str]]] = {}
+        """Gang to (pod set, node) of its pods that have gone since it was settled."""
+        self._daemons: dict[str, Shape] = {}
+        """By uid of the DaemonSet."""
+        self._served = Counter[tuple[str, str]]()
+        """(DaemonSet, node) to its pods there."""
+        self._expecting: dict[str, None] = {}
+        """Nodes of which it is not known any more which pods of DaemonSets are to come."""
+        self._freed = False
+        self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
+        """Equal requests are one object: there are as many as pods, and few that differ."""
+
+    # -- what is read -------------------------------------------------------------------------------------------------
+
+    def take_node(self, old: StoredNode | None, new: StoredNode | None) -> bool:
+        """Take in a change of a node, as informers tell it; return whether it is one: heartbeats are not."""
+        if new is not None:
+            self.put_node(new)
+        elif old is not None:
+            self.drop_node(old.name)
+        return old is None or new is None or old.node != new.node
+
+    def take_daemon_set(self, _feed: str, old: StoredDaemonSet | None, new: StoredDaemonSet | None) -> None:
+        """Take in a change of a DaemonSet, as informers tell it."""
+        if new is not None:
+            self.put_daemon_set(new)
+        elif old is not None:
+            self.drop_daemon_set(old.uid)
+
+    def put_node(self, stored: StoredNode) -> None:
+        """Add or replace one node."""
+        if self.capacity.nodes.get(stored.name) != stored.node:
+            self.capacity.put_node(stored.node)
+            self._expecting[stored.name] = None
+            self._freed = True
+
+    def drop_node(self, name: str) -> None:
+        """Forget one node."""
+        self.capacity.drop_node(name)
+        for uid in self._daemons:
+            self.capacity.unbind(_to_come(uid, name))
+
+    def put_daemon_set(self, found: StoredDaemonSet) -> None:
+        """Add or replace one DaemonSet."""
+        if found.namespace in self._exempt and self._daemons.get(found.uid) != found.shape:
+            if found.uid not in self._daemons:
+                pods = (each for each in self.capacity.all_bound() if each.owner == found.uid)
+                self._served |= Counter((each.owner, each.node) for each in pods)
+            self._daemons[found.uid] = found.shape
+            self._expecting.update(dict.fromkeys(self.capacity.nodes))
+
+    def drop_daemon_set(self, uid: str) -> None:
+        """Forget one DaemonSet: no more pods of it come."""
+        if self._daemons.pop(uid, None) is not None:
+            self._served = Counter({place: pods for place, pods in self._served.items() if place[0] != uid})
+            for node in self.capacity.nodes:
+                self.capacity.unbind(_to_come(uid, node))
+            self._freed = True
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Add or replace one pod."""
+        if not pod.node or pod.terminal:
+            self.drop_pod(pod.uid)
+            return
+        known = self.capacity.bound(pod.uid)
+        if known is not None and (known.node, known.gang) != (pod.node, pod.gang):
+            # It was taken for another gang's, or for a loose one, before its controller was read.
+            self.drop_pod(pod.uid)
+            known = None
+        if known is None and pod.owner_uid in self._daemons:
+            self._served[pod.owner_uid, pod.node] += 1
+            self._expecting[pod.node] = None
+        self.capacity.bind(pod.uid, Bound(pod.node, self._requests(pod), pod.gang, pod.pod_set, pod.owner_uid))
+        if pod.gang is not None:
+            self._unsettled.add(pod.gang)
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget one pod that has ended or is gone."""
+        known = self.capacity.bound(uid)
+        if known is None:
+            return
+        self.capacity.unbind(uid)
+        self._freed = True
+        self._expecting[known.node] = None
+        if known.owner in self._daemons:
+            self._served[known.owner, known.node] -= 1
+        if known.gang is not None:
+            self._vacated.setdefault(known.gang, []).append((known.pod_set, known.node))
+            self._unsettled.add(known.gang)
+
+    def set_reservations(self, entries: Mapping[str, Reservation]) -> None:
+        """Make ``entries`` of the ledger, by uid, the whole truth."""
+        before, self._entries = self._entries, dict(entries)
+        self._unsettled.update(before.keys() - entries.keys())
+        self._unsettled.update(uid for uid, entry in entries.items() if before.get(uid) is not entry)
+
+    def touch(self, uid: str) -> None:
+        """Take note that more may be known of a gang."""
+        if uid in self._entries:
+            self._unsettled.add(uid)
+
+    def forget_decisions(self) -> None:
+        """Give back what was allotted by decisions that no ledger has."""
+        for uid in self.capacity.allotments.keys() - self._entries.keys():
+            self.capacity.withdraw(uid)
+
+    # -- what follows from it -----------------------------------------------------------------------------------------
+
+    def unsettled(self) -> list[Reservation]:
+        """Return the reservations of gangs whose allotments may have to change."""
+        return [self._entries[uid] for uid in sorted(self._unsettled) if uid in self._entries]
+
+    def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:
+        """Allot to each gang of ``changed`` (those of ``unsettled``) what it has no bound pods for.
+
+        Return whether anything became free since the last time.
+        """
+        for uid in self._unsettled - self._entries.keys():
+            self._freed |= uid in self.capacity.allotments
+            self.capacity.withdraw(uid)
+            self._vacated.pop(uid, None)
+        for node in self._expecting:
+            self._expect(node)
+        for held in changed:
+            self._allot(held, flavors)
+        self._expecting.clear()
+        self._unsettled.clear()
+        freed, self._freed = self._freed, False
+        return freed
+
+    def _allot(self, held: Held, flavors: Mapping[str, Flavor]) -> None:
+        entry, capacity = held.reservation, self.capacity
+        uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
+        if entry.stopping is not None or entry.adopted or entry.loose_pods:
+            # The pods of those that are not marked are not told from others.
+            return
+        known, bound = capacity.allotments.get(uid), capacity.bound_of(uid)
+        before = {} if known is None else known.places
+        places: dict[str, dict[str, int]] = {}
+        shapes = {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets}
+        for each in entry.pod_sets:
+            own = dict(before.get(each.name, {}))
+            missing = each.count - held.given_back.get(each.name, 0) - bound.get(each.name, 0)
+            spare = sum(own.values()) - max(0, missing)
+            for node in sorted(own) if spare > 0 else ():
+                less = min(spare, own[node])
+                own[node] -= less
+                spare -= less
+                self._freed = True
+            for name, node in vacated:
+                if spare < 0 and name == each.name and node in capacity.nodes:
+                    own[node] = own.get(node, 0) + 1
+                    spare += 1
+            places[each.name] = {node: count for node, count in own.items() if count}
+            if spare < 0:
+                # Beside what it has already, and what its other sets have.
+                capacity.allot(uid, Allotment(shapes, dict(places)))
+                for node, count in place_most(capacity, Asked(each.name, shapes[each.name], -spare)).items():
+                    own[node] = own.get(node, 0) + count
+                places[each.name] = {node: count for node, count in own.items() if count}
+        if places != before:
+            capacity.withdraw(uid)
+            if any(places.values()):
+                capacity.allot(uid, Allotment(shapes, places))
+
+    def _expect(self, name: str) -> None:
+        """Hold room on a node for pods of DaemonSets that are to come there, where they could be bound now."""
+        node = self.capacity.nodes.get(name)
+        for uid, shape in self._daemons.items():
+            pod = _to_come(uid, name)
+            self.capacity.unbind(pod)
+            due = node is not None and not self._served[uid, name] and shape.admits(node)
+            if due and shape.fits(self.capacity.free[name]):
+                self.capacity.bind(pod, Bound(name, dict(shape.requests)))
+
+    def _requests(self, pod: PodRecord) -> Amounts:
+        amounts = {name: amount for name, amount in pod.price.requests.items() if amount}
+        return self._prices.setdefault(tuple(sorted(amounts.items())), {**amounts, PODS: MILLI})
+
+
+def _to_come(daemon_set: str, node: str) -> str:
+    return f"{daemon_set}/{node}"
+
+
+def _shape(held: Held, name: str, flavors: Mapping[str, Flavor]) -> Shape:
+    reserved = held.reservation.pod_set(name)
+    assert reserved is not None
+    sets = () if held.gang is None else held.gang.pod_sets
+    of_gang = next((each for each in sets if each.name == name), PodSet(name, reserved.count, reserved.price))
+    chosen = dict.fromkeys(reserved.flavors.values())
+    return shape_of(of_gang, {flavor: flavors[flavor] for flavor in chosen if flavor in flavors})
