@@ -1,4 +1,4 @@
-"""``python -m tests.mutants [RULE ...]``: remove each ledger rule in a copy of the tree; some test must notice.
+"""``python -m tests.mutants [RULE ...]``: remove each rule in a copy of the tree; some test must notice.
 
 Prints a row of the README's table for each mutant, and ends with 1 when one survives.
 """
@@ -19,7 +19,7 @@ COPIED: Final = ("webhook", "certs", "tests", "pyproject.toml")
 FAILED: Final = re.compile(r"^FAILED (\S+::.+?)(?: - |$)", re.MULTILINE)
 
 
-def main(rules: list[int]) -> int:
+def main(rules: list[str]) -> int:
     """Try every mutant of these rules (all when none is named); return the exit code."""
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="tutti-mutants-") as directory:
@@ -56,4 +56,4 @@ def killed_by(mutant: Mutant, tree: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(number) for number in sys.argv[1:]]))
+    sys.exit(main(sys.argv[1:]))

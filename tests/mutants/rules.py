@@ -1,7 +1,7 @@
-"""The ledger's rules, each with the passages of the code that keep it and what the code becomes without them.
+"""The rules of the ledger and of the fleet's protocol: the passages that keep each, and what they become without it.
 
 A mutant is the product with one rule removed. ``python -m tests.mutants`` makes each in a copy of the tree and runs the
-tests that ARCHITECTURE.md names for the rule: one of them must fail.
+tests that are named for the rule: one of them must fail.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ UNIT: Final = "tests/unit"
 class Mutant:
     """One rule removed in one place."""
 
-    rule: int
+    rule: str
+    """Of the ledger by number, of the fleet's protocol as P1 to P7."""
     without: str
     """What the product no longer does."""
     path: str
@@ -43,6 +44,9 @@ LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
+FLEET: Final = "webhook/core/fleet"
+FLEET_TESTS: Final = f"{UNIT}/core/fleet/test_protocol_machine.py"
+
 START_BEFORE_THE_LEDGER: Final = """\
         for early in [job for job in batch.starts if job.uid in batch.put]:
             batch.starts.remove(early)
@@ -55,7 +59,7 @@ START_BEFORE_THE_LEDGER: Final = """\
 
 MUTANTS: Final = (
     Mutant(
-        1,
+        "1",
         "a take-over raises the epoch",
         KEEPER,
         "ledger_text.decode(stored.data).taken_over()",
@@ -63,7 +67,7 @@ MUTANTS: Final = (
         KEEPER_TESTS,
     ),
     Mutant(
-        1,
+        "1",
         "ledger writes are compare-and-swap",
         KEEPER,
         '                "resourceVersion": self._resource_version,\n',
@@ -71,7 +75,7 @@ MUTANTS: Final = (
         KEEPER_TESTS,
     ),
     Mutant(
-        2,
+        "2",
         "a start waits for its reservation to be stored",
         RECONCILER,
         "        claims = self.engine.claims()\n",
@@ -79,7 +83,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        2,
+        "2",
         "a stopped gang's entry stays until its pods are gone",
         ASSESS,
         "    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING",
@@ -87,7 +91,7 @@ MUTANTS: Final = (
         ASSESS_TESTS,
     ),
     Mutant(
-        2,
+        "2",
         "the room that others were stopped for is kept when another leads",
         RECONCILER,
         "        self.engine.restore_claims(self._keeper.ledger.claims)\n",
@@ -95,7 +99,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        3,
+        "3",
         "an effect carries a resourceVersion",
         PATCHES,
         '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},\n',
@@ -103,7 +107,7 @@ MUTANTS: Final = (
         f"{UNIT}/jobs/patches/test_patches.py",
     ),
     Mutant(
-        3,
+        "3",
         "an effect carries a uid",
         PATCHES,
         '        {"op": "test", "path": "/metadata/uid", "value": record.uid},\n',
@@ -111,7 +115,7 @@ MUTANTS: Final = (
         f"{UNIT}/jobs/patches/test_patches.py",
     ),
     Mutant(
-        3,
+        "3",
         "lifting the gate of a pod carries a resourceVersion",
         "webhook/jobs/patches/pod.py",
         '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},\n',
@@ -119,7 +123,7 @@ MUTANTS: Final = (
         f"{UNIT}/jobs/plain_pods/test_pod_groups.py",
     ),
     Mutant(
-        3,
+        "3",
         "it was read before the ledger write that authorised the effect",
         RECONCILER,
         "        for job in batch.starts:\n",
@@ -127,7 +131,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        3,
+        "3",
         "pods were read before the ledger write that authorised lifting their gates",
         RECONCILER,
         "        for job, pods in batch.lifts.values():\n",
@@ -136,7 +140,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        4,
+        "4",
         "a job still suspended is written before its entry is freed",
         ASSESS,
         "    if not voided:\n        return Step.VOID\n",
@@ -144,7 +148,7 @@ MUTANTS: Final = (
         ASSESS_TESTS,
     ),
     Mutant(
-        4,
+        "4",
         "a plain pod that waits is written before its gang's entry is freed",
         GATED_PODS,
         "        if any(pod.gated and pod.live and not (voided and (refused or told(pod))) for pod in pods):\n"
@@ -153,7 +157,7 @@ MUTANTS: Final = (
         GATED_PODS_TESTS,
     ),
     Mutant(
-        4,
+        "4",
         "a rebuild writes every waiting job first",
         RECOVERY,
         "        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, "
@@ -162,7 +166,7 @@ MUTANTS: Final = (
         RECOVERY_TESTS,
     ),
     Mutant(
-        5,
+        "5",
         "a start that is repeated is preceded by a conditional write of the ledger",
         RECONCILER,
         "if changed or batch.starts or batch.lifts or self._keeper.renew_due:",
@@ -170,7 +174,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        5,
+        "5",
         "the objects are read before the ledger is taken over",
         RECONCILER,
         "        await self._feeds_synced()\n",
@@ -178,7 +182,7 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        6,
+        "6",
         "a write of the ledger whose outcome is unknown is settled",
         KEEPER,
         "goes through now, or it conflicts because the lost one did.\n                await asyncio.sleep(0.1)",
@@ -186,7 +190,7 @@ MUTANTS: Final = (
         KEEPER_TESTS,
     ),
     Mutant(
-        6,
+        "6",
         "a rebuild repeats a write of a job whose outcome is unknown",
         RECOVERY,
         "if not self._effects.settled(job.uid)}",
@@ -194,7 +198,7 @@ MUTANTS: Final = (
         RECOVERY_TESTS,
     ),
     Mutant(
-        7,
+        "7",
         "the watchdog ends the process",
         "webhook/kube/watchdog.py",
         "        if self._wait_for_expiry():\n            self._on_expiry()",
@@ -202,7 +206,7 @@ MUTANTS: Final = (
         WATCHDOG_TESTS,
     ),
     Mutant(
-        7,
+        "7",
         "a write that comes too late is given up",
         KEEPER,
         "            started = self._monotonic()\n            if self._elector.must_quit(started):",
@@ -210,7 +214,7 @@ MUTANTS: Final = (
         KEEPER_TESTS,
     ),
     Mutant(
-        7,
+        "7",
         "the watchdog is told of each renewal",
         "webhook/assembly.py",
         "        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),\n",
@@ -218,7 +222,7 @@ MUTANTS: Final = (
         f"{UNIT}/test_processes.py",
     ),
     Mutant(
-        7,
+        "7",
         "a term is over when its lease ran out, whatever it waits for",
         TERMS,
         "            async with limit:\n                self._limit = limit\n",
@@ -226,7 +230,7 @@ MUTANTS: Final = (
         TERMS_TESTS,
     ),
     Mutant(
-        7,
+        "7",
         "each term of a process has a keeper of its own",
         TERMS,
         "            self.keeper, self._held = self._next(), False\n",
@@ -234,7 +238,7 @@ MUTANTS: Final = (
         TERMS_TESTS,
     ),
     Mutant(
-        7,
+        "7",
         "what a term has begun has ended before the next one begins",
         LEADERSHIP,
         "            await replica.end_term()\n",
@@ -242,7 +246,7 @@ MUTANTS: Final = (
         TERMS_TESTS,
     ),
     Mutant(
-        8,
+        "8",
         "a finished gang holds its entry while pods are left",
         ASSESS,
         "return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING",
@@ -250,7 +254,7 @@ MUTANTS: Final = (
         ASSESS_TESTS,
     ),
     Mutant(
-        8,
+        "8",
         "a stopped gang of plain pods holds its entry while pods are left",
         GATED_PODS,
         "        return Step.NOTHING if let_go else Step.RELEASE\n",
@@ -258,11 +262,116 @@ MUTANTS: Final = (
         GATED_PODS_TESTS,
     ),
     Mutant(
-        8,
+        "8",
         "that no pod is known proves nothing while the pods lag behind",
         "webhook/controllers/gangs/pod_proof.py",
         "        if uid in self._proved or ",
         "        if True or ",
         RULES_TESTS,
+    ),
+    Mutant(
+        "P1",
+        "a copy starts by a permit alone",
+        f"{FLEET}/permit.py",
+        'return bool(offer) and permit == f"{offer} {copy_uid}"',
+        "return bool(offer)",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P1",
+        "a permit is sent for what was granted and no longer",
+        f"{FLEET}/steps.py",
+        "    copy = sight.copy\n    return Step.DELETE if",
+        "    copy = sight.copy\n    if copy is not None and not (copy.permitted or copy.deleting):\n"
+        "        return Step.PERMIT\n    return Step.DELETE if",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P2",
+        "a copy is gone when its own object is",
+        f"{FLEET}/proof.py",
+        "    COPY = 0\n    RESERVATION = 1\n    PODS = 2\n    COMPLETE = 3\n",
+        "    COPY = 0\n    RESERVATION = 2\n    PODS = 3\n    COMPLETE = 1\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P2",
+        "no pod is left of it",
+        f"{FLEET}/proof.py",
+        "    PODS = 2\n    COMPLETE = 3\n",
+        "    PODS = 3\n    COMPLETE = 2\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P2",
+        "pods are listed when no reservation lets one pass",
+        f"{FLEET}/proof.py",
+        "    RESERVATION = 1\n    PODS = 2\n",
+        "    PODS = 1\n    RESERVATION = 2\n",
+        f"{UNIT}/core/fleet/test_proof.py",
+    ),
+    Mutant(
+        "P2",
+        "what was granted is left on proof",
+        f"{FLEET}/proof.py",
+        "        return this and placement.phase is Phase.RECALLED and self.wanted is Evidence.COMPLETE\n",
+        "        return placement.phase is Phase.RECALLED\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P3",
+        "a member that does not answer is not believed to be gone",
+        f"{FLEET}/steps.py",
+        "    if placement.phase is Phase.OFFERED:\n",
+        "    if placement.phase is Phase.OFFERED or (sight is None and wish.runs):\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P4",
+        "nothing is offered or granted before each member was swept",
+        f"{FLEET}/steps.py",
+        "    if placement.phase is Phase.NOWHERE:\n",
+        "    complete = True\n    if placement.phase is Phase.NOWHERE:\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P4",
+        "a member is swept when nothing without a record is left in it",
+        f"{FLEET}/strays.py",
+        "    return leftovers == 0 and all(each is Verdict.KEEP for each in verdicts)\n",
+        "    return True\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P4",
+        "a copy that a late permit may reach is swept",
+        f"{FLEET}/strays.py",
+        "Verdict.KEEP if current and complete else Verdict.SWEEP",
+        "Verdict.KEEP",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P5",
+        "what another cluster does not have proves nothing",
+        f"{FLEET}/steps.py",
+        "    if sight is None or sight.cluster != placement.cluster:\n        # P3",
+        "    if sight is None:\n        # P3",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P6",
+        "somebody else's object of that name is not touched",
+        f"{FLEET}/steps.py",
+        "    return copy.hub == wish.hub and bool(copy.job)\n",
+        "    return True\n",
+        FLEET_TESTS,
+    ),
+    Mutant(
+        "P7",
+        "a member that knows no permits gets nothing",
+        f"{FLEET}/steps.py",
+        "    if sight is None or not sight.knows_permits:\n",
+        "    if sight is None:\n",
+        FLEET_TESTS,
     ),
 )

@@ -1,0 +1,317 @@
+"""A hub, its processes, three members and everything that is on its way between them.
+
+Nothing is ever answered: a process learns what a write did by reading again, so each reply counts as lost. A write may
+land at any later time or never, also when its process has died and others lead: that is a crash before and after each
+write, a slow link and a late leader at once. While a link is cut nothing is read through it and nothing lands.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from tests.unit.core.fleet.members import HUB, Member, Stored
+from webhook.core.fleet import proof, strays
+from webhook.core.fleet.placement import NOWHERE, Offer, Phase, Placement
+from webhook.core.fleet.proof import Evidence, Proof
+from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.steps import Step, Wish, eligible, is_copy, next_step
+from webhook.core.fleet.strays import Verdict
+
+MEMBERS = ("a", "b", "c")
+JOBS = ("one", "two")
+PROCESSES = (0, 1)
+ON_THE_WAY_MAX = 8
+WEIGHTS = {
+    "give back": 0.03,
+    "lose a write": 0.2,
+    "sweep": 0.4,
+    "decide": 3.0,
+    "stop": 0.5,
+    "resume": 4.0,
+    "heal": 4.0,
+    "submit again": 9.0,
+}
+"""How much likelier than others a kind of move is."""
+LONG = {"pod ends": 0.03, "finish": 0.03, "sweep": 0.15}
+"""The same where pods outlive what happens around them."""
+
+Moves = Iterator[tuple[str, Callable[[], None]]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """The hub's object of one gang, its record on it."""
+
+    uid: str
+    version: int = 1
+    runs: bool = True
+    over: bool = False
+    placement: Placement = NOWHERE
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(HUB, self.uid, self.runs and not self.over)
+
+
+@dataclass
+class Mind:
+    """What one hub process remembers; a crash takes it."""
+
+    sights: dict[tuple[str, str], Sight | None] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    """Read after the sights."""
+    proofs: dict[str, Proof] = field(default_factory=dict)
+
+
+@dataclass
+class OnTheWay:
+    """A write that was sent."""
+
+    member: str | None
+    """Whose link it takes; None for the hub's own API server."""
+    what: str
+    land: Callable[[], None]
+
+
+class World:
+    """Everything, and the moves that are possible now."""
+
+    def __init__(self) -> None:
+        self.members = {name: Member(f"cluster-{name}") for name in MEMBERS}
+        self.elsewhere: list[Member] = []
+        """Clusters that a name no longer leads to."""
+        self.accepted = {name: member.cluster for name, member in self.members.items()}
+        """The clusters that somebody has accepted as members."""
+        self.cut: set[str] = set()
+        self.jobs = {job: Job(f"{job}-1") for job in JOBS}
+        self.epoch = 1
+        self.unswept: set[str] = set()
+        self.backup: dict[str, Job] | None = None
+        self.minds = {process: Mind() for process in PROCESSES}
+        self.wires: list[OnTheWay] = []
+        self.foreign: dict[tuple[str, str], Stored] = {}
+        self.counts: dict[str, int] = {}
+        self.writes = 0
+        self.submitted = 0
+        self.restored = False
+
+    # -- moves --------------------------------------------------------------------------------------------------------
+
+    def moves(self) -> Moves:
+        for member in (*self.members.values(), *self.elsewhere):
+            yield from member.moves()
+        for number, write in enumerate(self.wires):
+            if write.member not in self.cut:
+                yield f"land {write.what}", lambda number=number: self._land(number)
+            yield "lose a write", lambda number=number: self._lose(number)
+        for process in PROCESSES:
+            for job in JOBS:
+                yield "read", lambda process=process, job=job: self._read(process, job)
+                if job in self.minds[process].jobs and len(self.wires) < ON_THE_WAY_MAX:
+                    yield "decide", lambda process=process, job=job: self._decide(process, job)
+            for name in MEMBERS:
+                if self._answers(name) and len(self.wires) < ON_THE_WAY_MAX:
+                    yield "sweep", lambda process=process, name=name: self._sweep(process, name)
+
+    def faults(self) -> Moves:
+        for process in PROCESSES:
+            yield "crash", lambda process=process: self.minds.update({process: Mind()})
+        for name in MEMBERS:
+            yield (
+                ("heal" if name in self.cut else "cut"),
+                lambda name=name: self.cut.symmetric_difference_update({name}),
+            )
+            yield "lose a member's ledger", self.members[name].lose_ledger
+        for job in JOBS:
+            yield ("stop" if self.jobs[job].runs else "resume"), lambda job=job: self._toggle(job)
+            if self.jobs[job].over and not self.jobs[job].placement.holds:
+                yield "submit again", lambda job=job: self._submit_again(job)
+
+    def take(self, name: str, move: Callable[[], None]) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+        move()
+        self.check()
+
+    def walk(self, chance: Random, moves: int, faults: float = 0.03, **weights: float) -> None:
+        """Take moves by chance: first a kind, then one of it."""
+        by_kind = WEIGHTS | weights
+        for _ in range(moves):
+            kinds: dict[str, list[Callable[[], None]]] = {}
+            for name, move in self.faults() if chance.random() < faults else self.moves():
+                kinds.setdefault(name, []).append(move)
+            names = sorted(kinds)
+            name = chance.choices(names, [by_kind.get(each, 1.0) for each in names])[0]
+            self.take(name, chance.choice(kinds[name]))
+
+    # -- weathers of their own ----------------------------------------------------------------------------------------
+
+    def back_up(self) -> None:
+        self.backup = dict(self.jobs)
+
+    def set_back(self) -> None:
+        """The hub's record returns to what was backed up; resourceVersions go on, as etcd is told to do."""
+        if self.backup is not None:
+            self.epoch += 1
+            self.restored = True
+            self.jobs = {job: replace(self.backup[job], version=self.jobs[job].version + 1) for job in JOBS}
+            self.unswept = set(MEMBERS)
+
+    def swap(self, name: str) -> None:
+        """Another cluster answers by the name of a member."""
+        self.elsewhere.append(self.members[name])
+        self.members[name] = Member(f"cluster-{name}{len(self.elsewhere)}")
+
+    def accept(self, name: str) -> None:
+        """The new cluster is taken as that member; of the old one nothing is proven by that."""
+        if name not in self.unswept:
+            self.accepted[name] = self.members[name].cluster
+
+    def _answers(self, name: str) -> bool:
+        return name not in self.cut and self.members[name].cluster == self.accepted[name]
+
+    def occupy(self, name: str, job: str) -> None:
+        """Somebody of the member has a job of that name."""
+        if job not in self.members[name].objects:
+            theirs = Stored(f"theirs-{name}-{job}", "", "", Offer(0, 0), suspended=False)
+            self.members[name].objects[job] = theirs
+            self.foreign[name, job] = replace(theirs)
+
+    # -- a hub process ------------------------------------------------------------------------------------------------
+
+    def _read(self, process: int, job: str) -> None:
+        mind = self.minds[process]
+        for name in MEMBERS:
+            mind.sights[name, job] = self.members[name].look(job) if self._answers(name) else None
+        mind.jobs[job] = self.jobs[job]
+
+    def _decide(self, process: int, job: str) -> None:
+        mind = self.minds[process]
+        known = mind.jobs.pop(job)
+        placement, wish = known.placement, known.wish
+        # Decided later than read: what was seen may have changed, and what is written is conditional on it.
+        sight = mind.sights.get((placement.member, job))
+        choice = self._choice(mind, job, known)
+        step = next_step(wish, placement, sight, moves=choice is not None, complete=not self.unswept)
+        self.counts[step] = self.counts.get(step, 0) + 1
+        copy = None if sight is None else sight.copy
+        match step:
+            case Step.OFFER if choice is not None:
+                self._write(job, known, placement.offered(self.epoch, *choice))
+            case Step.WITHDRAW:
+                self._write(job, known, placement.withdrawn("stopped"))
+            case Step.CREATE:
+                self._send(placement.member, step, lambda there: there.create(job, known.uid, placement.offer))
+            case Step.SWEEP if copy is not None:
+                self._send(placement.member, step, lambda there: there.delete(job, copy.uid, copy.version))
+            case Step.GRANT if copy is not None:
+                self._write(job, known, placement.granted(copy.uid, copy.version))
+            case Step.PERMIT:
+                uid, version = placement.copy_uid, placement.copy_version
+                self._send(placement.member, step, lambda there: there.permit(job, placement.offer, uid, version))
+            case Step.REPORT:
+                self._send(None, step, lambda _: self._store(job, known, replace(known, over=True)))
+            case Step.RECALL:
+                self._write(job, known, placement.recalled("over"))
+            case Step.DELETE:
+                self._send(placement.member, step, lambda there: there.delete(job, placement.copy_uid, None))
+            case Step.PROVE:
+                self._prove(mind, job, known)
+
+    def _choice(self, mind: Mind, job: str, known: Job) -> tuple[str, str] | None:
+        """The next member after the one it is offered to, where that one does not answer or cannot take it."""
+        wish, placement = known.wish, known.placement
+        current = mind.sights.get((placement.member, job))
+        if placement.phase is Phase.OFFERED and current is not None and eligible(wish, current):
+            return None
+        start = MEMBERS.index(placement.member) + 1 if placement.member else 0
+        for name in (*MEMBERS[start:], *MEMBERS[:start]):
+            sight = mind.sights.get((name, job))
+            if sight is not None and eligible(wish, sight) and name != placement.member:
+                return name, sight.cluster
+        return None
+
+    def _prove(self, mind: Mind, job: str, known: Job) -> None:
+        placement = known.placement
+        so_far = mind.proofs.get(job)
+        if so_far is None or (so_far.cluster, so_far.copy_uid) != (placement.cluster, placement.copy_uid):
+            so_far = proof.begun(placement)
+        there = self.members[placement.member]
+        if placement.member not in self.cut:
+            uid = placement.copy_uid
+            gone = {
+                Evidence.COPY: all(found.uid != uid for found in there.objects.values()),
+                Evidence.RESERVATION: uid not in there.reserved,
+                Evidence.PODS: not there.pods.get(uid),
+            }
+            so_far = so_far.found(gone=gone[so_far.wanted]) if so_far.wanted is not Evidence.COMPLETE else so_far
+        mind.proofs[job] = so_far
+        if so_far.proves(placement):
+            self._write(job, known, placement.proven_gone())
+
+    def _sweep(self, process: int, name: str) -> None:
+        there = self.members[name]
+        seen: list[tuple[str, Copy]] = [(job, found.shown()) for job, found in there.objects.items()]
+        leftovers, verdicts = there.leftovers(), []
+        for job, copy in seen:
+            known = self.jobs[job]
+            if not is_copy(known.wish, copy):
+                continue
+            placement = known.placement if copy.job == known.uid else None
+            verdict = strays.verdict(copy, there.cluster, placement, complete=not self.unswept)
+            verdicts.append(verdict)
+            self.counts[verdict] = self.counts.get(verdict, 0) + 1
+            if verdict is Verdict.SWEEP:
+                self._send(name, "sweep", lambda to, job=job, copy=copy: to.delete(job, copy.uid, copy.version))
+            elif verdict is Verdict.END:
+                self._send(name, "end", lambda to, job=job, copy=copy: to.delete(job, copy.uid, None))
+            elif verdict is Verdict.ADOPT:
+                self._write(job, known, known.placement.adopted(copy.offer, name, there.cluster, copy.uid))
+        if strays.swept(verdicts, leftovers):
+            self.unswept.discard(name)
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def _write(self, job: str, known: Job, placement: Placement) -> None:
+        self._send(None, placement.phase, lambda _: self._store(job, known, replace(known, placement=placement)))
+
+    def _store(self, job: str, known: Job, after: Job) -> None:
+        if self.jobs[job].version == known.version:
+            self.jobs[job] = replace(after, version=known.version + 1)
+
+    def _send(self, name: str | None, what: str, land: Callable[[Member], None]) -> None:
+        there = self.members[name or MEMBERS[0]]
+        self.wires.append(OnTheWay(name, what, lambda: land(there)))
+
+    def _land(self, number: int) -> None:
+        self.writes += 1
+        self.wires.pop(number).land()
+
+    def _lose(self, number: int) -> None:
+        self.wires.pop(number)
+
+    def _toggle(self, job: str) -> None:
+        known = self.jobs[job]
+        self._store(job, known, replace(known, runs=not known.runs))
+
+    def _submit_again(self, job: str) -> None:
+        known = self.jobs[job]
+        self.submitted += 1
+        self.jobs[job] = Job(f"{job}-{self.submitted + 1}", known.version + 1)
+
+    # -- what must hold after every stored write ----------------------------------------------------------------------
+
+    def check(self) -> None:
+        places: dict[str, set[str]] = {}
+        placements = {job.uid: job.placement for job in self.jobs.values()}
+        for member in (*self.members.values(), *self.elsewhere):
+            for job, uid in member.running():
+                places.setdefault(job, set()).add(uid)
+                placement = placements.get(job)
+                named = placement is not None and placement.holds and placement.copy_uid == uid
+                # What the record says of the time before it was set back is known again when all members were swept.
+                excused = self.unswept or (placement is None and self.restored)
+                assert named or excused, f"{job} runs as {uid} while its record says {placement}"
+        twice = {job: sorted(uids) for job, uids in places.items() if len(uids) > 1}
+        assert not twice, f"runs more than once: {twice}"
+        for (name, job), theirs in self.foreign.items():
+            assert self.members[name].objects.get(job) == theirs, f"somebody else's {job} in {name} was touched"

@@ -1,0 +1,134 @@
+"""Where a gang of the hub is: one record a gang, its phases, and the one table of what may follow.
+
+The record is stored in the hub and each change of it is a compare-and-swap, so no two hub processes both take a step.
+
+====================  =====================================================================================
+phase                 what may exist in the members
+====================  =====================================================================================
+nowhere               nothing, or copies that may not start and are swept
+offered               a copy in the member, perhaps a reservation there; it may not start, for no permit was ever sent
+granted               the same copy with or without its permit, and pods
+recalled              what is left of that copy; no permit for it is sent any more
+====================  =====================================================================================
+
+Offered is left without contact, granted only on ``proof``. So at any time at most one copy of a gang has, or can still
+get, a permit: the one that the record names by uid.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Offer(NamedTuple):
+    """The number of one try to place a gang; it only grows."""
+
+    epoch: int
+    """Of the hub: grows whenever its record was lost or set back, so that no offer ever bears the number of another."""
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.number}"
+
+
+NO_OFFER: Final = Offer(0, 0)
+
+
+class Phase(StrEnum):
+    """How far a gang's placement has come."""
+
+    NOWHERE = "nowhere"
+    OFFERED = "offered"
+    GRANTED = "granted"
+    RECALLED = "recalled"
+
+
+class Event(StrEnum):
+    """What changes a placement."""
+
+    OFFER = "offer"
+    """One member is asked for room."""
+    WITHDRAW = "withdraw"
+    """The gang is not to run any more, and was only offered."""
+    GRANT = "grant"
+    """The member has reserved for the copy: it gets the permit. Again, when the copy changed before the permit came."""
+    RECALL = "recall"
+    """It is to leave the member: finished, stopped, or the member has lost it."""
+    PROVE = "prove"
+    """Nothing of it is left there."""
+    ADOPT = "adopt"
+    """A copy with a permit was found that the record had lost."""
+
+
+TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
+    (Phase.NOWHERE, Event.OFFER): Phase.OFFERED,
+    (Phase.NOWHERE, Event.ADOPT): Phase.GRANTED,
+    (Phase.OFFERED, Event.OFFER): Phase.OFFERED,
+    (Phase.OFFERED, Event.WITHDRAW): Phase.NOWHERE,
+    (Phase.OFFERED, Event.GRANT): Phase.GRANTED,
+    (Phase.OFFERED, Event.ADOPT): Phase.GRANTED,
+    (Phase.GRANTED, Event.GRANT): Phase.GRANTED,
+    (Phase.GRANTED, Event.RECALL): Phase.RECALLED,
+    (Phase.RECALLED, Event.PROVE): Phase.NOWHERE,
+}
+"""All that may happen; what is not here is a bug."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The hub's record of one gang."""
+
+    phase: Phase = Phase.NOWHERE
+    offer: Offer = NO_OFFER
+    """The last one that was made."""
+    member: str = ""
+    cluster: str = ""
+    """Uid of the member's kube-system: a member is what this says, not what is reached by its name (rule P5)."""
+    copy_uid: str = ""
+    copy_version: str = ""
+    """The copy's resourceVersion as read before the grant; its permit is bound to it."""
+    why: str = ""
+    """Why it was recalled or withdrawn."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether pods of it may exist, so that the hub's quota stays held."""
+        return self.phase in (Phase.GRANTED, Phase.RECALLED)
+
+    def offered(self, epoch: int, member: str, cluster: str) -> "Placement":
+        """Return it offered to ``member``, by a number that no earlier offer of this gang had."""
+        assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
+        number = self.offer.number + 1 if epoch == self.offer.epoch else 1
+        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster)
+
+    def withdrawn(self, why: str) -> "Placement":
+        """Return it taken back before anything could start."""
+        return Placement(self._after(Event.WITHDRAW), self.offer, why=why)
+
+    def granted(self, copy_uid: str, copy_version: str) -> "Placement":
+        """Return it granted to the copy that was read, of that version."""
+        assert copy_uid, "a grant names its copy"
+        assert self.copy_uid in ("", copy_uid), f"granted to {self.copy_uid}, not to {copy_uid}"
+        return replace(self, phase=self._after(Event.GRANT), copy_uid=copy_uid, copy_version=copy_version)
+
+    def adopted(self, offer: Offer, member: str, cluster: str, copy_uid: str) -> "Placement":
+        """Return it granted to a copy that has its permit already."""
+        return Placement(self._after(Event.ADOPT), max(offer, self.offer), member, cluster, copy_uid)
+
+    def recalled(self, why: str) -> "Placement":
+        """Return it on its way out of its member."""
+        return replace(self, phase=self._after(Event.RECALL), why=why)
+
+    def proven_gone(self) -> "Placement":
+        """Return it free to be offered elsewhere, or for good."""
+        return Placement(self._after(Event.PROVE), self.offer, why=self.why)
+
+    def _after(self, event: Event) -> Phase:
+        after = TRANSITIONS.get((self.phase, event))
+        assert after is not None, f"{event} of a gang that is {self.phase}"
+        return after
+
+
+NOWHERE: Final = Placement()
+"""A gang that was never offered."""

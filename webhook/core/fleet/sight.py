@@ -1,0 +1,37 @@
+"""What was read in a member about one gang."""
+
+from dataclasses import dataclass
+
+from webhook.core.fleet.placement import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The object in a member that bears the name and kind of the hub's job."""
+
+    uid: str
+    version: str
+    """Its resourceVersion."""
+    hub: str
+    """Uid of the kube-system of the hub that it says it is a copy from; empty for an object of somebody else."""
+    job: str
+    """Uid of the hub's job that it says it is a copy of."""
+    offer: Offer
+    permitted: bool
+    """It bears a permit for itself."""
+    suspended: bool = True
+    deleting: bool = False
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One member as it answered; there is none of a member that does not answer."""
+
+    cluster: str
+    """Uid of its kube-system."""
+    knows_permits: bool
+    """Its Tutti starts no copy without one."""
+    copy: Copy | None = None
+    reserved: bool = False
+    """Its ledger has a reservation for the copy."""

@@ -1,0 +1,115 @@
+"""What the hub does next about one gang: a pure function of its record and of what was read in the member it names.
+
+The member is read first and the record after it, both consistently; every write is conditional on what was read. So a
+process may crash, sleep or lose an answer anywhere: whoever asks again is told the step that is left.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.sight import Copy, Sight
+
+
+class Step(StrEnum):
+    """The next action for one gang."""
+
+    NOTHING = "nothing"
+    OFFER = "offer"
+    """Write the offer to the member that was chosen."""
+    WITHDRAW = "withdraw"
+    CREATE = "create"
+    """Create the copy, suspended and without a permit."""
+    SWEEP = "sweep"
+    """Delete an old copy that bears the name, bound to the version that was read."""
+    GRANT = "grant"
+    PERMIT = "permit"
+    """Patch the permit on the copy, bound to the uid and version in the record."""
+    REPORT = "report"
+    """Store the final status on the hub's job."""
+    RECALL = "recall"
+    DELETE = "delete"
+    """Delete the copy by its uid."""
+    PROVE = "prove"
+    """Ask for the next piece of evidence; when it is complete, write that the gang is nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the hub wants of a gang."""
+
+    hub: str
+    """Uid of the hub's kube-system."""
+    job: str
+    """Uid of the hub's job."""
+    runs: bool
+    """Its queue has given it a slot, and it has neither ended nor been stopped or deleted."""
+
+
+def next_step(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
+    """Return the next step.
+
+    ``sight`` is of the member that the placement names; None while it does not answer. ``moves``: another member was
+    chosen for a gang that is nowhere or only offered. ``complete``: every member was swept since the hub's record was
+    lost or set back (rule P4); until then nothing is offered or granted.
+    """
+    if placement.phase is Phase.NOWHERE:
+        return Step.OFFER if wish.runs and moves and complete else Step.NOTHING
+    if placement.phase is Phase.OFFERED:
+        return _offered(wish, placement, sight, moves=moves, complete=complete)
+    if sight is None or sight.cluster != placement.cluster:
+        # P3: unreachable is not gone. P5: nor is what another cluster does not have.
+        return Step.NOTHING
+    if placement.phase is Phase.GRANTED:
+        return _granted(wish, placement, sight)
+    copy = sight.copy
+    return Step.DELETE if copy is not None and copy.uid == placement.copy_uid and not copy.deleting else Step.PROVE
+
+
+def eligible(wish: Wish, sight: Sight | None) -> bool:
+    """Return whether a gang may be offered to a member: it answers, knows permits (P7), and has the name free (P6)."""
+    if sight is None or not sight.knows_permits:
+        return False
+    return sight.copy is None or is_copy(wish, sight.copy)
+
+
+def is_copy(wish: Wish, copy: Copy) -> bool:
+    """Return whether an object in a member is a copy of this hub's job, or was of an earlier one of its name."""
+    return copy.hub == wish.hub and bool(copy.job)
+
+
+def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
+    if not wish.runs:
+        return Step.WITHDRAW
+    if not complete:
+        return Step.NOTHING
+    if moves:
+        return Step.OFFER
+    if sight is None or sight.cluster != placement.cluster or not eligible(wish, sight):
+        return Step.NOTHING
+    copy = sight.copy
+    if copy is None:
+        return Step.CREATE
+    if copy.deleting:
+        return Step.NOTHING
+    if copy.permitted:
+        # Only a record that was set back knows nothing of it: ``strays`` has it adopted.
+        return Step.NOTHING
+    if (copy.job, copy.offer) != (wish.job, placement.offer):
+        return Step.SWEEP
+    return Step.GRANT if sight.reserved else Step.NOTHING
+
+
+def _granted(wish: Wish, placement: Placement, sight: Sight) -> Step:
+    copy = sight.copy
+    if not wish.runs or copy is None or copy.uid != placement.copy_uid or copy.deleting:
+        return Step.RECALL
+    if copy.finished:
+        # Once the hub's job shows how it ended it does not run any more, and is recalled for that.
+        return Step.REPORT
+    if copy.permitted:
+        return Step.NOTHING
+    if not sight.reserved:
+        # The member gave the room back before the permit came.
+        return Step.RECALL
+    return Step.PERMIT if copy.version == placement.copy_version else Step.GRANT

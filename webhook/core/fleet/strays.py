@@ -1,0 +1,53 @@
+"""What the hub does about a copy found in a member: most belong to the placement of their gang, the rest are strays.
+
+The copy is read first and the record after it. A record never goes back to an offer it has left, so what it does not
+name then it will never name, unless the record itself was set back (rule P4).
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.sight import Copy
+
+
+class Verdict(StrEnum):
+    """What becomes of one copy."""
+
+    KEEP = "keep"
+    """It is the one that the record names; ``steps`` sees to it."""
+    SWEEP = "sweep"
+    """Delete it, bound to the version that was read: a permit that is on its way fails, or this delete does."""
+    ADOPT = "adopt"
+    """It may run: write it into the record."""
+    WAIT = "wait"
+    """The record has to be settled first."""
+    END = "end"
+    """It has a permit that was taken back, in a member that was set back: delete it by its uid."""
+
+
+def verdict(copy: Copy, cluster: str, placement: Placement | None, *, complete: bool) -> Verdict:
+    """Return what becomes of ``copy``, of this hub, in the member whose kube-system has the uid ``cluster``.
+
+    ``placement`` is of its gang; None when the hub has no such job. ``complete`` as for ``steps.next_step``.
+    """
+    if copy.deleting and (placement is None or not copy.permitted):
+        return Verdict.KEEP
+    if placement is None:
+        return Verdict.END
+    if placement.holds and (placement.cluster, placement.copy_uid) == (cluster, copy.uid):
+        return Verdict.KEEP
+    if not copy.permitted:
+        current = placement.phase is Phase.OFFERED and (placement.cluster, placement.offer) == (cluster, copy.offer)
+        return Verdict.KEEP if current and complete else Verdict.SWEEP
+    if not placement.holds:
+        return Verdict.ADOPT
+    return Verdict.END if complete else Verdict.WAIT
+
+
+def swept(verdicts: Iterable[Verdict], leftovers: int) -> bool:
+    """Return whether a member in which these were found counts as swept since the record was set back.
+
+    ``leftovers`` counts reservations and pods there whose copy is gone: nobody can say any more of which gang they are.
+    """
+    return leftovers == 0 and all(each is Verdict.KEEP for each in verdicts)
