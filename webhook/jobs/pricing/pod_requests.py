@@ -46,6 +46,8 @@ CONTAINERS_MAX: Final = 512
 """Of one pod: far more than a node runs, and few enough that nobody's pod is dear to price."""
 _COMPUTE: Final = frozenset({"cpu", "memory"})
 _TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
+NAMES_MAX: Final = 1_000
+"""Resources that one container names at most; far fewer are admitted (``core.ledger.bounds``)."""
 _NOTHING: Final[Mapping[str, int]] = {}
 
 Demand = tuple[Mapping[str, int], Mapping[str, int]]
@@ -224,6 +226,9 @@ def _amounts(quantities: object, path: str) -> Mapping[str, int]:
         return _NOTHING
     if not isinstance(quantities, dict):
         raise Unreadable(path, quantities, "is not a map of quantities", "write resource names with quantities")
+    if len(quantities) > NAMES_MAX:
+        # Read they would block whoever reads them, and nobody admits them.
+        raise Unreadable(path, f"{len(quantities)} names", f"are more than {NAMES_MAX}", "name what it needs alone")
     parsed = {}
     for name, value in quantities.items():
         try:

@@ -76,11 +76,15 @@ async def test_28_more_resource_names_than_a_reservation_holds(gate: Gate, amoun
     """Every gang's reservation stands in one ledger: such a job would take it all."""
     obj = suspended()
     limits = obj["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-    limits |= {f"a.b/{number}": amount for number in range(4600)}
+    limits |= {f"a.b/{number}": amount for number in range(460)}
     answer = await judged(gate, review(obj))
     assert answer.code == 422
     assert "resources of pod set main name 460" in answer.message
     assert "at most 64" in answer.message
+    limits |= {f"a.b/{number}": amount for number in range(4600)}
+    answer = await judged(gate, review(obj))
+    assert answer.code == 422
+    assert "are more than 1000" in answer.message
 
 
 @pytest.mark.parametrize("value", ["", "-1", "0x10", "１", " 1", "1 ", None, True, {}, [], "1.5", "1500m", "NaN", 1.5])

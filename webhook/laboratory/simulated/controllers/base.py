@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from webhook.laboratory.simulated.requests.identity import Call, User
 from webhook.laboratory.simulated.requests.refusals import Refused
@@ -24,6 +24,10 @@ class Pace:
     backoff_seconds: float = 1.0
     """First wait after a refusal; doubles with each further one."""
     backoff_most_seconds: float = 60.0
+
+
+LEAST_SECONDS: Final = 0.001
+"""No wait is shorter."""
 
 
 class Controller(ABC):
@@ -57,6 +61,8 @@ class Controller(ABC):
         """Have ``key`` reconciled in ``seconds``, or at the earlier time that was asked for before."""
         if key in self._due:
             return
+        # What is left of a wait may be less than the clock can tell apart: it would never be over.
+        seconds = max(seconds, LEAST_SECONDS)
         loop = asyncio.get_running_loop()
         known = self._waiting.get(key)
         if known is not None:
