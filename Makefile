@@ -76,6 +76,8 @@ manifests: env ## write the generated manifests anew, from the tables of the cod
 	$(RUN) -m manifests.policies
 	$(RUN) -m manifests.reconciler_policies
 	$(RUN) -m manifests.rights_to_use
+	$(RUN) -m manifests.metrics_page
+	$(RUN) -m manifests.dashboards
 
 image: ## build the container image
 	docker build -t tutti:dev .

@@ -27,6 +27,7 @@ from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.reconciler import Reconciler
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.reporting.events import EventRecorder
+from webhook.controllers.reporting.queue_metrics import QueueGauges
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.pods import PodRecord
 from webhook.core.scheduler.engine import Engine
@@ -64,6 +65,7 @@ class ReconcilerParts:
     status: StatusWriter
     read_api: ReadApi
     """Not part of ``run``: it needs a listener."""
+    gauges: QueueGauges
 
     async def run(self) -> None:
         """Run until cancelled. Raises SetBack (in an exception group) when a backup was restored."""
@@ -142,7 +144,8 @@ def reconciler(
         policy_objects=feeds.policy_objects,
         system_namespace=config.namespace,
     )
-    return ReconcilerParts(view, feeds, terms, loop, recorder, status, reads)
+    gauges = QueueGauges(view, queue_counts, leading=lambda: loop.leading)
+    return ReconcilerParts(view, feeds, terms, loop, recorder, status, reads, gauges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +333,8 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     def problems() -> list[str]:
         return [*_unsynced(parts.view), *parts.read_api.problems()]
 
-    health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
+    app = build_health_app(problems, before_scrape=parts.gauges.refresh)
+    health = await serve(app, config.listen.host, config.listen.health_port)
     reads = parts.read_api.serve(api, config.cert_dir, config.listen.host, config.listen.visibility_port)
     try:
         await _until(stop, parts.run(), reads)

@@ -1,20 +1,38 @@
-"""Every metric, with its help text. Labels are few and bounded: never a namespace, a gang or anything users write."""
+"""Every metric of both processes but those of reviews, with its help text; docs/metrics.md is written from these.
 
-from collections.abc import Container
+Labels are few and bounded: never a namespace, a gang or anything users write. Queues and priority classes are named by
+administrators; only so many of them have series of their own, and the rest share one.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted.", ["queue"])
-EVICTED = Counter("tutti_evicted_gangs_total", "Gangs stopped after admission.", ["queue", "reason"])
-WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by typed reason.", ["reason"])
+QUEUES_MAX: Final = 500
+CLASSES_MAX: Final = 10
+OTHERS: Final = "(others)"
+"""Stands for all queues, or priority classes, beyond the first so many by name."""
+
+ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted, by queue.", ["queue"])
+EVICTED = Counter(
+    "tutti_evicted_gangs_total", "Gangs stopped after admission, by queue and reason.", ["queue", "reason"]
+)
+WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason.", ["reason"])
 RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
 LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of the ledger; a ConfigMap holds 1 MiB.")
-LEDGER_WRITES = Counter("tutti_ledger_writes_total", "Writes to the ledger.", ["outcome"])
+LEDGER_WRITES = Counter(
+    "tutti_ledger_writes_total", "Writes to the ledger, by outcome; conflict now and then is healthy.", ["outcome"]
+)
 LEDGER_SENT = Counter("tutti_ledger_sent_bytes_total", "Bytes of all writes to the ledger, as they were sent.")
-LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger.")
+LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger; should stand still.")
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
-STEPPED_DOWN = Counter("tutti_stepped_down_total", "Ends of a leadership in a process that goes on.", ["why"])
-EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership.")
+STEPPED_DOWN = Counter(
+    "tutti_stepped_down_total",
+    "Leaderships that ended in a process that goes on: lease lost, or refused where the ledger must not be written.",
+    ["why"],
+)
+EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership: how often it changed.")
 CYCLE_SECONDS = Histogram(
     "tutti_cycle_duration_seconds",
     "Time of one decision cycle without its I/O.",
@@ -23,21 +41,66 @@ CYCLE_SECONDS = Histogram(
 EFFECTS = Counter("tutti_effects_total", "Writes to jobs, by kind of effect and outcome.", ["effect", "outcome"])
 WAIT_SECONDS = Histogram(
     "tutti_admission_wait_seconds",
-    "Time from a gang's place in the queue to its admission.",
+    "Time from a gang's place in the queue to its admission, by queue and priority class.",
+    ["queue", "priority_class"],
     buckets=(0.1, 0.5, 1, 5, 30, 60, 300, 900, 3600, 14_400, 86_400),
 )
-BROKEN_JOBS = Counter("tutti_broken_jobs_total", "Failures of ours on one job; the log has each.")
-UNREADABLE_OBJECTS = Counter(
-    "tutti_unreadable_objects_total", "Objects whose stored state could not be read, by what is watched.", ["kind"]
+BROKEN_JOBS = Counter(
+    "tutti_broken_jobs_total",
+    "Attempts at a job that failed on a defect; the log has the job and a traceback, the others go on.",
 )
-UNREAD_KINDS = Gauge("tutti_unread_kinds", "1 for what the API server refuses to list, by what is watched.", ["kind"])
+UNREADABLE_OBJECTS = Counter(
+    "tutti_unreadable_objects_total",
+    "Objects whose stored state could not be read, by what is watched; the log names each and why. "
+    "What was read before stands; a job of which nothing was read waits.",
+    ["kind"],
+)
+UNREAD_KINDS = Gauge(
+    "tutti_unread_kinds",
+    "1 while the API server refuses to list it:"
+    " look at the conversion webhook of the CRD, or at our rights. "
+    "Jobs that cannot be judged without it wait (KindUnread) or are refused, all others go on.",
+    ["kind"],
+)
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 
-def forget_queues(known: Container[str]) -> None:
-    """Drop what is counted by queue of queues that are not ``known`` any more."""
-    for counter, names in ((ADMITTED, ("queue",)), (EVICTED, ("queue", "reason"))):
-        for sample in [sample for metric in counter.collect() for sample in metric.samples]:
-            queue = sample.labels["queue"]
-            if queue and queue not in known and sample.name.endswith("_total"):
-                counter.remove(*(sample.labels[name] for name in names))
+_QUEUE: Final = ["queue", "cohort", "flavor", "resource"]
+_COHORT: Final = ["cohort", "parent", "flavor", "resource"]
+QUEUE_NOMINAL = Gauge("tutti_queue_nominal", "What a queue owns, in units of the resource.", _QUEUE)
+QUEUE_USAGE = Gauge("tutti_queue_usage", "What the gangs of a queue hold.", _QUEUE)
+QUEUE_BORROWED = Gauge("tutti_queue_borrowed", "What a queue uses beyond what it owns.", _QUEUE)
+QUEUE_LENT = Gauge("tutti_queue_lent", "What others use of a queue's quota.", _QUEUE)
+QUEUE_LIMIT = Gauge("tutti_queue_limit", "The most that a queue may use; no series where nothing limits it.", _QUEUE)
+COHORT_NOMINAL = Gauge("tutti_cohort_nominal", "What a cohort and all below it own and lend.", _COHORT)
+COHORT_USAGE = Gauge("tutti_cohort_usage", "What is charged to a cohort: beyond what its queues keep.", _COHORT)
+COHORT_BORROWED = Gauge("tutti_cohort_borrowed", "What a cohort uses of its parent's quota.", _COHORT)
+COHORT_LENT = Gauge("tutti_cohort_lent", "What its parent's other children use of a cohort's quota.", _COHORT)
+QUEUE_WAITING = Gauge("tutti_queue_waiting_gangs", "Gangs that wait, by queue.", ["queue"])
+QUEUE_RUNNING = Gauge("tutti_queue_running_gangs", "Gangs that hold quota and are not being stopped.", ["queue"])
+QUEUE_ACTIVE = Gauge("tutti_queue_active", "1 while a queue admits gangs, 0 while it is stopped or wrong.", ["queue"])
+
+_named: set[str] = set()
+
+
+def know_queues(queues: Iterable[str]) -> None:
+    """Take the names of all queues there are; what was counted for queues that are no more is dropped."""
+    _named.clear()
+    _named.update(sorted(queues)[:QUEUES_MAX])
+    for counted in (ADMITTED, EVICTED, WAIT_SECONDS):
+        for sample in [sample for metric in counted.collect() for sample in metric.samples]:
+            if sample.name.endswith(("_total", "_count")) and sample.labels["queue"] not in {"", OTHERS, *_named}:
+                counted.remove(*sample.labels.values())
+
+
+def queue_label(queue: str | None) -> str:
+    """Return the queue's name, or ``OTHERS``; empty for a gang that only the fences of its namespace bind."""
+    return OTHERS if queue and queue not in _named else queue or ""
+
+
+def class_label(priority: int, classes: Collection[tuple[str, int]]) -> str:
+    """Return the first of the ``classes`` by name that has this priority, or ``OTHERS``; empty where none has."""
+    for name, value in sorted(classes)[:CLASSES_MAX]:
+        if value == priority:
+            return name
+    return OTHERS if any(value == priority for _, value in classes) else ""

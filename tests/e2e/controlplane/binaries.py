@@ -53,6 +53,7 @@ PROGRAMS: Final = {
         ),
         Program("cert-manager-controller", "cert-manager", "github.com/cert-manager/cert-manager/cmd/controller"),
         Program("cert-manager-cainjector", "cert-manager", "github.com/cert-manager/cert-manager/cmd/cainjector"),
+        Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
     )
 }
 

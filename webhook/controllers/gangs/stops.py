@@ -129,7 +129,7 @@ class Stops:
         self._engine.restore(stopping)
         self._view.fences.put_reservation(stopping)
         self._voided.discard(reservation.uid)
-        metrics.EVICTED.labels(reservation.queue or "", why).inc()
+        metrics.EVICTED.labels(metrics.queue_label(reservation.queue), why).inc()
         self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
         self._on_change(reservation.uid)
 

@@ -30,6 +30,7 @@ from webhook.controllers.loop.dirty_set import Marks
 from webhook.controllers.loop.engine_feed import EngineFeed
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
+from webhook.controllers.reporting import queue_metrics
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
@@ -245,7 +246,7 @@ class Reconciler:
         if self.marks.policy:
             self.marks.policy = False
             self.marks.gangs.update(self._room.forget_all())
-            metrics.forget_queues(self._view.policy.queues)
+            metrics.know_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
@@ -431,8 +432,7 @@ class Reconciler:
             else:
                 batch.starts.append(job)
             self._stops.started(reservation)
-            metrics.ADMITTED.labels(reservation.queue or "").inc()
-            metrics.WAIT_SECONDS.observe(max(0.0, now - gang.created_seconds))
+            queue_metrics.admitted(reservation, gang, self._feeds.context, now)
             self._announcer.admitted(reservation)
         for grown in plan.grown:
             known = self._view.ledger.entries.get(grown.uid)

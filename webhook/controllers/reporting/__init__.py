@@ -1,1 +1,1 @@
-"""What people are told: events on jobs, and the status of policy objects."""
+"""What people are told: events on jobs, the status of policy objects, and metrics by queue."""

@@ -184,8 +184,12 @@ def build_app(
     return app
 
 
-def build_health_app(problems: Problems, registry: CollectorRegistry = REGISTRY) -> web.Application:
+def build_health_app(
+    problems: Problems, registry: CollectorRegistry = REGISTRY, *, before_scrape: Callable[[], None] = lambda: None
+) -> web.Application:
     """Return the application of the plain HTTP port: ``/healthz``, ``/readyz``, ``/metrics``.
+
+    ``before_scrape`` sets what is known only when somebody asks.
 
     The kubelet has no client certificate and Prometheus none to show, so this is never the webhook's port.
     """
@@ -195,6 +199,7 @@ def build_health_app(problems: Problems, registry: CollectorRegistry = REGISTRY)
         return web.Response(status=503 if found else 200, text="".join(f"{line}\n" for line in found) or "ok\n")
 
     async def exposition(_request: web.Request) -> web.StreamResponse:
+        before_scrape()
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     # When each counter began would be a series of its own: it doubles what is scraped, and rates do without.
