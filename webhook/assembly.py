@@ -96,7 +96,8 @@ def reconciler(
     ``on_renewed`` is told the monotonic time by which the lease must be renewed or a term be over, ``on_ended`` that it
     is over.
     """
-    kinds, view = job_kinds(config), View(nodes=Occupancy(config.exempt_namespaces))
+    kinds = job_kinds(config)
+    view = View(hides_neighbours=config.hide_neighbours, nodes=Occupancy(config.exempt_namespaces))
     feeds = Feeds(api, view, config, kinds, rng)
     terms = Terms(
         api,
@@ -210,7 +211,7 @@ def webhook(
     ``started_seconds`` is the monotonic time of a start that the other replicas still have to learn of.
     Raises PolicyError where the configuration's compute classes or job kinds are wrong.
     """
-    kinds, view = job_kinds(config), View()
+    kinds, view = job_kinds(config), View(hides_neighbours=config.hide_neighbours)
     feeds = Feeds(api, view, config, kinds, rng)
     listener = _GateListener(view, clock)
     feeds.listener = listener

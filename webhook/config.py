@@ -150,6 +150,8 @@ class Config(Section):
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
     node_fit: NodeFit = Field(default=NodeFit.ENFORCE, alias="nodeFit")
     """For flavors without the annotation that says it, and for gangs without a queue."""
+    hide_neighbours: bool = False
+    """Reasons, events and refusals name no jobs of other namespaces."""
     left_to_kueue: bool = False
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -12,9 +12,11 @@ from typing import Final
 from webhook.cluster.lineage import Lineage
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.model import neighbours
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
+from webhook.core.model.reasons import Reason
 from webhook.core.quota.fences import Fences
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
@@ -35,6 +37,8 @@ class View:
     """One cluster as last seen. Fed by ``feeds``; read by everybody."""
 
     name: str = "local"
+    hides_neighbours: bool = False
+    """What one namespace is told names no job of another."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     """By uid."""
     job_names: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -146,6 +150,14 @@ class View:
         except TimeoutError:
             return False
         return True
+
+    def told(self, text: str, namespace: str) -> str:
+        """Return ``text`` as it may be told in ``namespace``."""
+        return neighbours.text_for(text, namespace, self.namespaces) if self.hides_neighbours else text
+
+    def told_reason(self, reason: Reason, namespace: str) -> Reason:
+        """Return a reason as it may be told in ``namespace``."""
+        return neighbours.reason_for(reason, namespace, self.namespaces) if self.hides_neighbours else reason
 
     def pod_group_of(self, gang: Gang) -> PodGroupRecord | None:
         """Return the PodGroup that a gang names, if it exists."""

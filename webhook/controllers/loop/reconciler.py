@@ -448,13 +448,15 @@ class Reconciler:
             job = self._view.jobs.get(preempted.uid)
             if reservation_or_none is None or preempted.uid in batch.drop:
                 continue
-            requeue = Requeue(PREEMPTED, now if job is None else job.place_seconds, message=preempted.message)
+            message = self._view.told(preempted.message, reservation_or_none.namespace)
+            requeue = Requeue(PREEMPTED, now if job is None else job.place_seconds, message=message)
             self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
         for drained in plan.stopped:
             uid, job = drained.uid, self._view.jobs.get(drained.uid)
             stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
             if stopped is not None and stopped.stopping is None and uid not in batch.drop:
-                requeue = Requeue(drained.reason, now if job is None else job.place_seconds, message=drained.message)
+                message = self._view.told(drained.message, stopped.namespace)
+                requeue = Requeue(drained.reason, now if job is None else job.place_seconds, message=message)
                 self._stops.gang(stopped, requeue.reason, batch, requeue)
 
     # -- outcomes --------------------------------------------------------------------------------------------------

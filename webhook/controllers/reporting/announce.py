@@ -163,7 +163,7 @@ class Announcer:
         regarding = Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid)
         if job.kind == POD_GROUP.key:
             regarding = self._pod_group(job) or regarding
-        self._recorder.note(regarding, reason, note, warning=warning)
+        self._recorder.note(regarding, reason, self._view.told(note, job.namespace), warning=warning)
 
     def _pod_group(self, job: JobRecord) -> Regarding | None:
         """Return what people look at for a gang of plain pods: its PodGroup, or its first pod where it has none."""

@@ -29,6 +29,7 @@ class Place(StrEnum):
     POD = "pod"
     NAMESPACE = "namespace"
     QUEUE = "queue"
+    FLAVOR = "flavor"
 
 
 class Writer(StrEnum):
@@ -61,6 +62,7 @@ OURS: Final = (
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
+    Ours(names.NODE_FIT, Form.ANNOTATION, {Place.FLAVOR: Writer.EDITOR}),
     Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),
 )
 

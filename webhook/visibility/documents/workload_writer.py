@@ -148,6 +148,7 @@ class WorkloadWriter:
         waiting = job if reservation is None and job is not None and job.finished is None else None
         queue = self._queue_of(job, reservation)
         reason = None if waiting is None else self._why(waiting, pods)
+        reason = None if reason is None else self.view.told_reason(reason, source.namespace)
         position = None if waiting is None or queue is None else self._places(queue).get(uid)
         quorum = None if job is None or job.gang is None else self.view.quorum_of(job.gang)
         facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), quorum)

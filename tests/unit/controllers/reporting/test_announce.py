@@ -47,3 +47,14 @@ def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> Non
     for second in range(100, 100 + int(10 * UNREADABLE_SECONDS)):
         announcer.unreadable(second, odd[:1] if second % 2 else [])
     assert len(notes.told) <= 4 + 10, "one that is readable at times is told of no faster"
+
+
+def test_where_neighbours_are_hidden_events_name_none() -> None:
+    world, notes = World(), Notes()
+    world.view.hides_neighbours = True
+    world.view.namespaces |= {"team-vision": {}, "team-speech": {}}
+    job = world.waits("train")
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    announcer.queued(job.uid)
+    announcer.tick(11, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "behind team-speech/secret and team-vision/own"))
+    assert notes.told == ["Queued WaitingForQuota: behind a job of another namespace and team-vision/own"]

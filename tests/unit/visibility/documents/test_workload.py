@@ -203,3 +203,15 @@ async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
         ("True", "Recovered"),
     ]
     assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]
+
+
+async def test_where_neighbours_are_hidden_no_name_of_another_namespace_is_told() -> None:
+    for hidden in (False, True):
+        world = World()
+        world.view.hides_neighbours = hidden
+        world.view.namespaces |= {"team-vision": {}, "team-speech": {}}
+        world.admits(world.waits("secret", cpu=4, pods=2, team="speech"))
+        late = world.waits("late", cpu=4, pods=1)
+        document = await world.workload(late)
+        assert ("team-speech/secret" in str(document)) is not hidden
+        assert document["status"]["reason"]["holders"][0]["amount"] == "8"
