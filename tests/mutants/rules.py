@@ -279,6 +279,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "P1",
+        "a member starts no copy that has just been reserved for",
+        RECONCILER,
+        " and not job.awaits_permit:\n",
+        ":\n",
+        f"{UNIT}/controllers/gangs/test_copies_from_a_hub.py",
+    ),
+    Mutant(
+        "P1",
         "a permit is sent for what was granted and no longer",
         f"{FLEET}/steps.py",
         "    copy = sight.copy\n    return Step.DELETE if",

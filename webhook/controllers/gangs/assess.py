@@ -68,6 +68,8 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
     if job.suspended:
         if started(job, reservation) or reservation.adopted:
             return Step.HOLD
+        if job.awaits_permit:
+            return Step.NOTHING
         return Step.CLEAR if job.start_time_left else Step.START
     if job.admission is None:
         return Step.ADOPT if reservation.adopted else Step.NOTHING

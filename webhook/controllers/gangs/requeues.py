@@ -8,10 +8,14 @@ limits how often it is queued again; whoever lifts a hold, whatever it was for, 
 """
 
 from dataclasses import replace
+from typing import Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.eviction import HELD, HOLDS, LIMIT_REACHED, NOT_ADMITTED, SIBLING_STOPPED
+from webhook.core.model.eviction import HELD, HOLDS, LIMIT_REACHED, NO_PERMIT, NOT_ADMITTED, SIBLING_STOPPED
 from webhook.jobs.reading.record import JobRecord, Requeue
+
+PERMIT_SECONDS: Final = 30.0
+"""So long a hub may take to permit a copy that room is kept for, and so long the copy then leaves it to others."""
 
 
 def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
@@ -23,6 +27,14 @@ def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | N
         return None
     message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
     return Requeue(LIMIT_REACHED, job.place_seconds, message=message)
+
+
+def unpermitted(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
+    """Return what to write on a copy that its hub has not permitted in time; None for every other job."""
+    if not (job.suspended and job.awaits_permit) or now - reservation.since_seconds < PERMIT_SECONDS:
+        return None
+    message = f"its hub gave no permit within {PERMIT_SECONDS:.0f} s"
+    return Requeue(NO_PERMIT, job.place_seconds, not_before_seconds=now + PERMIT_SECONDS, message=message)
 
 
 def held(job: JobRecord) -> Requeue:

@@ -175,7 +175,7 @@ class Stops:
         """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
         if not reservation.evictable:
             return
-        due = requeues.overrun(job, reservation, now)
+        due = requeues.overrun(job, reservation, now) or requeues.unpermitted(job, reservation, now)
         if due is not None:
             self.one(reservation, due.reason, batch, due)
             return

@@ -230,7 +230,7 @@ class Reconciler:
         ledger, flavors = self._keeper.ledger, self._view.policy.flavors
         assert ledger is not None
         reservation = ledger.entries.get(job.uid)
-        if reservation is not None and reservation.stopping is None:
+        if reservation is not None and reservation.stopping is None and not job.awaits_permit:
             operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
             batch.effects[job.uid] = Effect("start", job, operations)
 

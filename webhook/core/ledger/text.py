@@ -17,6 +17,8 @@ from webhook.core.model.policy import FlavorResource
 
 SCHEMA: Final = 1
 META: Final = "meta"
+PERMITS: Final = "permits"
+"""In ``meta``: who writes this ledger starts no copy from a hub without a permit (rule P7 of the fleet)."""
 CLAIMS: Final = "claims"
 BOOKINGS: Final = "bookings"
 BYTES_MAX: Final = 1_048_576
@@ -137,7 +139,7 @@ def _stated(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def encode_meta(ledger: Ledger, digest: int) -> str:
     """Return the text of the ``meta`` key; ``digest`` is ``checksum`` of all entries."""
-    meta = {"schema": SCHEMA, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}"}
+    meta = {"schema": SCHEMA, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}", PERMITS: True}
     return json.dumps(meta, separators=(",", ":"))
 
 

@@ -16,6 +16,8 @@ SIBLING_STOPPED: Final = "SiblingStopped"
 """Another job of its ensemble stopped or went away, and the rest cannot make the quorum."""
 ENDED: Final = "Ended"
 """Of a gang of plain pods all that it started is gone while others of its group wait."""
+NO_PERMIT: Final = "NoPermit"
+"""A copy from a hub was not given leave to start in time: its room goes back."""
 REBUILT: Final = "Rebuilt"
 """The ledger was rebuilt, and what is left of the gang is not worth going on with."""
 HOLDS: Final = frozenset({HELD, LIMIT_REACHED, ATTEMPTS_USED_UP})

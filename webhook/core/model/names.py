@@ -29,6 +29,13 @@ HOLD: Final = "tutti.dev/hold"
 """Annotation on a job that its owner suspended after admission: it waits until the owner un-suspends it."""
 VOIDED: Final = "tutti.dev/voided"
 """Annotation on a waiting job whose reservation was voided: written first, so that a late start of it conflicts."""
+ORIGIN_LABEL: Final = "kueue.x-k8s.io/multikueue-origin"
+"""On a copy in a member of a fleet, as in MultiKueue: the uid of its hub's kube-system."""
+OFFER: Final = "tutti.dev/offer"
+"""Annotation on a copy: uid of the hub's job and number of the offer that it was made for. A job that bears it is
+reserved for and not started until a permit is written on it."""
+PERMIT: Final = "tutti.dev/permit"
+"""Annotation on a copy: the hub's leave to start it, good for this one object."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """On what the API server shows of a static pod, which runs already."""
 

@@ -6,6 +6,7 @@ Pure, and total: odd input becomes a ``problem``.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from webhook.core.fleet.permit import permits
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
@@ -73,6 +74,8 @@ def read(
         out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
+        awaits_permit=names.OFFER in marks
+        and not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid),
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),

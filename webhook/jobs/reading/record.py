@@ -176,6 +176,8 @@ class JobRecord:
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
+    awaits_permit: bool = False
+    """A copy from a hub that has not given leave to start it: it is reserved for, and waits."""
     ordered_start: bool = False
     """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
     waiting_pods: int = 0
