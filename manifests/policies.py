@@ -217,6 +217,11 @@ def joining_validations() -> list[dict[str, str]]:
             "|| variables.queue != ''",
             "in a namespace where all jobs wait a job may change its queue, but not leave it",
         ),
+        validation(
+            "request.operation != 'UPDATE' || variables.child || variables.old_gangs.size() == 0\n"
+            "|| !variables.was_gated || variables.gated || object.metadata.?deletionTimestamp.hasValue()",
+            "a job that waits may name another queue, but not none: nothing would start it",
+        ),
     ]
 
 
@@ -244,6 +249,7 @@ def job_validations() -> list[dict[str, str]]:
         validation(
             "variables.child\n"
             f"|| variables.gangs.all(gang, variables.gated && gang == '{names.GANG_PENDING}'\n"
+            f"  || variables.gated && variables.queue == '' && gang == '{names.GANG_PENDING_IN_NAMESPACE}'\n"
             "  || gang in variables.old_gangs) && variables.old_gangs.all(gang, gang in variables.gangs)",
             f"the label {names.GANG_LABEL} of a pod template is written by Tutti alone",
         ),

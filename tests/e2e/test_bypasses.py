@@ -273,11 +273,13 @@ def test_an_admitted_gang_can_neither_change_its_queue_nor_drop_it(citizen: Kube
     assert f"the job runs in queue {QUEUE}, which is charged for it; its queue label stays" in dropped
 
 
-def test_a_waiting_job_that_drops_its_queue_is_told_that_it_stays_suspended(citizen: Kubectl) -> None:
+def test_a_waiting_job_may_name_another_queue_but_not_none(citizen: Kubectl) -> None:
     citizen.create(GANGS["job"]("leaving"))
-    citizen("label", "job", "leaving", "tutti.dev/queue-name-")
-    assert "without a queue label nothing admits this job; it stays suspended" in citizen.warnings
+    assert "it may name another queue, but not none" in citizen.refused(
+        "label", "job", "leaving", "tutti.dev/queue-name-"
+    )
     assert "un-suspended by Tutti alone" in refused_patch(citizen, "job", {"spec": {"suspend": False}}, "leaving")
+    citizen("label", "job", "leaving", "tutti.dev/queue-name=other", "--overwrite")
 
 
 def test_a_running_job_that_never_waited_cannot_be_labelled(owner: Kubectl, admin: Kubectl) -> None:

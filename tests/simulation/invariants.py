@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
+
 from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
@@ -356,6 +358,8 @@ class Invariants:
         metadata = job["metadata"]
         if any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ()):
             return  # It runs with its owner.
+        if names.GANG_LABEL not in orjson.dumps(job["spec"]).decode():
+            return  # It was never gated.
         if "deletionTimestamp" in metadata:
             return  # A finalizer keeps it: it gets no more pods.
         if metadata["name"].startswith(PREFIX):

@@ -49,6 +49,7 @@ class Load:
         kept: float = 0.0,
         scheduled: float = 0.0,
         in_credits: bool = False,
+        unlabelled: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -57,6 +58,7 @@ class Load:
         self._orphans = orphans
         self._kept = kept
         self._scheduled = scheduled
+        self._unlabelled = unlabelled
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
@@ -193,9 +195,11 @@ class Load:
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        if self._unlabelled and self._rng.random() < self._unlabelled:
+            del document["metadata"]["labels"]
         if self._scheduled and self._rng.random() < self._scheduled:
             document["metadata"]["ownerReferences"] = [self._controllers[namespace]]
-        if self._limited and self._rng.random() < self._limited:
+        if self._limited and "labels" in document["metadata"] and self._rng.random() < self._limited:
             limit = self._rng.choice((5, 15, 60))
             document["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = str(limit)
             if limit + 3 < self._seconds:

@@ -18,7 +18,7 @@ from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import LABEL, GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, NOMINAL_GPUS, Load
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.running import Running
 from webhook import assembly
 from webhook.clock import LoopClock
@@ -90,6 +90,9 @@ class Weather:
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
     adopted: bool = False
     """All queues are full with jobs that ran before Tutti came."""
+    ungated: int = 0
+    """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no
+    queue and wait by that label alone."""
     in_credits: bool = False
     """Queues count credits, into which GPUs are turned."""
     scheduled: float = 0.0
@@ -160,6 +163,7 @@ class World:
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
+            unlabelled=0.5 if self.weather.ungated else 0.0,
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
@@ -204,6 +208,7 @@ class World:
         for number in range(2):
             self._start_reconciler(f"reconciler-{number}")
         restoring = self._spawn(self._restore(busy_seconds))
+        gating = self._spawn(self._gate_and_ungate(busy_seconds))
         refusing = self._spawn(self._refuse(busy_seconds))
         hiding = self._spawn(self._unlist(busy_seconds))
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
@@ -218,6 +223,7 @@ class World:
             await losing
             await churning
             await refusing
+            await gating
             await hiding
             await grouping
             await sharing
@@ -348,6 +354,15 @@ class World:
         await asyncio.sleep(chance.uniform(1, 30))
         with self.invariants.set_back():
             self.cluster.restore(backup, bumped=chance.random() < 0.5)
+
+    async def _gate_and_ungate(self, busy_seconds: float) -> None:
+        chance, admin = Random(self.seed), self.cluster.api()
+        for turn in range(self.weather.ungated):
+            value = b"null" if turn % 2 else b'"true"'
+            body = b'{"metadata": {"labels": {"tutti.dev/gated": ' + value + b"}}}"
+            for namespace in NAMESPACES:
+                await admin.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE_PATCH)
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ungated))
 
     async def _refuse(self, busy_seconds: float) -> None:
         chance = Random(self.seed)

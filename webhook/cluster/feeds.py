@@ -282,7 +282,8 @@ class Feeds:
         if document["metadata"]["uid"] in self.view.ledger.entries:
             return True
         labels = self.view.namespaces.get(namespace, {})
-        return gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds) is not None
+        gate = gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds)
+        return gate is not None or gating.is_marked(kind, document, self.kinds)
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:

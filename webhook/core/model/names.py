@@ -13,9 +13,13 @@ DEFAULT_LOCAL_QUEUE: Final = "default"
 """The LocalQueue, as in Kueue, in which jobs of its gated namespace wait that name no queue."""
 
 GANG_LABEL: Final = "tutti.dev/gang"
-"""On pod templates and pods: ``pending`` from the mutation on, the job's uid from the first admission on. On a plain
+"""On pod templates and pods: ``pending…`` from the mutation on, the job's uid from the first admission on. On a plain
 pod of a PodGroup: the gang's uid from the start, for it follows from the group's name."""
 GANG_PENDING: Final = "pending"
+GANG_PENDING_IN_NAMESPACE: Final = "pending-in-namespace"
+"""The same of a job that waits by its namespace alone: nothing that its owner may take away made it wait."""
+NOT_ADMITTED: Final = frozenset({GANG_PENDING, GANG_PENDING_IN_NAMESPACE})
+"""Values of the gang label that name no gang."""
 POD_SET_LABEL: Final = "tutti.dev/pod-set"
 """On pod templates and pods: the name of the pod set the pod belongs to."""
 

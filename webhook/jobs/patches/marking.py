@@ -22,16 +22,19 @@ from webhook.untyped.editing import Patch
 GATE = {"name": names.SCHEDULING_GATE}
 
 
-def mark(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> Patch:
+def mark(
+    kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT, gang: str = names.GANG_PENDING
+) -> Patch:
     """Return the patch that holds ``obj`` until it is admitted; empty when it is held already.
 
+    ``gang`` is the gang label, which says by which rule it waits.
     ``context`` matters to kinds whose pods another object describes (TrainJob): without it they are held, not labelled.
     """
-    plain = _plain_patch(kind, obj, context)
-    return editing.diff(obj, marked(kind, obj, context)) if plain is None else plain
+    plain = _plain_patch(kind, obj, context, gang)
+    return editing.diff(obj, marked(kind, obj, context, gang)) if plain is None else plain
 
 
-def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Patch | None:
+def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, gang: str) -> Patch | None:
     """Return the patch of the ordinary case, written down without making the object it leads to; None for any other.
 
     The webhook answers thousands of these a second. Ordinary is: a suspend field whose parent exists, pod templates
@@ -49,7 +52,7 @@ def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) ->
         template = None if site.template_path is None or site.scaffold else _at(obj, site.template_path)
         if not isinstance(template, dict) or _has_own_annotations(template.get("metadata")):
             return None
-        wanted = {names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: site.name}
+        wanted = {names.GANG_LABEL: gang, names.POD_SET_LABEL: site.name}
         where, metadata = paths.pointer(*site.metadata_path), template.get("metadata")
         if metadata is None:
             patch.append(_set(template, "metadata", where, {"labels": wanted}))
@@ -89,7 +92,9 @@ def strip(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, suspen
     return editing.diff(obj, stripped(kind, obj, context, suspend=suspend))
 
 
-def marked(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> Mapping[str, Any]:
+def marked(
+    kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT, gang: str = names.GANG_PENDING
+) -> Mapping[str, Any]:
     """Return ``obj`` as ``mark`` makes it. What is too malformed to edit stays: validation will refuse it."""
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
@@ -99,7 +104,7 @@ def marked(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONT
             continue
         for part in site.scaffold:
             changed = changed if _at(changed, part.place) is not None else _put(changed, part.place, part.value)
-        changed = _put(changed, (*site.metadata_path, "labels", names.GANG_LABEL), names.GANG_PENDING)
+        changed = _put(changed, (*site.metadata_path, "labels", names.GANG_LABEL), gang)
         changed = _put(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
         changed = _without_own_annotations(changed, site.metadata_path)
         if kind.scheduling_gated:

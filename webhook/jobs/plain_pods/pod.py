@@ -55,7 +55,7 @@ def decode(raw: bytes) -> PodRecord:
     if gate is not None:
         pod_set = pod_set if group is None else role_of(cost, spec)
         waiting = _waiting(pod, spec, PodSet(pod_set, 1, cost), gate)
-    if gang == names.GANG_PENDING:
+    if gang in names.NOT_ADMITTED:
         # A job that starts by gates alone never names its gang in its templates: its controller's pods tell whose.
         gang = owner if waiting is not None and pod_set and owner else None
     return PodRecord(

@@ -17,6 +17,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.find import find_pod_sets, stated_labels
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
+from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord, Owner
 from webhook.untyped import editing, paths
 
@@ -128,6 +129,36 @@ def gated_by_namespace(
 ) -> bool:
     """Return whether every job of a namespace waits."""
     return namespace_labels.get(names.GATED_NAMESPACE, "false") != "false" or namespace in mapped_namespaces
+
+
+def is_marked(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> bool:
+    """Return whether ``obj`` is a gang of its own that waits by its namespace alone, or was started by Tutti once.
+
+    Tutti goes on with such a job wherever its namespace's label went. What is merely marked as pending may be an orphan
+    that was made for another gang: it was never to start by itself.
+    """
+    if is_child(kind, obj, kinds) or managed_by_other(kind, obj):
+        return False
+    own = (names.GANG_PENDING_IN_NAMESPACE, paths.find(obj, ("metadata", "uid")))
+    return is_noted(obj) or any(site.labels.get(names.GANG_LABEL) in own for site in readable_sites(kind, obj))
+
+
+def is_noted(obj: Mapping[str, Any]) -> bool:
+    """Return whether a start, stop or hold of this very object is written on it; of adopted ones that is all."""
+    own, uid = paths.find_mapping(obj, ("metadata", "annotations")), paths.find(obj, ("metadata", "uid"))
+    if not isinstance(uid, str):
+        return False
+    decoders = {
+        names.ADMISSION: annotations.decode_admission,
+        names.REQUEUE: annotations.decode_requeue,
+        names.HOLD: annotations.decode_hold,
+    }
+    return any(decode(own[key], uid) for key, decode in decoders.items() if key in own)
+
+
+def pending(rule: GateRule | None) -> str:
+    """Return the gang label of a job that has to wait by ``rule``."""
+    return names.GANG_PENDING_IN_NAMESPACE if rule is GateRule.NAMESPACE else names.GANG_PENDING
 
 
 def with_default_queue(

@@ -12,7 +12,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
-from webhook.jobs.reading.gating import is_child, managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.gating import is_child, is_noted, managed_by_other, owner_of, queue_label
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, preset_node, reading
@@ -66,7 +66,8 @@ def judge_change(change: Change) -> Answer:
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))
-    held = gated_now or any(label is not None for label in gang_labels(rules, kind, old).values())
+    marked = is_noted(old) or any(label is not None for label in gang_labels(rules, kind, old).values())
+    held = gated_now or marked
     if not (gated_before or held or change.reservation is not None):
         return newly_marked(request, rules.settings.account) or not_ours(rules, obj)
     refusal = _start_refused(change) if held else None
@@ -74,6 +75,8 @@ def judge_change(change: Change) -> Answer:
         return refusal or ALLOW
     refusal = _ownership_refused(change) or _manager_change_refused(change)
     refusal = refusal or _queue_change_refused(change, gated_before)
+    if gated_before and marked and not gated_now:
+        refusal = refusal or _leaving_refused(change)
     if gated_now and not gated_before:
         refusal = refusal or _joining_refused(change)
     refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
@@ -158,6 +161,20 @@ def _joining_refused(change: Change) -> Answer | None:
     return deny(Refusal.UNSUSPENDED, message)
 
 
+def _leaving_refused(change: Change) -> Answer:
+    """Refuse a change after which nothing says where a marked job waits: nobody could start it.
+
+    Were it started all the same, as one whose namespace was un-gated is, it would be charged to no queue.
+    """
+    before = change.queues[0]
+    where = "joins a PodGroup" if before is None else f"waits in queue {before}"
+    message = (
+        f"{change.kind.kind} {change.request.namespace}/{change.request.name} {where}: it may name another queue, but "
+        "not none, as nothing would start it then; delete the job, or create it again without"
+    )
+    return deny(Refusal.QUEUE_CHANGE, message)
+
+
 def _queue_change_refused(change: Change, gated_before: bool) -> Answer | None:
     before, now = change.queues
     if before == now:
@@ -235,9 +252,7 @@ def _size_judged(change: Change) -> Answer:
         denial = denial or preset_node(asking)
         if denial is not None:
             return denial
-        lost = change.queues[0] is not None and ruling_alone(rules, kind, change.obj) is None
-        unlabelled = ("without a queue label nothing admits this job; it stays suspended",) if lost else ()
-        return allow((*unlabelled, *warnings, *gang_warnings(rules, kind, change.obj, asking)))
+        return allow((*warnings, *gang_warnings(rules, kind, change.obj, asking)))
     grown = growth(reading(rules, kind, change.old).asks, asking.asks, change.reservation)
     if grown is None:
         return ALLOW

@@ -16,7 +16,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import gate_pod, mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading import annotations
-from webhook.jobs.reading.gating import with_default_queue
+from webhook.jobs.reading.gating import GateRule, pending, with_default_queue
 from webhook.server.review.answer import ALLOW, Answer, allow, patch
 from webhook.server.review.class_checks import corrected, corrects
 from webhook.server.review.job_facts import JobRules, is_suspended, left_to_kueue, ruling
@@ -36,12 +36,14 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
     if request.operation == "UPDATE":
         return _lift_hold(request, rules, kind, obj)
     placed = _placed(request, obj)
-    if ruling(rules, kind, placed, request.username) is None:
+    rule = ruling(rules, kind, placed, request.username)
+    if rule is None:
         return _passed_over(rules, obj)
     queued = _with_default_queue(rules, kind, placed)
+    gang = pending(rule if queued is placed else GateRule.QUEUE_LABEL)
     if queued is placed and not corrects(rules.classes):
-        return patch(tuple(mark(kind, obj, rules.context())))
-    stored = marked(kind, queued, rules.context())
+        return patch(tuple(mark(kind, obj, rules.context(), gang)))
+    stored = marked(kind, queued, rules.context(), gang)
     if corrects(rules.classes):
         stored = corrected(rules, kind, stored)
     return patch(tuple(editing.diff(placed, stored)))

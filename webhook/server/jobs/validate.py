@@ -11,7 +11,7 @@ from typing import Any, Final
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
-from webhook.jobs.reading.gating import is_child, managed_by_other
+from webhook.jobs.reading.gating import is_child, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
 from webhook.server.jobs.children import judge_child, judge_scale
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, lingering, preset_node, reading
@@ -73,13 +73,14 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if written and request.username != rules.settings.account:
         message = f"annotation {next(iter(written))} is written by Tutti alone; leave it out"
         return deny(Refusal.OWN_FIELDS, message)
-    if ruling(rules, kind, obj, request.username) is None:
+    rule = ruling(rules, kind, obj, request.username)
+    if rule is None:
         refusal = newly_marked(request, rules.settings.account)
         warnings = () if managed_by_other(kind, obj) else mislabelled(request)
         return refusal or (allow(warnings) if warnings else not_ours(rules, obj))
     asking = reading(rules, kind, obj)
     problem = (
-        (None if kind.suspend is None else _held_at_birth(kind, obj, asking))
+        (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
         or preset_node(asking)
     )
@@ -89,7 +90,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lingering(kind, obj, asking)))
 
 
-def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> Answer | None:
+def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, gang: str) -> Answer | None:
     wrong = malformed_suspend(kind, obj)
     if wrong is not None:
         return wrong
@@ -107,10 +108,10 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -
     if misplaced is not None:
         message = f"label {names.POD_SET_LABEL} of pod set {misplaced.name} is written by Tutti alone; leave it out"
         return deny(Refusal.OWN_FIELDS, message)
-    unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != names.GANG_PENDING), None)
+    unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != gang), None)
     if unmarked is not None:
         message = (
-            f"pod template {unmarked.name} lacks label {names.GANG_LABEL}: {names.GANG_PENDING}; Tutti's mutating "
+            f"pod template {unmarked.name} lacks label {names.GANG_LABEL}: {gang}; Tutti's mutating "
             "webhook sets it and did not act. Ask the administrators to look at the registration"
         )
         return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))

@@ -24,7 +24,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     pod, request = review.pod, review.request
     group = pod.group
     own = group is not None and pod.gang == gang_uid(request.namespace, group)
-    if not own and (pod.gang != names.GANG_PENDING or request.username not in rules.creators.controllers):
+    if not own and (pod.gang not in names.NOT_ADMITTED or request.username not in rules.creators.controllers):
         message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
         return deny(Refusal.FOREIGN_CREATOR, message)
     written = sorted(OWN_ANNOTATIONS & pod.own.keys())
@@ -52,7 +52,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
 def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
     """Return whether the gang that the pod's label names has a place for it; the tally remembers who takes it."""
     pod, request = review.pod, review.request
-    if pod.gang == names.GANG_PENDING or pod.gang is None:
+    if pod.gang in names.NOT_ADMITTED or pod.gang is None:
         message = f"{_whose(pod)} is not admitted yet: its pods start together, and not before"
         return deny(Refusal.NOT_ADMITTED, message + _left_behind(pod, rules.view))
     reservation = rules.view.ledger.entries.get(pod.gang)

@@ -28,7 +28,7 @@ RESOURCE_NAME_CHARS_MAX: Final = 317
 def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
     """Return the ledger version to wait for: the pod was admitted by one that this replica has not seen."""
     version = review.pod.ledger_version
-    if version is None or review.pod.gang in (None, names.GANG_PENDING) or review.request.operation != "CREATE":
+    if version is None or review.pod.gang in (None, *names.NOT_ADMITTED) or review.request.operation != "CREATE":
         return None
     # Only a controller's word is worth waiting for; anybody else could make us wait for ever.
     behind = version > rules.view.ledger.version and review.request.username in rules.creators.controllers
@@ -40,7 +40,7 @@ def wants_owner(review: PodReview, rules: PodRules) -> bool:
     if review.request.namespace not in rules.view.namespaces:
         return False  # nothing is remembered of it
     if review.request.operation == "CREATE":
-        gang = review.pod.gang not in (None, names.GANG_PENDING)
+        gang = review.pod.gang not in (None, *names.NOT_ADMITTED)
         return gang or is_fenced(rules.view, review.request.namespace)
     return review.request.subresource == "resize" and is_fenced(rules.view, review.request.namespace)
 

@@ -12,7 +12,9 @@ from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.job import read
+from webhook.jobs.reading.record import Requeue
 from webhook.server.gate import Gate
 from webhook.untyped import editing
 
@@ -113,6 +115,34 @@ async def test_where_all_jobs_wait_a_job_changes_its_queue_but_does_not_leave_it
     assert not refused.allowed
     assert "may change its queue (it is research), but not leave it" in refused.message
     assert (await update(gate, stored(), stored(queue="other"))).allowed
+
+
+@pytest.mark.parametrize("left", [None, ""], ids=["removed", "emptied"])
+async def test_nowhere_does_a_waiting_job_leave_its_queue_for_none(left: str | None) -> None:
+    """So a marked job that nothing gates is one whose namespace was un-gated: it may start without a queue."""
+    refused = await update(Gate(view()), stored(), stored(queue=left))
+    assert "waits in queue research: it may name another queue, but not none" in refused.message
+    assert (await update(Gate(view()), stored(), stored(queue="other"))).allowed
+
+
+async def test_a_waiting_job_does_not_leave_its_pod_group_for_nothing() -> None:
+    joined, alone = stored(queue=None), stored(queue=None)
+    joined["spec"]["template"]["metadata"]["labels"] |= GROUP
+    assert "joins a PodGroup" in (await update(Gate(view()), joined, alone)).message
+    assert (await update(Gate(view()), joined, stored())).allowed
+
+
+async def test_an_adopted_job_that_was_stopped_does_not_leave_its_queue_either() -> None:
+    """Its templates bear no mark: what is written on the job itself tells that it is held."""
+    noted = {"annotations": {names.REQUEUE: encode_requeue(Requeue("Preempted", 1.0), "job-1")}}
+    old, new = job(queue="research"), job(queue=None)
+    for each in (old, new):
+        each["metadata"] |= {"uid": "job-1"} | noted
+        each["spec"]["suspend"] = True
+    assert "but not none" in (await update(Gate(view()), old, new)).message
+    started = copy.deepcopy(new)
+    started["spec"]["suspend"] = False
+    assert "un-suspended by Tutti alone" in (await update(Gate(view()), new, started)).message
 
 
 async def test_where_the_namespace_itself_has_a_queue_the_label_may_go() -> None:

@@ -17,6 +17,7 @@ from tests.unit.server.reviews import (
     job,
     pod,
     review,
+    stored,
     view,
 )
 from webhook.cluster.view import View
@@ -60,7 +61,19 @@ async def test_in_a_gated_namespace_every_job_is_held() -> None:
     seen = view()
     seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
     answer = await ask(Gate(seen), "/mutate/jobs", review(job(queue=None)))
-    assert answer.applied(job(queue=None))["spec"]["suspend"] is True
+    held = answer.applied(job(queue=None))
+    assert held["spec"]["suspend"] is True
+    assert held["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING_IN_NAMESPACE
+    assert (await ask(Gate(seen), "/mutate/jobs", review(held))).patch == []
+    assert (await ask(Gate(seen), "/validate/jobs", review(held))).allowed
+
+
+async def test_only_what_waits_by_its_namespace_alone_is_marked_so(gate: Gate) -> None:
+    forged = stored()
+    forged["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] = names.GANG_PENDING_IN_NAMESPACE
+    mended = (await ask(gate, "/mutate/jobs", review(forged))).applied(forged)
+    assert mended["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING
+    assert not (await ask(gate, "/validate/jobs", review(forged))).allowed
 
 
 def with_a_default_queue(gated: str = "true") -> View:

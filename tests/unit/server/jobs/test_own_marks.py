@@ -1,6 +1,7 @@
 """Labels and annotations of ours on what does not wait for us: refused, wherever they stand and whoever writes them."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ async def test_a_job_that_waits_for_nobody_bears_nothing_of_ours(key: str, form:
         assert not answer.allowed
         assert key in answer.message
         assert "is written by Tutti alone" in answer.message
-    # What slipped in may be taken away; but a marked template may be one that was held, and dropped its queue since.
+    # What slipped in may be taken away; but a marked template may be one that was held where all jobs waited.
     was_held = key == names.GANG_LABEL and place == ("spec", "template")
     assert (await update(gate, marked, plain)).allowed is not was_held
     assert (await update(gate, plain, marked, user=ACCOUNT)).allowed
@@ -105,7 +106,9 @@ async def test_a_held_job_may_bear_copies_of_its_templates_labels() -> None:
     """The API server makes them of a Job that has no labels, when its owner takes the last one away too."""
     copied = stored(queue=None)
     copied["metadata"]["labels"] = dict(copied["spec"]["template"]["metadata"]["labels"])
-    assert (await update(Gate(view()), stored(), copied)).allowed
+    mapped = view()
+    mapped.policy = replace(mapped.policy, namespace_queues={"team-a": "research"})
+    assert (await update(Gate(mapped), stored(), copied)).allowed
     grouped = with_mark(copied, ("spec", "template"), "labels", names.POD_GROUP_LABELS[0], "crew")
     assert (await create(Gate(view()), grouped)).allowed
 

@@ -324,12 +324,6 @@ async def test_a_waiting_job_may_change_its_queue(waiting: Gate) -> None:
     assert (await update(waiting, stored(), stored(queue="other"))).allowed
 
 
-async def test_a_waiting_job_that_loses_its_label_is_warned_about(waiting: Gate) -> None:
-    answer = await update(waiting, stored(), stored(queue=None))
-    assert answer.allowed
-    assert "stays suspended" in answer.warnings[0]
-
-
 async def test_a_job_that_runs_outside_every_queue_is_not_labelled(waiting: Gate) -> None:
     answer = await update(waiting, job(queue=None), job())
     assert not answer.allowed
