@@ -310,12 +310,17 @@ def marked_pods() -> list[dict[str, Any]]:
 
 def ledger() -> list[dict[str, Any]]:
     """The ledger has one writer. Deleting it stays possible: that is how an administrator breaks the glass."""
+    of_the_ledger = (
+        f"object.metadata.?name.orValue('').matches('^{names.LEDGER_NAME}($|-page-)')\n"
+        f"|| '{names.LEDGER_PAGE}' in object.metadata.?labels.orValue({{}})\n"
+        f"|| (oldObject != null && '{names.LEDGER_PAGE}' in oldObject.metadata.?labels.orValue({{}}))"
+    )
     return policy(
         "ValidatingAdmissionPolicy",
         "tutti-ledger",
-        [rule("", ["configmaps"], ["CREATE", "UPDATE"]) | {"resourceNames": [names.LEDGER_NAME]}],
+        [rule("", ["configmaps"], ["CREATE", "UPDATE"])],
         constraints={"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": names.SYSTEM_NAMESPACE}}},
-        matchConditions=[NOT_OURS],
+        matchConditions=[NOT_OURS, {"name": "index-or-page", "expression": block(of_the_ledger)}],
         validations=[
             validation("false", "the ledger is written by tutti-reconciler alone; delete it to have it rebuilt")
         ],

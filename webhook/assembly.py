@@ -17,12 +17,13 @@ import structlog
 
 from webhook import logs
 from webhook.clock import Clock, SteadyClock, SystemClock
-from webhook.cluster.feeds import Feeds, Listener
+from webhook.cluster.feeds import Feeds
+from webhook.cluster.listener import Listener
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import SetBack
+from webhook.controllers.ledger.faults import SetBack
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.reconciler import Reconciler
 from webhook.controllers.reporting.announce import Announcer

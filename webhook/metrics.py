@@ -20,7 +20,8 @@ EVICTED = Counter(
 )
 WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason.", ["reason"])
 RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
-LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of the ledger; a ConfigMap holds 1 MiB.")
+LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of all reservations in the ledger.")
+LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations beside the index.")
 LEDGER_WRITES = Counter(
     "tutti_ledger_writes_total", "Writes to the ledger, by outcome; conflict now and then is healthy.", ["outcome"]
 )

@@ -6,7 +6,8 @@ from typing import Any, Final
 from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, pod_template
-from webhook.core.ledger import text as ledger_text
+from webhook.cluster.ledger_book import LedgerBook
+from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model import names
 
@@ -64,8 +65,11 @@ def stored_ledger(kubectl: Kubectl) -> Ledger | None:
         found = kubectl.in_namespace(NAMESPACE)("get", "configmap", names.LEDGER_NAME, "-o", "json")
     except KubectlError:
         return None
-    data = json.loads(found).get("data")
-    return ledger_text.decode(data) if data else None
+    pages = kubectl.in_namespace(NAMESPACE)("get", "configmaps", "-l", names.LEDGER_PAGE, "-o", "json")
+    book = LedgerBook(json.loads(found).get("data"))
+    for page in json.loads(pages)["items"]:
+        book.pages[page["metadata"]["name"]] = Found(page["metadata"]["uid"], page.get("data") or {})
+    return book.read()
 
 
 def claimants(kubectl: Kubectl) -> list[str]:

@@ -236,7 +236,9 @@ def test_an_account_sees_what_it_follows_and_no_secrets(alone: Cluster, root: Ku
     assert not kubectl.can("create", "jobs.batch")
     system = account(alone, name, "tutti-system")
     system("get", "configmaps", "--field-selector=metadata.name=tutti-ledger")
-    assert "cannot list" in system.refused("get", "configmaps")
+    # Pages of the ledger are found by their label: no list can be bound to a label.
+    system("get", "configmaps", "--selector=tutti.dev/ledger-page=tutti-ledger")
+    assert "cannot list" in kubectl.refused("get", "configmaps")
     assert "cannot get" in system.refused("get", "secret", "tutti-certs")
 
 
@@ -466,6 +468,17 @@ def test_policies_give_the_ledger_one_writer_and_leave_deleting_it_to_administra
     account(alone, "tutti-reconciler", "tutti-system")("create", "configmap", "tutti-ledger")
     assert "tutti-reconciler alone" in system.refused("label", "configmap", "tutti-ledger", "team=a")
     system("delete", "configmap", "tutti-ledger")
+    # So have its pages, and nothing else becomes one by its label.
+    page = "tutti-ledger-page-1-1"
+    assert "tutti-reconciler alone" in system.refused("create", "configmap", page)
+    account(alone, "tutti-reconciler", "tutti-system")("create", "configmap", page)
+    assert "tutti-reconciler alone" in system.refused("label", "configmap", page, "team=a")
+    system("delete", "configmap", page)
+    system("create", "configmap", "notes")
+    label = "tutti.dev/ledger-page=tutti-ledger"
+    assert "tutti-reconciler alone" in system.refused("label", "configmap", "notes", label)
+    system("label", "configmap", "notes", "team=a")
+    system("delete", "configmap", "notes")
 
 
 def test_policies_let_only_those_with_the_right_take_a_namespace_out_of_sight(

@@ -40,6 +40,10 @@ ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
 RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
 RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
 TERMS: Final = "webhook/controllers/ledger/terms.py"
+FENCED: Final = "webhook/controllers/ledger/fenced.py"
+STORED: Final = "webhook/controllers/ledger/stored.py"
+PAGES: Final = "webhook/core/ledger/pages.py"
+PAGES_TESTS: Final = f"{UNIT}/core/ledger/test_pages.py {UNIT}/controllers/ledger/test_ledger_pages.py"
 LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
@@ -69,10 +73,68 @@ MUTANTS: Final = (
     Mutant(
         "1",
         "ledger writes are compare-and-swap",
-        KEEPER,
-        '                "resourceVersion": self._resource_version,\n',
-        "",
+        STORED,
+        '        metadata: dict[str, Any] = {"resourceVersion": resource_version}\n',
+        "        metadata: dict[str, Any] = {}\n",
         KEEPER_TESTS,
+    ),
+    Mutant(
+        "1",
+        "a take-over raises the epoch of each page",
+        KEEPER,
+        "            written = await self._objects.patch("
+        "kept.name, kept.resource_version, {ledger_text.META: meta}, None)\n"
+        "        kept.resource_version, kept.meta = written.resource_version, meta\n",
+        "            pass\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "1",
+        "a page is listed before it is written",
+        KEEPER,
+        "        await self._write(INDEX, (), listed, {ledger_text.PAGES: ledger_text.encode_pages(pages)})\n",
+        "",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "1",
+        "a page is known by its uid",
+        PAGES,
+        "        if page.uid != uid:\n",
+        "        if False:\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "1",
+        "entries on a page that is not listed show that the list is old",
+        PAGES,
+        "        if found[name].data.keys() - {text.META}:\n",
+        "        if False:\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "1",
+        "pages are deleted before a new ledger is made of what is read",
+        RECOVERY,
+        "        await self._keeper.delete_pages()\n",
+        "",
+        f"{UNIT}/controllers/ledger/test_paged_cycles.py",
+    ),
+    Mutant(
+        "2",
+        "what takes is stored before anything is given",
+        PAGES,
+        "    return _rounds(taking, {page: uids for page, uids in giving.items() if uids})\n",
+        "    return _rounds(everything)\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "2",
+        "what is given is spent once that is stored",
+        RECONCILER,
+        "        if self._keeper.paged:\n",
+        "        if False:\n",
+        f"{UNIT}/controllers/ledger/test_paged_cycles.py",
     ),
     Mutant(
         "2",
@@ -184,7 +246,7 @@ MUTANTS: Final = (
     Mutant(
         "6",
         "a write of the ledger whose outcome is unknown is settled",
-        KEEPER,
+        FENCED,
         "goes through now, or it conflicts because the lost one did.\n                await asyncio.sleep(0.1)",
         "goes through now, or it conflicts because the lost one did.\n                break",
         KEEPER_TESTS,
@@ -208,7 +270,7 @@ MUTANTS: Final = (
     Mutant(
         "7",
         "a write that comes too late is given up",
-        KEEPER,
+        FENCED,
         "            started = self._monotonic()\n            if self._elector.must_quit(started):",
         "            started = self._monotonic()\n            if False:",
         KEEPER_TESTS,

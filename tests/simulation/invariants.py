@@ -1,7 +1,7 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,7 +12,9 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from tests.simulation.running import Running
+from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -43,6 +45,7 @@ class Invariants:
         self.gpus_max: int | None = None
         """Where nothing else bounds them: how many GPUs all queues have together."""
         self._ledger = Ledger()
+        self._pages_read: dict[str, Found] = {}
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
         self.running: Running | None = None
@@ -144,10 +147,26 @@ class Invariants:
     # -- after every write -----------------------------------------------------------------------------------------
 
     def _read_ledger(self) -> None:
-        stored = self._server.store.get(self._config_maps, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
+        book = LedgerBook()
+        for stored in self._server.store.items(self._config_maps, names.SYSTEM_NAMESPACE):
+            document = stored.object
+            metadata, data = document["metadata"], document.get("data") or {}
+            if metadata["name"] == names.LEDGER_NAME:
+                book.index = data
+            elif (metadata.get("labels") or {}).get(names.LEDGER_PAGE) == names.LEDGER_NAME:
+                book.pages[metadata["name"]] = Found(metadata["uid"], data)
+        for name, page in book.pages.items():
+            with suppress(LedgerCorrupt):
+                if page.data:
+                    ledger_text.decode(page.data)
+                self._pages_read[name] = page
+        # What a page held that was deleted or damaged is held on, until a new index lists it no more.
+        book.pages = book.pages | self._pages_read
         try:
-            ledger = ledger_text.decode({} if stored is None else stored.object.get("data") or {})
-        except LedgerCorrupt:
+            ledger = book.read()
+        except (LedgerCorrupt, Misplaced):
+            ledger = None
+        if ledger is None:
             self._lost = self._lost or self._ledger
             # What it held is held on. How far it had come nobody may know who has to rebuild it.
             self._ledger = replace(self._ledger, epoch=0, seq=0)
@@ -252,7 +271,8 @@ class Invariants:
             for entry in self._ledger.entries.values()
             if entry.stopping is not None
         }
-        for uid, claim in self._ledger.claims.items():
+        # On several pages, the last of them goes one write before what was claimed for that is taken.
+        for uid, claim in () if self._ledger.pages else self._ledger.claims.items():
             if uid in self._ledger.entries or stopping.isdisjoint(claim.awaits):
                 self._fail(f"{claim.planned} claims room that nobody makes: it awaits {claim.awaits} of {stopping}")
 

@@ -70,6 +70,10 @@ WEATHERS = {
     "rough with credits and a ledger lost": (Weather(in_credits=True, ledger_lost=4), 2),
     "calm with hostile tenants": (replace(CALM_WEATHER, hostile=60), 3),
     "rough with hostile tenants": (Weather(hostile=60), 4),
+    "calm with pages": (replace(CALM_WEATHER, page_bytes=300), 2),
+    "rough with pages": (Weather(page_bytes=300), 6),
+    "crashing with pages": (Weather(crash=0.05, page_bytes=300, ensembles=3), 6),
+    "rough with pages and a ledger lost": (Weather(ledger_lost=4, page_bytes=300), 3),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 2),
     "rough with a ledger lost": (Weather(ledger_lost=4), 3),
 }

@@ -23,7 +23,8 @@ from tests.simulation.running import Running
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import SetBack
+from webhook.controllers.ledger.faults import SetBack
+from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
@@ -103,6 +104,8 @@ class Weather:
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
     churn: int = 0
     """How often policy changes for a while."""
+    page_bytes: int = 0
+    """What index and pages take, where that is to be so little that there are many."""
     ledger_lost: int = 0
     """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
     before cannot know which quota they hold.
@@ -401,11 +404,18 @@ class World:
         for _ in range(self.weather.ledger_lost):
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ledger_lost))
             with suppress(ApiError):
+                damaged = chance.choice([path, *await self._pages()]) if self.weather.page_bytes else path
                 if chance.random() < 0.5:
-                    await admin.request("DELETE", path)
+                    await admin.request("DELETE", damaged)
                 else:
                     edit = b'{"data": {"meta": "something else"}}'
-                    await admin.request("PATCH", path, body=edit, content_type=MERGE_PATCH)
+                    await admin.request("PATCH", damaged, body=edit, content_type=MERGE_PATCH)
+
+    async def _pages(self) -> list[str]:
+        """Return the paths of the ledger's pages."""
+        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
+        listed = orjson.loads(await self.cluster.api().request("GET", path, query={"labelSelector": names.LEDGER_PAGE}))
+        return sorted(f"{path}/{item['metadata']['name']}" for item in listed["items"])
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -472,10 +482,15 @@ def _joins_pod_group(request: Any) -> bool:
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:
     """Run one seed; a failure says which."""
     world = World(seed, weather)
+    usual = pages.INDEX_BYTES, pages.PAGE_BYTES
     try:
+        if weather.page_bytes:
+            pages.INDEX_BYTES = pages.PAGE_BYTES = weather.page_bytes  # type: ignore[misc]
         await world.run(jobs, busy_seconds)
     except BaseException as error:
         with suppress(Exception):
             error.add_note(f"replay with: python -m pytest tests/simulation --seed {seed}")
         raise
+    finally:
+        pages.INDEX_BYTES, pages.PAGE_BYTES = usual  # type: ignore[misc]
     return world

@@ -31,13 +31,15 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.feed_names import job_feed, policy_feed
+from webhook.cluster.ledger_book import LedgerBook, newer
+from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.node import StoredNode
 from webhook.cluster.read_again import changed_kinds, meaning
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -64,37 +66,6 @@ RECOMPILE_SECONDS: Final = 0.05
 """How long changes of policy gather before they are compiled."""
 
 
-class Listener:
-    """Who wants to know what changed: it overrides what concerns it."""
-
-    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        """Take note of a job object that came, changed or went."""
-
-    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Take note of a pod that came, changed or went."""
-
-    def fences_changed(self, namespace: str) -> None:
-        """Take note of a ResourceQuota."""
-
-    def nodes_changed(self) -> None:
-        """Take note of a node that came, went, or is not what it was; heartbeats are no change."""
-
-    def pod_group_changed(self, namespace: str, name: str) -> None:
-        """Take note of a PodGroup."""
-
-    def namespace_changed(self, name: str) -> None:
-        """Take note of a namespace and its labels."""
-
-    def policy_changed(self) -> None:
-        """Take note that the view has another policy."""
-
-    def ledger_changed(self) -> None:
-        """Take note that the ledger was read."""
-
-    def unread_changed(self) -> None:
-        """Take note that there is more or less of what cannot be read (``View.unread``)."""
-
-
 @dataclass(slots=True)
 class Feeds:
     """All informers of one cluster."""
@@ -113,7 +84,7 @@ class Feeds:
     """What was read last. What the view has instead a leader put there, who knows of it before it can be read. Where
     there is none, what is read stands, though it be older: a backup was restored.
     """
-    _ledger_decoder: ledger_text.Decoder = field(default_factory=ledger_text.Decoder)
+    _book: LedgerBook = field(default_factory=LedgerBook)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _recompile_timer: asyncio.TimerHandle | None = None
     _context_timer: asyncio.TimerHandle | None = None
@@ -133,6 +104,13 @@ class Feeds:
             plain,
             self._ledger,
             field_selector=f"metadata.name={config.ledger_name}",
+        )
+        self._add(
+            "ledger-pages",
+            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            plain,
+            self._ledger_page,
+            label_selector=f"{names.LEDGER_PAGE}={config.ledger_name}",
         )
         self._add(
             "policy-config-map",
@@ -165,6 +143,7 @@ class Feeds:
         on_change: Callable[[str, Any, Any], None],
         *,
         field_selector: str = "",
+        label_selector: str = "",
         stand_in: Callable[[bytes, Exception], Any] | None = None,
     ) -> None:
         self.informers[name] = Informer(
@@ -174,6 +153,7 @@ class Feeds:
             name=name,
             on_change=lambda old, new: on_change(name, old, new),
             field_selector=field_selector,
+            label_selector=label_selector,
             rng=self.rng,
             missing_retry_seconds=self.config.missing_kind_retry_seconds,
             audit_seconds=self.config.audit_seconds,
@@ -396,15 +376,29 @@ class Feeds:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 
     def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        # Before the first ledger is written the ConfigMap holds the lease alone.
+        self._book.index = None if new is None else new.document.get("data") or None
+        self._read_ledger()
+
+    def _ledger_page(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+        if new is not None:
+            self._book.pages[new.name] = Found(new.uid, new.document.get("data") or {})
+        elif old is not None:
+            self._book.pages.pop(old.name, None)
+            self.listener.page_deleted(old.name)
+        self._read_ledger()
+
+    def _read_ledger(self) -> None:
+        """Take what index and pages say together; while one of them lags behind the other, what was read before."""
         try:
-            # Before the first ledger is written the ConfigMap holds the lease alone.
-            data = None if new is None else new.document.get("data")
-            ledger = self._ledger_decoder.decode(data) if data else None
+            ledger = self._book.read()
+        except Misplaced:
+            return
         except LedgerCorrupt as error:
             log.error("ledger.corrupt", error=str(error))
             ledger = None
         ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
-        if ledger is None or ledger.version >= self.view.ledger.version or not ahead:
+        if ledger is None or newer(ledger, self.view.ledger) or not ahead:
             self._ledger_read = ledger
             self.view.set_ledger(ledger)
             self.listener.ledger_changed()

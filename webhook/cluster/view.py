@@ -141,11 +141,18 @@ class View:
         moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
         moved.set()
 
-    async def wait_for_ledger(self, version: tuple[int, int], timeout_seconds: float) -> bool:
-        """Return whether the ledger reached ``version`` within the time."""
+    def ledger_lags(self, version: tuple[int, int], gang: str = "") -> bool:
+        """Return whether the ledger is not read as far as ``version``, or as far as the entry of ``gang``.
+
+        What one commit writes on several pages is read one after another, and any of it bears the same version.
+        """
+        return self.ledger.version < version or (bool(self.ledger.pages and gang) and gang not in self.ledger.entries)
+
+    async def wait_for_ledger(self, version: tuple[int, int], timeout_seconds: float, gang: str = "") -> bool:
+        """Return whether the ledger reached ``version``, and the entry of ``gang``, within the time."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self.ledger.version < version:
+                while self.ledger_lags(version, gang):
                     await self._ledger_moved.wait()
         except TimeoutError:
             return False

@@ -266,18 +266,18 @@ class Gate:
                     metrics.FORWARDED.inc()
                     return passed_on
             await self._settle(forwarder.ownership.unsettled_seconds(request.namespace, self._now()), deadline)
-        await self._ledger(validate_pods.wants_ledger(review, self._pods), deadline)
+        await self._ledger(validate_pods.wants_ledger(review, self._pods), deadline, review.pod.gang or "")
         return validate_pods.decide(review, self._pods, self._now())
 
     async def _settle(self, seconds: float, deadline: float) -> None:
         if seconds > 0:
             await asyncio.sleep(min(seconds, max(0.0, deadline - self._now())))
 
-    async def _ledger(self, version: tuple[int, int] | None, deadline: float) -> None:
+    async def _ledger(self, version: tuple[int, int] | None, deadline: float, gang: str = "") -> None:
         if version is not None:
             metrics.LEDGER_WAITS.inc()
             longest = min(self.settings.ledger_wait_seconds, max(0.0, deadline - self._now()))
-            await self.view.wait_for_ledger(version, longest)
+            await self.view.wait_for_ledger(version, longest, gang)
 
     @staticmethod
     def _now() -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from webhook.assembly import WebhookParts, webhook
 from webhook.clock import LoopClock
-from webhook.cluster.feeds import Listener
+from webhook.cluster.listener import Listener
 from webhook.config import Config
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

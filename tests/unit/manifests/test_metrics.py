@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 
 from manifests import dashboards, metrics_page
 from tests.unit.manifests.documents import MANIFESTS, documents_of, named, of_kind, read
+from webhook.core.ledger import pages
 
 PLAIN = re.compile(r"\$(queue|cohort|resource)\b")
 FROM_PROMETHEUS = {"up"}
@@ -110,3 +111,8 @@ def test_what_is_scraped_is_the_port_that_serves_metrics() -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
     assert ports[monitor["spec"]["endpoints"][0]["port"]] == "health"
+
+
+def test_the_alert_of_a_ledger_that_is_nearly_full_knows_how_much_it_takes() -> None:
+    (rule,) = [rule for rule in rules() if rule["alert"] == "TuttiLedgerNearlyFull"]
+    assert str(rule["expr"]).endswith(f"0.8 * {pages.PAGES_MAX * pages.PAGE_BYTES}")

@@ -13,7 +13,7 @@ from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
-from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, Form, Ours, Place, Writer
+from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Form, Ours, Place, Writer
 from webhook.server.review.resources_table import BUILT_IN, Handling
 
 DOCUMENTS = documents_of("base")
@@ -300,13 +300,14 @@ def test_each_row_of_the_table_of_what_is_ours_is_kept_by_a_policy_on_each_of_it
         Place.POD: ["tutti-gang-pods"],
         Place.NAMESPACE: ["tutti-namespace-gates"],
         Place.QUEUE: [],
+        Place.LEDGER: ["tutti-ledger"],
     }
     for place, writer in row.writers.items():
         for name in by_place[place] if writer is not Writer.EDITOR else ():
             # A job's template keeps its annotations and gates to the webhook: without the label they mean nothing.
             if place is not Place.TEMPLATE or row.form is Form.LABEL:
                 assert f"'{row.key}'" in policy_text(name), name
-    if row.form is Form.LABEL and Writer.TUTTI in row.writers.values():
+    if row.key in OWN_LABELS:
         for name in (*families, "tutti-marked-elsewhere", "tutti-marked-pods"):
             assert f"'{row.key}'" in policy_text(name), name
         sent = entry_of(VALIDATING, "marked-elsewhere")["matchConditions"][0]["expression"]

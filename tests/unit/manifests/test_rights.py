@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
-from webhook.controllers.ledger.quarantine import COPIES_MAX
 from webhook.core.model.names import LEDGER_NAME
 from webhook.dialects.registry import RESOURCES, PolicyResource
 from webhook.jobs.kinds.kind import JobKind
@@ -64,9 +63,9 @@ def test_the_reconciler_creates_nothing_but_events_and_the_ledger() -> None:
 
 
 def test_the_reconciler_deletes_nothing_but_plain_pods_of_gangs() -> None:
-    # Copies of broken ledgers, by their names, are its own.
-    rules = [rule for rule in rules_for("tutti-reconciler") if not rule[3]]
-    assert {(group, resource) for group, resource, verbs, _ in rules if "delete" in verbs} == {("", "pods")}
+    deleted = {(group, resource) for group, resource, verbs, _ in rules_for("tutti-reconciler") if "delete" in verbs}
+    # Of ConfigMaps only the ledger's own.
+    assert deleted == {("", "pods"), ("", "configmaps")}
 
 
 def test_which_pods_it_may_delete_is_settled_inside_the_api_server() -> None:
@@ -94,11 +93,18 @@ def test_it_reviews_no_tokens_and_nobodys_rights() -> None:
     }
 
 
-def test_the_ledger_is_reached_by_its_name_only() -> None:
-    for account in ("tutti-webhook", "tutti-reconciler"):
-        for _, resource, verbs, resource_names in rules_for(account):
-            if resource == "configmaps" and verbs != {"create"}:
-                assert resource_names
+def test_config_maps_are_reached_by_name_but_for_the_pages_of_the_ledger() -> None:
+    unnamed = {
+        account: [
+            set(verbs) for _, resource, verbs, names in rules_for(account) if resource == "configmaps" and not names
+        ]
+        for account in ("tutti-webhook", "tutti-reconciler")
+    }
+    # Pages are listed by their label. What the reconciler writes is bound by a policy.
+    assert unnamed == {
+        "tutti-webhook": [{"list", "watch"}],
+        "tutti-reconciler": [{"list", "watch"}, {"get", "create", "patch", "delete"}],
+    }
 
 
 def test_config_maps_are_reached_in_our_own_namespace_only() -> None:
@@ -161,10 +167,12 @@ def test_the_rotation_account_reaches_two_secrets_and_three_configurations_by_na
     assert all(resource_names and verbs == {"get", "patch"} for _, _, verbs, resource_names in rules)
 
 
-def test_the_reconciler_may_take_every_place_for_copies_of_broken_ledgers() -> None:
-    places = {f"{LEDGER_NAME}-quarantine-{number}" for number in range(COPIES_MAX)}
-    deleted = [names for _, resource, verbs, names in rules_for("tutti-reconciler") if "delete" in verbs and names]
-    assert deleted == [places]
+def test_which_config_maps_it_may_write_is_settled_inside_the_api_server() -> None:
+    policy = named(DOCUMENTS, "ValidatingAdmissionPolicy", "tutti-ledger-only")["spec"]
+    assert policy["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    text = str(policy)
+    assert f"{LEDGER_NAME}-page-" in text
+    assert f"{LEDGER_NAME}-quarantine-" in text
 
 
 def test_the_ledger_has_a_share_of_the_api_server_of_its_own_by_account_and_namespace() -> None:

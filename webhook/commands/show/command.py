@@ -7,7 +7,7 @@ from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.show.gang import print_workload
 from webhook.commands.show.health import look, print_health
-from webhook.commands.show.ledger import print_ledger, read_ledger
+from webhook.commands.show.ledger import print_ledger, read_ledger, read_pages
 from webhook.commands.show.outside import outside
 from webhook.commands.show.queues import in_order, print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
@@ -49,7 +49,8 @@ async def ledger(kubeconfig: Path | None) -> None:
 
     async with connected(kubeconfig, _USER_AGENT) as api:
         stored = await read_ledger(api)
-    print_ledger(terminal.console(), stored, SystemClock().now())
+        pages = await read_pages(api, stored)
+    print_ledger(terminal.console(), stored, SystemClock().now(), pages)
 
 
 async def status(kubeconfig: Path | None) -> bool:

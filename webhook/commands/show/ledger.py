@@ -8,7 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.cluster.ledger_book import LedgerBook
+from webhook.commands.terminal import counted
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import amounts, names
@@ -33,20 +36,31 @@ async def read_ledger(api: Api) -> Document:
     return stored
 
 
-def print_ledger(console: Console, stored: Document, now: float) -> None:
-    """Print who leads and every reservation. Raises NotFound for a ledger that cannot be read."""
-    data = stored.get("data") or {}
+async def read_pages(api: Api, index: Document) -> list[Document]:
+    """Return the pages beside an index; none where it lists none. Raises ApiError."""
+    if ledger_text.PAGES not in (index.get("data") or {}):
+        return []
+    query = {"labelSelector": f"{names.LEDGER_PAGE}={names.LEDGER_NAME}"}
+    listed: list[Document] = orjson.loads(await api.request("GET", _LEDGER.rpartition("/")[0], query=query))["items"]
+    return listed
+
+
+def print_ledger(console: Console, stored: Document, now: float, pages: Sequence[Document] = ()) -> None:
+    """Print who leads and every reservation, as one table. Raises NotFound for a ledger that cannot be read."""
+    book = LedgerBook(stored.get("data") or {})
+    book.pages = {each["metadata"]["name"]: Found(each["metadata"]["uid"], each.get("data") or {}) for each in pages}
     leads, line = leader_line(leader_of(stored), now)
     console.print(f"[{'bold' if leads else 'red'}]{escape(line)}[/]", highlight=False)
     try:
-        ledger = ledger_text.decode(data)
-    except LedgerCorrupt as error:
+        ledger = book.read()
+        if ledger is None:
+            raise LedgerCorrupt("it holds the lease alone")
+    except (LedgerCorrupt, Misplaced) as error:
         raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
-    size = ledger_text.size_bytes(data)
-    share = 100 * size / ledger_text.BYTES_MAX
+    on_pages = f" on the index and {counted(len(ledger.pages), 'page')}" if ledger.pages else ""
+    size = sum(ledger_text.size_bytes(data) for data in book.read_data(ledger))
     console.print(
-        f"epoch {ledger.epoch}, write {ledger.seq}, {len(ledger.entries)} reservations, "
-        f"{size} bytes ({share:.1f} % of what fits)",
+        f"epoch {ledger.epoch}, write {ledger.seq}, {len(ledger.entries)} reservations{on_pages}, {size} bytes",
         highlight=False,
     )
     if ledger.entries:

@@ -5,17 +5,18 @@ put into the ledger. One that finds no room is set aside, it alone, until there 
 preemption, stops and releases go on meanwhile.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger.keeper import LedgerKeeper
-from webhook.core.ledger import bounds
+from webhook.core.ledger import bounds, pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
+from webhook.jobs.reading.record import JobRecord
 
 ENTRY_BYTES_MIN: Final = 128
 """No entry is shorter: bounds how many admissions are worth deciding about at once."""
@@ -31,7 +32,7 @@ class _SetAside:
     """Uids of its jobs, and what each asked for."""
     size_bytes: int
     never: bool
-    """One of its entries is longer than any may be: it waits until it asks for something else."""
+    """It is longer than any may be, or one of its entries: it waits until it asks for something else."""
 
 
 class LedgerRoom:
@@ -69,11 +70,11 @@ class LedgerRoom:
         return True
 
     def without(
-        self, admitted: Sequence[Reservation], unfit: Collection[str], asked: Callable[[str], Gang | None]
+        self, admitted: Sequence[Reservation], unfit: Collection[str], jobs: Mapping[str, JobRecord]
     ) -> set[str]:
         """Return the uids of those of ``admitted`` that find no room, each with all that would start with it.
 
-        They are set aside, with what they ``asked`` for. ``unfit`` of them are not to be put in anyway.
+        They are set aside, with what their ``jobs`` ask for. ``unfit`` of them are not to be put in anyway.
         """
         gangs: dict[str, list[Reservation]] = {}
         for entry in admitted:
@@ -81,11 +82,11 @@ class LedgerRoom:
                 gangs.setdefault(siblings.name_of(entry), []).append(entry)
         refused: set[str] = set()
         for name, gang in gangs.items():
-            never = not all(bounds.fits_alone(entry) for entry in gang)
+            size = bounds.entry_bytes(*gang)
+            never = size > pages.GANG_BYTES_MAX or not all(bounds.fits_alone(entry) for entry in gang)
             if not never and self.takes(*gang):
                 continue
-            size = bounds.entry_bytes(*gang)
-            self._set_aside[name] = _SetAside({entry.uid: asked(entry.uid) for entry in gang}, size, never)
+            self._set_aside[name] = _SetAside({entry.uid: _asked(jobs.get(entry.uid)) for entry in gang}, size, never)
             self._gang_of |= {entry.uid: name for entry in gang}
             refused |= {entry.uid for entry in gang}
         return refused
@@ -116,7 +117,7 @@ class LedgerRoom:
             return Reason(
                 Code.ENTRY_TOO_LARGE,
                 f"its reservation would take {size} bytes of the ledger, where one job takes at most "
-                f"{bounds.STORED_BYTES_MAX} and all together {self._limit_bytes}",
+                f"{bounds.STORED_BYTES_MAX} and a gang of several {pages.GANG_BYTES_MAX}",
                 help="use fewer pod sets or resource names, or split it",
             )
         return Reason(
@@ -134,8 +135,12 @@ class LedgerRoom:
 
     @property
     def _limit_bytes(self) -> int:
-        return int(ledger_text.FULL_AT * ledger_text.BYTES_MAX)
+        return int(ledger_text.FULL_AT * pages.PAGES_MAX * pages.PAGE_BYTES)
 
     @property
     def _left_bytes(self) -> int:
         return self._limit_bytes - self._keeper.entries_bytes - self._taken_bytes
+
+
+def _asked(job: JobRecord | None) -> Gang | None:
+    return None if job is None else job.gang

@@ -1,82 +1,44 @@
-"""Reads, wins and writes the ledger ConfigMap: the lease and the reservations are one object, so one compare-and-swap
-fences both.
+"""Reads, wins and writes the ledger: an index, which has the lease, and pages, each fenced by compare-and-swap.
 
-Rules of the ledger (ARCHITECTURE.md) kept here: a take-over is a conditional write that raises the epoch (1); a write
-whose outcome is unknown is settled by reading and then by a conditional write of our own, never by reading alone (6); a
-lost lease ends the term for good, through ``LeaseLost`` (7). A keeper serves one term: what it remembers of its writes
-is what tells them from those of others.
+Rules of the ledger (ARCHITECTURE.md) kept here: a take-over is a conditional write of the index that raises the epoch,
+and then of every page that it lists; only then is anything decided (1). A write whose outcome is unknown is settled by
+reading and then by a conditional write of our own, never by reading alone (6). A lost lease ends the term for good,
+through ``LeaseLost`` (7). A keeper serves one term: what it remembers of its writes is what tells them from those of
+others.
+
+So the index decides which pages there are, each page its content, and a deposed leader writes neither: what it creates
+late is not listed, and what it writes late conflicts. ``core.ledger.pages`` says what goes where and in which order.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
 
-import orjson
 import structlog
 
 from webhook import metrics
+from webhook.controllers.gangs import siblings
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, refuse_unknown, refused
+from webhook.controllers.ledger.fenced import Fenced
+from webhook.controllers.ledger.stored import Kept, Stored
+from webhook.core.ledger import pages as ledger_pages
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.bounds import entry_bytes
+from webhook.core.ledger.pages import INDEX, Change, Found, Layout, Misplaced
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
-from webhook.core.ledger.text import LedgerCorrupt, UnknownSchema
-from webhook.core.model import names
-from webhook.errors import ApiError, Conflict, NotFound, TuttiError, Unavailable
-from webhook.kube.api import MERGE_PATCH, Api
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.errors import ApiError, Conflict, Unavailable
+from webhook.kube.api import Api
 from webhook.kube.election import Elector
 
 log = structlog.get_logger(__name__)
 
-WRITE_TIMEOUT_SECONDS: Final = 2.0
-"""One attempt; several fit into the renew deadline."""
+AT_ONCE: Final = 32
+"""Requests for pages that are under way at a time."""
 
 
-class LeaseLost(TuttiError):
-    """Another replica leads, or our lease could not be renewed in time: step down."""
-
-    lasting = False
-    """Trying again at once would end the same."""
-
-
-class LedgerRefused(LeaseLost):
-    """The API server takes no write of ours, or the ledger is of another release: step down, try again later."""
-
-    lasting = True
-
-
-class SetBack(TuttiError):
-    """A backup was restored: what this process remembers of jobs and pods never happened, so it must end."""
-
-
-class LedgerBroken(TuttiError):
-    """The ledger is missing or was edited by somebody else: stop admitting and rebuild it."""
-
-    def __init__(self, why: str, stored: "Stored | None" = None, *, deleted: bool = False, first: bool = False) -> None:
-        super().__init__(why)
-        self.stored = stored
-        """What is stored instead, to be kept for people to look at."""
-        self.deleted = deleted
-        self.first = first
-        """There was none when this process began to lead: where nothing holds anything either, nothing was lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The ConfigMap as last read."""
-
-    resource_version: str
-    lease: str | None
-    data: Mapping[str, str]
-
-
-def project(raw: bytes) -> Stored:
-    """Return the ledger's parts of a ConfigMap's JSON."""
-    document = orjson.loads(raw)
-    metadata = document["metadata"]
-    annotations = metadata.get("annotations") or {}
-    return Stored(metadata["resourceVersion"], annotations.get(names.LEASE_ANNOTATION), document.get("data") or {})
-
-
-class LedgerKeeper:
+class LedgerKeeper(Fenced):
     """The only writer of the ledger, for as long as it leads."""
 
     def __init__(
@@ -90,36 +52,38 @@ class LedgerKeeper:
         newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
     ) -> None:
-        """``now`` is Unix time for the record; ``newest`` the newest version that this process has seen of the ledger;
-        ``on_renewed`` is told the monotonic time by which to renew again.
-        """
-        self._api = api
-        self._elector = elector
-        self._namespace = namespace
-        self._name = name
-        self._now = now
-        self._on_renewed = on_renewed
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._path = f"{self._collection}/{name}"
-        self._resource_version = ""
-        self.newest = newest
-        """The newest version of it that this process read or wrote."""
-        self._texts: dict[str, str] = {}
-        self._digest = 0
-        self.ledger: Ledger | None = None
-        """What we wrote last; None while the stored one is missing or corrupt."""
+        """As ``Fenced`` takes it."""
+        super().__init__(api, elector, namespace=namespace, name=name, now=now, newest=newest, on_renewed=on_renewed)
+        self._pages: dict[str, Kept] = {}
+        self._layout = Layout()
+        self._page_number = 0
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self.unreadable: Stored | None = None
         """What was found instead of a ledger when this leadership began, to be kept for people to look at."""
         self.missing = False
         """There was no ledger at all when we began to lead."""
-        self.size_bytes = 0
-        self.entries_bytes = 0
-        """Its part that is neither claims nor bookings, which are left out where there is no room for them."""
+        self.written_bytes = 0
+        """How large the objects were that the last commit wrote."""
 
     @property
     def resource_version(self) -> int:
-        """The version of the stored ledger as last written or read."""
-        return int(self._resource_version or 0)
+        """The newest version of any object of the ledger as last written or read."""
+        return max(int(kept.resource_version or 0) for kept in (self._index, *self._pages.values()))
+
+    @property
+    def entries_bytes(self) -> int:
+        """What all entries take, without claims and bookings, which are left out where there is no room for them."""
+        return sum(self._layout.bytes_of.values())
+
+    @property
+    def paged(self) -> bool:
+        """Whether a commit may be several writes: then nothing is to be spent that it only gives back itself.
+
+        So it is before there is a page, once the index is half full, or it would grow past what it takes.
+        """
+        if self.ledger is None:
+            return False
+        return bool(self.ledger.pages) or 2 * self.entries_bytes > ledger_pages.INDEX_BYTES
 
     # -- leadership -------------------------------------------------------------------------------------------------
 
@@ -128,8 +92,8 @@ class LedgerKeeper:
 
         Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release.
         """
-        stored = await self._read()
-        _refuse_unknown(stored)
+        stored = await self._read_index()
+        refuse_unknown(stored)
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
         if not self._elector.may_acquire(started):
@@ -149,27 +113,15 @@ class LedgerKeeper:
         self.missing = stored is None or not stored.data
         metrics.LEADING.set(1)
         metrics.EPOCH.set(self.ledger.epoch if self.ledger else 0)
-        log.info("ledger.leading", epoch=self.ledger.epoch if self.ledger else None)
+        log.info("ledger.leading", epoch=self.ledger.epoch if self.ledger else None, pages=len(self._pages))
         return True
 
     async def _create(self) -> None:
         self.ledger = None
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": self._name,
-                "namespace": self._namespace,
-                "annotations": {names.LEASE_ANNOTATION: self._elector.record(self._now())},
-            },
-        }
-        raw = await self._api.request(
-            "POST", self._collection, body=orjson.dumps(body), timeout_seconds=WRITE_TIMEOUT_SECONDS
-        )
-        self._adopt_version(raw)
+        self._adopt(await self._objects.create(self._index.name, self._elector.record(self._now())))
 
     async def _take_over(self, stored: Stored) -> None:
-        self._resource_version = stored.resource_version
+        self._index.resource_version = stored.resource_version
         try:
             ledger = ledger_text.decode(stored.data).taken_over()
         except LedgerCorrupt as error:
@@ -177,25 +129,59 @@ class LedgerKeeper:
                 log.error("ledger.corrupt", error=str(error))
                 self.unreadable = stored
             self.ledger = None
-            await self._patch({}, self._elector.record(self._now()))
+            await self._patch_index({})
             return
-        self._texts = {uid: text for uid, text in stored.data.items() if uid != ledger_text.META}
-        self._digest = ledger_text.checksum(stored.data)
-        meta = ledger_text.encode_meta(ledger, self._digest)
-        await self._patch({ledger_text.META: meta}, self._elector.record(self._now()))
-        self._remember(ledger)
+        self.known = ledger
+        self._index.take(stored.data)
+        meta = ledger_text.encode_meta(ledger, self._index.digest)
+        await self._patch_index({ledger_text.META: meta})
+        self._index.meta = meta
+        try:
+            await self._take_over_pages(ledger)
+        except (Misplaced, LedgerCorrupt) as error:
+            log.error("ledger.corrupt", error=str(error))
+            self.unreadable, self.ledger = stored, None
+
+    async def _take_over_pages(self, index: Ledger) -> None:
+        """Raise the epoch of each page: from then on nobody but us writes it, and what is in it we have read."""
+        found = {page.name: page for page in await self._objects.pages()}
+        decoded, beside = ledger_pages.check(index, {name: Found(each.uid, each.data) for name, each in found.items()})
+        raised = await asyncio.gather(
+            *(self._raise_page(found[name], page, index) for name, page in decoded.items()), return_exceptions=True
+        )
+        for outcome in raised:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        self._pages = {kept.name: kept for kept in raised if isinstance(kept, Kept)}
+        whole = ledger_pages.merged(index, decoded)
+        self._layout = self._laid_out({INDEX: index, **decoded})
+        self._remember(whole)
+        for name in beside:
+            # Of a leader that did not come to list it, and never will.
+            await self._objects.delete(name, found[name].uid)
+
+    async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> Kept:
+        kept = Kept(stored.name, stored.uid, stored.resource_version)
+        kept.take(stored.data)
+        meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
+        async with self._slots:
+            # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
+            written = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
+        kept.resource_version, kept.meta = written.resource_version, meta
+        return kept
 
     async def step_down(self) -> None:
         """Release the lease so that a standby takes over at once. Best effort."""
         if self._elector.led:
             try:
-                await self._patch({}, self._elector.released(self._now()))
+                lease = self._elector.released(self._now())
+                await self._objects.patch(self._index.name, self._index.resource_version, {}, lease)
             except ApiError as error:
                 log.info("ledger.release_failed", error=str(error))
         metrics.LEADING.set(0)
 
     async def recreate(self) -> None:
-        """Create the ConfigMap anew, with the lease alone, after it was deleted. Raises LeaseLost."""
+        """Create the index anew, with the lease alone, after it was deleted. Raises LeaseLost."""
         started = self._monotonic()
         while True:
             if self._elector.must_quit(self._monotonic()):
@@ -203,25 +189,20 @@ class LedgerKeeper:
             try:
                 await self._create()
             except Conflict:
-                self._resource_version = (await self._read_ours()).resource_version
+                self._index.resource_version = (await self._read_ours()).resource_version
                 break
             except Unavailable as error:
                 log.warning("ledger.write_failed", error=str(error))
                 await asyncio.sleep(0.1)
             except ApiError as error:
-                raise _refused(error) from error
+                raise refused(error) from error
             else:
                 break
         self._renewed(started)
 
     async def renew(self) -> None:
         """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
-        await self._settle({}, "")
-
-    @property
-    def renew_due(self) -> bool:
-        """A third of the renew deadline has passed since the last write."""
-        return self._elector.renew_due(self._monotonic())
+        await self._settle(self._index, {}, self._index.meta)
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -232,195 +213,248 @@ class LedgerKeeper:
         claims: Mapping[str, Claim] | None = None,
         bookings: Mapping[str, Booked] | None = None,
     ) -> Ledger:
-        """Write one batch of decisions, as ``Ledger.amended`` takes it, and renew the lease; return the new ledger.
+        """Write one batch of decisions, as ``Ledger.amended`` takes it; return the new ledger.
 
-        Returns only when the write is known to be stored. Raises LeaseLost when another replica leads or the lease
-        could not be renewed in time, LedgerBroken when the stored ledger is not the one we wrote.
+        Returns only when all of it is known to be stored: what takes before what gives, where several pages change. The
+        lease is renewed when that is due. Raises LeaseLost when another replica leads or the lease could not be renewed
+        in time, LedgerBroken when what is stored is not what we wrote.
         """
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
-        put = tuple(put)
-        ledger = self.ledger.amended(put, drop, claims, bookings)
-        changes = self._changes(ledger, put)
-        if (ledger.claims or ledger.bookings) and self._size_with(changes) > ledger_text.BYTES_MAX:
-            # A new leader works them out anew; an entry that cannot be written would stop everything.
-            log.warning("ledger.claims_left_out", claims=len(ledger.claims), bookings=len(ledger.bookings))
-            ledger = replace(ledger, claims={}, bookings={})
-            changes = self._changes(ledger, put)
-        digest = self._digest
-        for uid, text in changes.items():
-            if uid in self._texts:
-                digest ^= ledger_text.entry_digest(uid, self._texts[uid])
-            if text is not None:
-                digest ^= ledger_text.entry_digest(uid, text)
-        meta = ledger_text.encode_meta(ledger, digest)
-        await self._settle(changes | {ledger_text.META: meta}, meta)
-        for uid, text in changes.items():
-            if text is None:
-                self._texts.pop(uid, None)
-            else:
-                self._texts[uid] = text
-        self._digest = digest
+        changed, dropped = {each.uid: each for each in put}, tuple(drop)
+        new = [each for uid, each in changed.items() if uid not in self.ledger.entries]
+        # What this commit gives back may be spent by what it takes, as long as both are one write: the index's.
+        homes = {} if dropped and not self.paged and self._index_takes(new) else await self._place(new)
+        before = self.ledger
+        # Coming to be, a page was listed: that was a write of its own.
+        ledger = self.ledger.amended(changed.values(), dropped, claims, bookings)
+        # One that is filled again by this commit is empty no more.
+        emptied = [page for page in self._layout.empty() if page not in homes.values()] if self.renew_due else []
+        if emptied:
+            ledger = replace(ledger, pages={n: uid for n, uid in ledger.pages.items() if n not in emptied})
+        changes: dict[str, dict[str, Change]] = {}
+        for uid in {*changed, *dropped}:
+            page = homes.get(uid) or self._layout.page_of.get(uid, INDEX)
+            changes.setdefault(page, {})[uid] = Change(before.entries.get(uid), ledger.entries.get(uid))
+        ledger, texts = self._beside_entries(before, ledger, changes)
+        index_takes = ledger_text.CLAIMS in texts
+        rounds = ledger_pages.stages(changes, index_takes)
+        if texts or self.renew_due or not rounds:
+            rounds = ledger_pages.with_index(rounds)
+        self.written_bytes = 0
+        for each in rounds:
+            writes = (self._write(page, uids, ledger, texts if page == INDEX else {}) for page, uids in each.items())
+            await _all(writes)
         self._remember(ledger)
+        for name in emptied:
+            await self._delete_emptied(name)
         return ledger
 
-    def _changes(self, ledger: Ledger, put: Iterable[Reservation]) -> dict[str, str | None]:
-        """Return what to write of a successor of our ledger, by key; None removes one."""
-        assert self.ledger is not None
-        changes: dict[str, str | None] = dict.fromkeys(self.ledger.entries.keys() - ledger.entries.keys())
-        changes |= {reservation.uid: ledger_text.encode_entry(reservation) for reservation in put}
-        if ledger.claims != self.ledger.claims:
-            changes[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
-        if ledger.bookings != self.ledger.bookings:
-            changes[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
-        return changes
+    def _index_takes(self, new: list[Reservation]) -> bool:
+        return self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
 
-    def _size_with(self, changes: Mapping[str, str | None]) -> int:
-        """Return what the stored ledger would have, in bytes, with ``changes`` and a little more to count them."""
-        data = self._texts | {key: text or "" for key, text in changes.items()}
-        return ledger_text.size_bytes(data) + 2 * len(self._meta())
+    async def _place(self, new: list[Reservation]) -> dict[str, str]:
+        """Return the page of each new entry; what has no page yet comes to be first."""
+        gangs = _gangs(new)
+        asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]
+        homes: dict[str, str] = {}
+        fresh, room = "", 0
+        for gang, (size, _), page in zip(gangs, asked, self._layout.place(asked), strict=True):
+            if page is None and size > room:
+                fresh, room = await self._new_page(), ledger_pages.PAGE_BYTES
+            if page is None:
+                room -= size
+            homes |= {entry.uid: fresh if page is None else page for entry in gang}
+        return homes
+
+    def _joined(self, entry: Reservation) -> list[str]:
+        if entry.membership is None or self.ledger is None:
+            return []
+        name = siblings.name_of(entry)
+        return [uid for uid, each in self.ledger.entries.items() if siblings.name_of(each) == name]
+
+    def _beside_entries(
+        self, before: Ledger, ledger: Ledger, changes: Mapping[str, Mapping[str, Change]]
+    ) -> tuple[Ledger, dict[str, str | None]]:
+        """Return the ledger as it can be written, and what the index says new beside its entries."""
+        texts: dict[str, str | None] = {}
+        if ledger.claims != before.claims:
+            texts[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
+        if ledger.bookings != before.bookings:
+            texts[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
+        if ledger.pages != before.pages:
+            texts[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
+        if ledger.claims or ledger.bookings:
+            entries = {uid: _text(change.after) for uid, change in changes.get(INDEX, {}).items()}
+            data = self._index.data | {key: text or "" for key, text in (entries | texts).items()}
+            if ledger_text.size_bytes(data) + 200 > ledger_text.BYTES_MAX:
+                # A new leader works them out anew; an entry that cannot be written would stop everything.
+                log.warning("ledger.claims_left_out", claims=len(ledger.claims), bookings=len(ledger.bookings))
+                texts |= {ledger_text.CLAIMS: None, ledger_text.BOOKINGS: None}
+                ledger = replace(ledger, claims={}, bookings={})
+        return ledger, texts
+
+    async def _write(
+        self, page: str, uids: Iterable[str], ledger: Ledger, texts: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Write what ``ledger`` says of some entries on one page, and ``texts`` beside them."""
+        kept = self._index if page == INDEX else self._pages[page]
+        changes = {uid: _text(ledger.entries.get(uid)) for uid in uids} | dict(texts or {})
+        digest = kept.digest_with(changes)
+        about = ledger if page == INDEX else replace(ledger, pages={})
+        meta = ledger_text.encode_meta(about, digest)
+        async with self._slots:
+            await self._settle(kept, changes | {ledger_text.META: meta}, meta)
+        for uid in uids:
+            size_before = _length(uid, kept.texts.get(uid))
+            if changes[uid] is None:
+                self._layout.drop(uid, size_before)
+            else:
+                self._layout.put(uid, page, size_before, _length(uid, changes[uid]))
+        kept.changed(changes, digest, meta)
+        self.written_bytes += ledger_text.size_bytes(kept.texts)
+
+    async def verify(self, doubted: bool, gone: Collection[str]) -> None:
+        """Write every page as it is, if that is ``doubted`` or one of those ``gone`` is listed: so it shows.
+
+        Raises as ``commit`` does.
+        """
+        if doubted or not self._pages.keys().isdisjoint(gone):
+            await _all(self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in self._pages.values())
+
+    # -- pages that come and go -------------------------------------------------------------------------------------
+
+    async def _new_page(self) -> str:
+        """Create an empty page, list it in the index, and only then use it: so a late creation is never read."""
+        assert self.ledger is not None
+        kept = await self._create_page(self.ledger.epoch)
+        pages = {**self.ledger.pages, kept.name: kept.uid}
+        listed = replace(self.ledger, seq=self.ledger.seq + 1, pages=pages)
+        self._pages[kept.name] = kept
+        self._layout.bytes_of[kept.name] = 0
+        self._layout.open = kept.name
+        await self._write(INDEX, (), listed, {ledger_text.PAGES: ledger_text.encode_pages(pages)})
+        self._remember(listed)
+        return kept.name
+
+    async def _create_page(self, epoch: int) -> Kept:
+        """Create a page without entries. It says so, or one that was wiped would look the same."""
+        data = ledger_text.encode(Ledger(epoch))
+        while True:
+            if self._elector.must_quit(self._monotonic()):
+                raise LeaseLost("the lease could not be renewed in time")
+            # A name is never used again: whether one whose answer was lost has come to be does not matter.
+            self._page_number += 1
+            name = f"{self._index.name}-page-{epoch}-{self._page_number}"
+            try:
+                stored = await self._objects.create(name, data=data)
+            except (Conflict, Unavailable) as error:
+                log.warning("ledger.write_failed", error=str(error))
+                await asyncio.sleep(0.1)
+            except ApiError as error:
+                raise refused(error) from error
+            else:
+                kept = Kept(stored.name, stored.uid, stored.resource_version)
+                kept.take(data)
+                return kept
+
+    async def _delete_emptied(self, name: str) -> None:
+        """Delete a page that is listed no more. Best effort: the next leader deletes what is left."""
+        kept = self._pages.pop(name)
+        del self._layout.bytes_of[name]
+        try:
+            await self._objects.delete(name, kept.uid)
+        except ApiError as error:
+            log.info("ledger.page_not_deleted", page=name, error=str(error))
+
+    async def delete_pages(self) -> None:
+        """Delete every page, so that nothing that an earlier leader sent can be written any more. Raises LeaseLost.
+
+        To be called before any object is read that a new ledger is to be built from.
+        """
+        while True:
+            try:
+                for page in await self._objects.pages():
+                    await self._objects.delete(page.name, page.uid)
+            except Unavailable as error:
+                log.warning("ledger.pages_not_deleted", error=str(error))
+                await asyncio.sleep(0.1)
+            except ApiError as error:
+                raise refused(error) from error
+            else:
+                self._pages, self._layout = {}, Layout()
+                return
 
     async def replace(self, ledger: Ledger) -> None:
-        """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted."""
+        """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted.
+
+        Its pages are written before they are listed: one write of the index puts all of it in force.
+        """
+        index, pages = await self._spread(ledger)
         stored = await self._read_ours()
-        data = ledger_text.encode(ledger)
-        self._texts = {uid: text for uid, text in data.items() if uid != ledger_text.META}
-        self._digest = ledger_text.checksum(data)
-        self._resource_version = stored.resource_version
+        data = ledger_text.encode(index)
+        self._index.resource_version = stored.resource_version
         removed: dict[str, str | None] = dict.fromkeys(stored.data.keys() - data.keys())
-        await self._settle(removed | data, data[ledger_text.META])
-        self._remember(ledger)
+        await self._settle(self._index, removed | data, data[ledger_text.META])
+        self._index.take(data)
+        self._pages = pages
+        decoded = {name: ledger_text.decode(kept.data) for name, kept in pages.items()}
+        self._layout = self._laid_out({INDEX: index, **decoded})
+        self._remember(replace(ledger, pages=index.pages))
 
-    async def _settle(self, changes: Mapping[str, str | None], meta: str) -> None:
-        """Write ``changes`` conditionally until the outcome is known."""
-        while True:
-            started = self._monotonic()
-            if self._elector.must_quit(started):
-                raise LeaseLost("the lease could not be renewed in time")
-            try:
-                await self._patch(changes, self._elector.record(self._now()))
-            except (Conflict, NotFound):
-                metrics.LEDGER_WRITES.labels("conflict").inc()
-                if await self._landed(meta):
-                    break
-            except Unavailable as error:
-                metrics.LEDGER_WRITES.labels("unavailable").inc()
-                log.warning("ledger.write_failed", error=str(error))
-                # Rule 6: a lost write may still land after any read. Sending the same conditional write again settles
-                # it: either ours goes through now, or it conflicts because the lost one did.
-                await asyncio.sleep(0.1)
-            except ApiError as error:
-                metrics.LEDGER_WRITES.labels("refused").inc()
-                raise _refused(error) from error
-            else:
-                metrics.LEDGER_WRITES.labels("written").inc()
-                break
-        self._renewed(started)
+    async def _spread(self, ledger: Ledger) -> tuple[Ledger, dict[str, Kept]]:
+        """Write all but what the index takes on new pages; return the index, and the pages."""
+        shares = ledger_pages.shares(_gangs(ledger.entries.values()))
+        pages: dict[str, Kept] = {}
+        for share in shares[1:]:
+            # Many pages take longer than the lease. One whose creation got lost holds nothing, and is in nobody's way.
+            if self.renew_due:
+                await self.renew()
+            kept = await self._create_page(ledger.epoch)
+            data = ledger_text.encode(Ledger(ledger.epoch, ledger.seq, share))
+            await self._settle(kept, data, data[ledger_text.META])
+            kept.take(data)
+            pages[kept.name] = kept
+        uids = {name: kept.uid for name, kept in pages.items()}
+        return replace(ledger, entries=shares[0], pages=uids), pages
 
-    async def _landed(self, meta: str) -> bool:
-        """After a conflict: return whether our own lost write was it; False to write again on the version just read.
-
-        Raises LeaseLost or LedgerBroken when it was somebody else's write that matters.
-        """
-        stored = await self._read_ours()
-        self._resource_version = stored.resource_version
-        if stored.data.get(ledger_text.META) == meta:
-            return True
-        if self.ledger is not None and dict(stored.data) != self._texts | {ledger_text.META: self._meta()}:
-            self.ledger = None
-            raise LedgerBroken("the ledger was edited by somebody else", stored)
-        return False
-
-    def _meta(self) -> str:
-        assert self.ledger is not None
-        return ledger_text.encode_meta(self.ledger, self._digest)
-
-    async def _read_ours(self) -> Stored:
-        while True:
-            try:
-                stored = await self._read()
-                break
-            except Unavailable as error:
-                log.warning("ledger.read_failed", error=str(error))
-                if self._elector.must_quit(self._monotonic()):
-                    raise LeaseLost("the API server did not answer until the lease ran out") from error
-                await asyncio.sleep(0.1)
-            except ApiError as error:
-                raise _refused(error) from error
-        if stored is None:
-            self.ledger = None
-            raise LedgerBroken("the ledger was deleted", deleted=True)
-        _refuse_unknown(stored)
-        if not self._elector.is_ours(stored.lease):
-            raise LeaseLost(f"another replica leads: {stored.lease}")
-        return stored
-
-    # -- transport --------------------------------------------------------------------------------------------------
-
-    async def _read(self) -> Stored | None:
-        """Return what is stored, None where there is nothing. Raises SetBack when that is older than what was before.
-
-        Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
-        """
-        try:
-            stored = project(await self._api.request("GET", self._path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
-        except NotFound:
-            return None
-        version = int(stored.resource_version)
-        if version < self.newest:
-            raise SetBack(f"the ledger went back from version {self.newest} to {version}: a backup was restored")
-        self.newest = version
-        return stored
-
-    async def _patch(self, changes: Mapping[str, str | None], lease: str) -> None:
-        body: dict[str, Any] = {
-            "metadata": {
-                "resourceVersion": self._resource_version,
-                "annotations": {names.LEASE_ANNOTATION: lease},
-            }
-        }
-        if changes:
-            body["data"] = changes
-        sent = orjson.dumps(body)
-        metrics.LEDGER_SENT.inc(len(sent))
-        raw = await self._api.request(
-            "PATCH",
-            self._path,
-            body=sent,
-            content_type=MERGE_PATCH,
-            timeout_seconds=WRITE_TIMEOUT_SECONDS,
-        )
-        self._adopt_version(raw)
-
-    def _adopt_version(self, raw: bytes) -> None:
-        self._resource_version = orjson.loads(raw)["metadata"]["resourceVersion"]
-        self.newest = max(self.newest, int(self._resource_version))
+    def _laid_out(self, ledgers: Mapping[str, Ledger]) -> Layout:
+        """Return where everything stands, by what each object was read to say."""
+        layout = Layout()
+        for page, ledger in ledgers.items():
+            texts = (self._index if page == INDEX else self._pages[page]).texts
+            layout.bytes_of.setdefault(page, 0)
+            for uid in ledger.entries:
+                layout.put(uid, page, 0, _length(uid, texts[uid]))
+        return layout
 
     def _remember(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.entries_bytes = sum(len(uid) + len(text) for uid, text in self._texts.items()) + len(self._meta())
-        self.size_bytes = self.entries_bytes
-        self.entries_bytes -= sum(len(self._texts.get(key, "")) for key in (ledger_text.CLAIMS, ledger_text.BOOKINGS))
+        self.ledger = self.known = ledger
         metrics.RESERVATIONS.set(len(ledger.entries))
-        metrics.LEDGER_BYTES.set(self.size_bytes)
+        metrics.LEDGER_BYTES.set(self.entries_bytes)
+        metrics.LEDGER_PAGES.set(len(ledger.pages))
         metrics.EPOCH.set(ledger.epoch)
 
-    def _renewed(self, started: float) -> None:
-        self._elector.renewed(started)
-        self._on_renewed(self._elector.quit_at)
 
-    def _monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-def _refused(error: ApiError) -> LedgerRefused:
-    return LedgerRefused(f"the API server takes no write of the ledger: {error}")
+def _gangs(entries: Iterable[Reservation]) -> list[list[Reservation]]:
+    """Return the entries, those of one ensemble together."""
+    gangs: dict[str, list[Reservation]] = {}
+    for entry in entries:
+        gangs.setdefault(siblings.name_of(entry), []).append(entry)
+    return list(gangs.values())
 
 
-def _refuse_unknown(stored: Stored | None) -> None:
-    """Leave a ledger alone that a newer release wrote: what it says beyond our knowledge would be lost."""
-    if stored is None:
-        return
-    try:
-        ledger_text.check_schema(stored.data)
-    except UnknownSchema as error:
-        raise LedgerRefused(f"the ledger is left as it is: {error}") from error
+async def _all(writes: Iterable[Awaitable[None]]) -> None:
+    """Wait for all of ``writes``; of several failures the one that ends most is raised."""
+    failures = [each for each in await asyncio.gather(*writes, return_exceptions=True) if each is not None]
+    for kind in (asyncio.CancelledError, LeaseLost, LedgerBroken, BaseException):
+        for failure in failures:
+            if isinstance(failure, kind):
+                raise failure
+
+
+def _text(entry: Reservation | None) -> str | None:
+    return None if entry is None else ledger_text.encode_entry(entry)
+
+
+def _length(uid: str, text: str | None) -> int:
+    return 0 if text is None else len(uid) + len(text)

@@ -17,6 +17,8 @@ log = structlog.get_logger(__name__)
 
 COPIES_MAX: Final = 5
 KEPT_SECONDS: Final = 30 * 86_400.0
+TIDY_SECONDS: Final = 3600.0
+"""How often copies are looked at, to delete the old ones."""
 SINCE: Final = "tutti.dev/quarantined-at"
 """Annotation: Unix time of the copy, in whole seconds."""
 
@@ -29,6 +31,7 @@ class Quarantine:
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
         self._namespace = namespace
         self._places = [f"{ledger_name}-quarantine-{number}" for number in range(COPIES_MAX)]
+        self._tidy_at = 0.0
 
     async def keep(self, data: Mapping[str, str], now_seconds: float) -> None:
         """Keep a copy of ``data``; the oldest one goes where all places are taken."""
@@ -45,7 +48,10 @@ class Quarantine:
             log.warning("ledger.quarantine_failed", error=str(error))
 
     async def tidy(self, now_seconds: float) -> None:
-        """Delete the copies that were kept for long enough."""
+        """Delete the copies that were kept for long enough; asked often, it looks now and then."""
+        if now_seconds < self._tidy_at:
+            return
+        self._tidy_at = now_seconds + TIDY_SECONDS
         try:
             await self._tidied(now_seconds)
         except ApiError as error:

@@ -16,7 +16,8 @@ from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import DAEMON_SETS, NODES
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
-from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger.faults import LedgerBroken
+from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Ledger
@@ -85,6 +86,8 @@ class Recovery:
     async def _prove(self, broken: LedgerBroken) -> Ledger:
         view = self._feeds.view
         await self._effects.drain()
+        # Before anything is read: what an earlier leader wrote of them late would rest on another ledger.
+        await self._keeper.delete_pages()
         if broken.stored is not None:
             await self.quarantine.keep(broken.stored.data, self._clock.now())
         while view.unread.keys() - {NODES, DAEMON_SETS}:
@@ -94,7 +97,7 @@ class Recovery:
         await self._feeds.relist_all()
         await self._let_leave()
         await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)
-        return rebuild.rebuilt_ledger(view, self._keeper.ledger)
+        return rebuild.rebuilt_ledger(view, self._keeper.known)
 
     async def _let_leave(self) -> None:
         """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from webhook.config import Lease
-from webhook.controllers.ledger.keeper import LeaseLost, LedgerKeeper
+from webhook.controllers.ledger.faults import LeaseLost
+from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 

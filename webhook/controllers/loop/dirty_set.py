@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from webhook.cluster.feeds import Listener
+from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
 from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -23,6 +23,10 @@ class Marks(Listener):
         self.gangs: set[str] = set()
         """Uids."""
         self.policy = True
+        self.ledger_doubted = False
+        """What was read of the ledger cannot be as this leader wrote it."""
+        self.pages_gone: set[str] = set()
+        """Pages of the ledger that were deleted, by whoever it was."""
 
     def add(self, uid: str) -> None:
         """Mark a gang."""
@@ -78,6 +82,17 @@ class Marks(Listener):
         """The ledger was read anew."""
         self._on_ledger()
         self.wake.set()
+
+    def page_deleted(self, name: str) -> None:
+        """A page of the ledger is gone: if it was listed, by somebody else's hand."""
+        self.pages_gone.add(name)
+        self.wake.set()
+
+    def take_doubts(self) -> tuple[bool, set[str]]:
+        """Return whether what was read of the ledger is doubted, and which pages went, since this was asked last."""
+        doubts = self.ledger_doubted, self.pages_gone
+        self.ledger_doubted, self.pages_gone = False, set()
+        return doubts
 
     def unread_changed(self) -> None:
         """What gangs are judged by can be read again, or not: all are looked at."""

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 import structlog
 
 from webhook import metrics
-from webhook.controllers.ledger.keeper import LeaseLost, LedgerKeeper, LedgerRefused
+from webhook.controllers.ledger.faults import LeaseLost, LedgerRefused
+from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.reporting.announce import Announcer
 from webhook.errors import ApiError

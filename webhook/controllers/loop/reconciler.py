@@ -23,7 +23,8 @@ from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.ledger.capacity import LedgerRoom
-from webhook.controllers.ledger.keeper import LedgerBroken, LedgerKeeper
+from webhook.controllers.ledger.faults import LedgerBroken
+from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.recovery import Recovery
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.dirty_set import Marks
@@ -52,8 +53,6 @@ log = structlog.get_logger(__name__)
 
 TICK_SECONDS: Final = 1.0
 """Time-outs, renewals and labels are looked at this often."""
-TIDY_SECONDS: Final = 3600.0
-"""Copies of broken ledgers are looked at this often, to delete the old ones."""
 
 
 class Reconciler:
@@ -94,7 +93,7 @@ class Reconciler:
         self._room = LedgerRoom(keeper)
         self._lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
-        self._last_commit = self._last_tick = self._tidy_at = 0.0
+        self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.marks, self._announcer, clock)
         self._view.fences.set_reservations(self._view.ledger.entries.values())
@@ -105,6 +104,7 @@ class Reconciler:
 
     def _ledger_changed(self) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
+        self.marks.ledger_doubted |= self.leading and not self._view.ledger_trusted
         if not self.leading:
             self._gangs.load(self._view.ledger)
 
@@ -188,7 +188,8 @@ class Reconciler:
         except TimeoutError:
             pass
         # Group commit: everything that happens within the window is one ledger write.
-        window = max(self._config.commit_window_seconds, self._keeper.size_bytes / self._config.ledger_bytes_per_second)
+        to_write_seconds = self._keeper.written_bytes / self._config.ledger_bytes_per_second
+        window = max(self._config.commit_window_seconds, to_write_seconds)
         await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
         self.marks.wake.clear()
 
@@ -208,9 +209,13 @@ class Reconciler:
         changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
+            await self._keeper.verify(*self.marks.take_doubts())
             # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger)
+        for released in batch.released:
+            self._gangs.release(released)
+            self.marks.add(released.uid)
         for job in batch.starts:
             try:
                 self._add_start(job, batch)
@@ -367,7 +372,11 @@ class Reconciler:
         batch.put.pop(uid, None)
         batch.drop.add(uid)
         self._stops.forget(reservation)
-        self._gangs.release(reservation)
+        if self._keeper.paged:
+            # The entry is dropped by a write of its own: what it holds is spent by the next cycle.
+            batch.released.append(reservation)
+        else:
+            self._gangs.release(reservation)
         self._proof.forget(uid)
         if uid not in self._view.jobs:
             self._effects.forget(uid)
@@ -396,18 +405,12 @@ class Reconciler:
 
     async def _do_chores(self) -> None:
         await self._labels.keep()
-        if self._tidy_at <= asyncio.get_running_loop().time():
-            self._tidy_at = asyncio.get_running_loop().time() + TIDY_SECONDS
-            await self._recovery.quarantine.tidy(self._clock.now())
+        await self._recovery.quarantine.tidy(self._clock.now())
 
     def _decide(self, batch: Batch, now: float) -> None:
         assert self._keeper.ledger is not None
         plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, most=self._room.most)
         self._take_plan(plan, batch, now)
-
-    def _asked(self, uid: str) -> Gang | None:
-        job = self._view.jobs.get(uid)
-        return None if job is None else job.gang
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
         unfit = {
@@ -416,7 +419,7 @@ class Reconciler:
             if uid not in self._view.jobs or not self._gangs.waits(uid) or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
-        unfit |= self._room.without(plan.admitted, unfit, self._asked)
+        unfit |= self._room.without(plan.admitted, unfit, self._view.jobs)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
             gang = self._gangs.admitted(reservation.uid)

@@ -14,6 +14,8 @@ class Batch:
 
     put: dict[str, Reservation] = field(default_factory=dict)
     drop: set[str] = field(default_factory=set)
+    released: list[Reservation] = field(default_factory=list)
+    """Of those dropped, what the engine charges until that is stored."""
     effects: dict[str, Effect] = field(default_factory=dict)
     starts: list[JobRecord] = field(default_factory=list)
     lifts: dict[str, tuple[JobRecord, tuple[PodRecord, ...]]] = field(default_factory=dict)

@@ -205,6 +205,8 @@ class Ledger:
     """By the engine's uid of the gang that claims."""
     bookings: Mapping[str, Booked] = field(default_factory=dict)
     """By the engine's uid of the head; as of the last write that something else was reason for."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """Name to uid of each object beside the index that holds entries; none while all of them fit there."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -228,7 +230,7 @@ class Ledger:
         for reservation in put:
             entries[reservation.uid] = reservation
         claims, bookings = self.claims if claims is None else claims, self.bookings if bookings is None else bookings
-        return Ledger(self.epoch, self.seq + 1, entries, claims, bookings)
+        return Ledger(self.epoch, self.seq + 1, entries, claims, bookings, self.pages)
 
     def taken_over(self) -> "Ledger":
         """Return the first ledger of the next leadership."""

@@ -15,7 +15,11 @@ from webhook.core.ledger.record import Booked, Claim, Ledger, Membership, Reserv
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.policy import FlavorResource
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
+"""The newest that is known: an index that lists pages."""
+PLAIN_SCHEMA: Final = 1
+"""Of a page, and of an index that lists none: what earlier releases read as well."""
+PAGES: Final = "pages"
 META: Final = "meta"
 PERMITS: Final = "permits"
 """In ``meta``: who writes this ledger starts no copy from a hub without a permit (rule P7 of the fleet)."""
@@ -43,6 +47,8 @@ def encode(ledger: Ledger) -> dict[str, str]:
         data[CLAIMS] = encode_claims(ledger.claims)
     if ledger.bookings:
         data[BOOKINGS] = encode_bookings(ledger.bookings)
+    if ledger.pages:
+        data[PAGES] = encode_pages(ledger.pages)
     data[META] = encode_meta(ledger, checksum(data))
     return data
 
@@ -73,6 +79,11 @@ def encode_bookings(bookings: Mapping[str, Booked]) -> str:
         for uid, each in sorted(bookings.items())
     }
     return json.dumps(records, separators=(",", ":"))
+
+
+def encode_pages(pages: Mapping[str, str]) -> str:
+    """Return the JSON text of the list of pages."""
+    return json.dumps(dict(sorted(pages.items())), separators=(",", ":"))
 
 
 def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
@@ -139,7 +150,8 @@ def _stated(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def encode_meta(ledger: Ledger, digest: int) -> str:
     """Return the text of the ``meta`` key; ``digest`` is ``checksum`` of all entries."""
-    meta = {"schema": SCHEMA, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}", PERMITS: True}
+    schema = SCHEMA if ledger.pages else PLAIN_SCHEMA
+    meta = {"schema": schema, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}", PERMITS: True}
     return json.dumps(meta, separators=(",", ":"))
 
 
@@ -180,8 +192,8 @@ class Decoder:
             raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
         self._known = known
         said = {key: each[2] for key, each in known.items()}
-        claims, bookings = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {})
-        return Ledger(epoch, seq, said, claims, bookings)
+        claims, bookings, pages = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {}), said.pop(PAGES, {})
+        return Ledger(epoch, seq, said, claims, bookings, pages)
 
 
 def decode(data: Mapping[str, str]) -> Ledger:
@@ -199,6 +211,14 @@ def check_schema(data: Mapping[str, str]) -> None:
         raise UnknownSchema(f"{META}: schema {schema}, this release knows {SCHEMA}; run the release that wrote it")
 
 
+def epoch_of(data: Mapping[str, str]) -> int:
+    """Return the epoch that ``data`` says it is of; 0 where it says none."""
+    try:
+        return int(json.loads(data[META])["epoch"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return 0
+
+
 def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
     """Return epoch, seq and checksum."""
     check_schema(data)
@@ -207,8 +227,8 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
         schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
-    if schema != SCHEMA:
-        raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {SCHEMA}")
+    if schema not in (PLAIN_SCHEMA, SCHEMA):
+        raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {PLAIN_SCHEMA} and {SCHEMA}")
     return epoch, seq, digest
 
 
@@ -220,6 +240,8 @@ def _decode_key(key: str, text: str) -> Any:
             return {uid: _decode_claim(uid, each) for uid, each in record.items()}
         if key == BOOKINGS:
             return {uid: _decode_booked(each) for uid, each in record.items()}
+        if key == PAGES:
+            return {str(name): str(uid) for name, uid in record.items()}
         return _decode_reservation(key, record)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise LedgerCorrupt(f"{key}: {error!r}") from error

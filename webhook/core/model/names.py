@@ -87,6 +87,8 @@ PREEMPTIBLE_LABELS: Final = (
 
 LEASE_ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
 LEDGER_NAME: Final = "tutti-ledger"
+LEDGER_PAGE: Final = "tutti.dev/ledger-page"
+"""Label on each page of a ledger: the name of its index."""
 SYSTEM_NAMESPACE: Final = "tutti-system"
 
 MAX_JOBS: Final = "tutti.dev/max-jobs"

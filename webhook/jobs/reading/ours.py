@@ -30,6 +30,7 @@ class Place(StrEnum):
     NAMESPACE = "namespace"
     QUEUE = "queue"
     FLAVOR = "flavor"
+    LEDGER = "page of the ledger"
 
 
 class Writer(StrEnum):
@@ -64,6 +65,7 @@ OURS: Final = (
     Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
+    Ours(names.LEDGER_PAGE, Form.LABEL, {Place.LEDGER: _BY_TUTTI}),
     Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
     Ours(names.NODE_FIT, Form.ANNOTATION, {Place.FLAVOR: Writer.EDITOR}),
     Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),
@@ -71,7 +73,11 @@ OURS: Final = (
 
 
 def _written_by_tutti(form: Form) -> frozenset[str]:
-    return frozenset(row.key for row in OURS if row.form is form and Writer.TUTTI in row.writers.values())
+    return frozenset(
+        row.key
+        for row in OURS
+        if row.form is form and Writer.TUTTI in (row.writers[place] for place in row.writers if place != Place.LEDGER)
+    )
 
 
 OWN_LABELS: Final = _written_by_tutti(Form.LABEL)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
 
-from webhook.core.ledger import text as ledger_text
+from webhook.cluster.ledger_book import LedgerBook
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -103,10 +104,18 @@ class Watcher:
             rng=rng,
             field_selector=f"metadata.name={names.LEDGER_NAME}",
         )
+        self._pages: Informer[Plain] = Informer(
+            api,
+            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
+            plain,
+            rng=rng,
+            label_selector=f"{names.LEDGER_PAGE}={names.LEDGER_NAME}",
+        )
+        self._book, self._read = LedgerBook(), Ledger()
 
     async def follow(self) -> list[asyncio.Task[None]]:
         """Start following and wait until everything was read once; the caller cancels the tasks."""
-        informers: list[Informer[Any]] = [*self._jobs, *self._pods, *self._events, self._ledger]
+        informers: list[Informer[Any]] = [*self._jobs, *self._pods, *self._events, self._ledger, self._pages]
         tasks = [asyncio.create_task(informer.run()) for informer in informers]
         for informer in informers:
             await informer.synced.wait()
@@ -129,12 +138,19 @@ class Watcher:
         return Picture(tuple(queues), gangs)
 
     def _reservations(self) -> Ledger:
-        for stored in self._ledger.records.values():
-            try:
-                return ledger_text.decode(stored.document.get("data") or {})
-            except LedgerCorrupt:
-                break
-        return Ledger()
+        """Return the ledger; while index and pages do not belong together yet, as it was read before."""
+        index = next(iter(self._ledger.records.values()), None)
+        self._book.index = None if index is None else index.document.get("data")
+        self._book.pages = {
+            page.name: Found(page.uid, page.document.get("data") or {}) for page in self._pages.records.values()
+        }
+        try:
+            self._read = self._book.read() or Ledger()
+        except LedgerCorrupt:
+            self._read = Ledger()
+        except Misplaced:
+            pass
+        return self._read
 
     def _said(self) -> dict[tuple[str, str], str]:
         """Return the newest note of each reason ("Queued", "Evicted") about each job, by uid and reason."""

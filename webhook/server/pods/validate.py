@@ -31,7 +31,8 @@ def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
     if version is None or review.pod.gang in (None, *names.NOT_ADMITTED) or review.request.operation != "CREATE":
         return None
     # Only a controller's word is worth waiting for; anybody else could make us wait for ever.
-    behind = version > rules.view.ledger.version and review.request.username in rules.creators.controllers
+    behind = rules.view.ledger_lags(version, review.pod.gang or "")
+    behind = behind and review.request.username in rules.creators.controllers
     return version if behind else None
 
 

@@ -13,7 +13,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, wait
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import project
+from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.model import names

@@ -14,8 +14,8 @@ from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, wait
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import project
-from webhook.core.ledger import bounds
+from webhook.controllers.ledger.stored import project
+from webhook.core.ledger import bounds, pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -30,6 +30,9 @@ JOBS = 60
 @pytest.fixture(autouse=True)
 def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the API server refuse a ConfigMap that is a hundredth of what it may be."""
+    monkeypatch.setattr(pages, "PAGES_MAX", 1)
+    monkeypatch.setattr(pages, "PAGE_BYTES", BYTES_MAX)
+    monkeypatch.setattr(pages, "INDEX_BYTES", BYTES_MAX)
     monkeypatch.setattr(ledger_text, "BYTES_MAX", BYTES_MAX)
     monkeypatch.setattr(validation, "MAX_CONFIGMAP_BYTES", BYTES_MAX)
 

@@ -6,7 +6,9 @@ import orjson
 import pytest
 
 from webhook.clock import LoopClock
-from webhook.controllers.ledger.keeper import LeaseLost, LedgerBroken, LedgerKeeper, SetBack, project
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, SetBack
+from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet

@@ -18,7 +18,8 @@ import pytest
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.ledger.keeper import LedgerKeeper, project
+from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.model import names
@@ -225,7 +226,8 @@ class Stage:
         async with asyncio.timeout(30):
             while not self.parts.reconciler.leading:
                 await asyncio.sleep(0.05)
-            while self.parts.reconciler.leading:
+            keeper = self.parts.terms.keeper
+            while self.parts.terms.keeper is keeper:
                 await asyncio.sleep(0.05)
         assert not self.leader.done()
 

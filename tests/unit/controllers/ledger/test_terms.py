@@ -14,8 +14,9 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY,
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
-from webhook.controllers.ledger.keeper import LeaseLost, project
+from webhook.controllers.ledger.faults import LeaseLost
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, Quarantine
+from webhook.controllers.ledger.stored import project
 from webhook.controllers.ledger.terms import Terms
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger

@@ -93,7 +93,7 @@ def test_any_edit_by_hand_is_noticed(ledger: Ledger, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize(
-    "data", [{}, {"meta": ""}, {"meta": "[]"}, {"meta": '{"schema":2,"epoch":1,"seq":1,"checksum":"0"}'}]
+    "data", [{}, {"meta": ""}, {"meta": "[]"}, {"meta": '{"schema":3,"epoch":1,"seq":1,"checksum":"0"}'}]
 )
 def test_what_is_no_ledger_is_refused(data: dict[str, str]) -> None:
     """Missing, empty, foreign and from the future."""

@@ -1,0 +1,260 @@
+"""An index and pages: each fenced by its own compare-and-swap, whatever comes late, is lost or was edited."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken
+from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.controllers.ledger.stored import Stored
+from webhook.core.ledger import pages, text
+from webhook.core.ledger.record import Ledger
+from webhook.core.model import names
+from webhook.kube.api import MERGE_PATCH
+
+pytestmark = pytest.mark.virtual_time
+COLLECTION = "/api/v1/namespaces/tutti-system/configmaps"
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two entries fill an object."""
+    monkeypatch.setattr(pages, "INDEX_BYTES", 400)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 400)
+
+
+@pytest.fixture
+async def stage():  # type: ignore[no-untyped-def]
+    stage = Stage()
+    async with stage.cluster:
+        yield stage
+
+
+async def stored(stage: Stage) -> dict[str, Stored]:
+    """Return every object of the ledger that is stored, by name."""
+    keeper, _ = stage.keeper("reader")
+    found = {page.name: page for page in await keeper._objects.pages()}
+    index = await keeper._objects.read("tutti-ledger")
+    return found if index is None else found | {"tutti-ledger": index}
+
+
+async def filled(stage: Stage, count: int = 6) -> tuple[LedgerKeeper, LossyApi]:
+    """Return a leader that has admitted so many gangs, one after another."""
+    keeper, api = await stage.leader("old")
+    for number in range(count):
+        await keeper.commit([reservation(f"gang-{number}")])
+    return keeper, api
+
+
+async def whole(stage: Stage) -> Ledger:
+    """Return the ledger as the next leader finds it."""
+    reader, _ = stage.keeper("reader")
+    index = await reader._objects.read("tutti-ledger")
+    assert index is not None
+    found = {page.name: pages.Found(page.uid, page.data) for page in await reader._objects.pages()}
+    decoded, _ = pages.check(text.decode(index.data), found)
+    return pages.merged(text.decode(index.data), decoded)
+
+
+async def test_what_does_not_fit_the_index_stands_on_pages_and_is_one_ledger(stage: Stage) -> None:
+    keeper, _ = await filled(stage)
+    assert keeper.ledger is not None
+    assert len(keeper.ledger.pages) == 2
+    assert await whole(stage) == keeper.ledger
+
+
+async def test_one_admission_writes_one_page_whatever_else_runs(stage: Stage) -> None:
+    keeper, api = await filled(stage, 5)
+    before, writes = await stored(stage), api.writes
+    await keeper.commit([reservation("one-more")])
+    after = await stored(stage)
+    assert api.writes == writes + 1
+    changed = [name for name in after if after[name].resource_version != before[name].resource_version]
+    assert len(changed) == 1
+
+
+async def test_an_index_grows_past_its_size_by_no_row_of_commits_that_spend_what_they_give_back(stage: Stage) -> None:
+    keeper, _ = await stage.leader("old")
+    for number in range(12):
+        # Each time one gang ends and two start: as one commit while that may be one write, as two otherwise.
+        ended = [f"gang-{number - 1}"] if number else []
+        if keeper.paged:
+            await keeper.commit(drop=ended)
+            ended = []
+        await keeper.commit([reservation(f"gang-{number}"), reservation(f"stays-{number}")], ended)
+    index = (await stored(stage))["tutti-ledger"]
+    entries = {uid: entry for uid, entry in index.data.items() if uid not in (text.META, text.PAGES)}
+    assert text.size_bytes(entries) <= 2 * pages.INDEX_BYTES
+
+
+async def test_an_emptied_page_is_listed_no_more_and_then_deleted(stage: Stage) -> None:
+    keeper, _ = await filled(stage)
+    await keeper.commit(drop=["gang-2", "gang-3"])
+    await asyncio.sleep(2)
+    await keeper.commit()
+    assert keeper.ledger is not None
+    assert len(keeper.ledger.pages) == 1
+    assert (await stored(stage)).keys() == {"tutti-ledger", *keeper.ledger.pages}
+    assert await whole(stage) == keeper.ledger
+
+
+@pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
+async def test_an_unknown_outcome_is_settled_on_pages_as_well(stage: Stage, lost: str) -> None:
+    keeper, api = await stage.leader()
+    for number in range(7):
+        setattr(api, lost, 2)
+        await keeper.commit([reservation(f"gang-{number}")], [f"gang-{number - 3}"] if number >= 3 else [])
+        assert await whole(stage) == keeper.ledger
+
+
+async def test_a_take_over_raises_the_epoch_of_each_page_and_fences_its_late_writes(stage: Stage) -> None:
+    old, _ = await filled(stage)
+    new = await depose(stage, "new")
+    assert new.ledger is not None
+    assert old.ledger is not None
+    assert new.ledger.entries == old.ledger.entries
+    late = reservation("late")
+    home = next(iter(old._pages))
+    old._layout.put("late", home, 0, 1)
+    with pytest.raises(LeaseLost):
+        await old._write(home, ("late",), old.ledger.amended([late]))
+    assert (await whole(stage)).entries.keys() == new.ledger.entries.keys()
+
+
+async def test_a_page_that_a_deposed_leader_creates_late_is_never_read(stage: Stage) -> None:
+    old, _ = await filled(stage, 2)
+    new = await depose(stage, "new")
+    with pytest.raises(LeaseLost):
+        await old._new_page()
+    assert new.ledger is not None
+    assert await whole(stage) == new.ledger
+    third = await depose(stage, "third")
+    assert third.ledger is not None
+    assert (await stored(stage)).keys() == {"tutti-ledger", *third.ledger.pages}
+
+
+async def depose(stage: Stage, by: str) -> LedgerKeeper:
+    """Let another take over at once, as one whose clock runs too fast would."""
+    path = f"{COLLECTION}/tutti-ledger"
+    lease = orjson.loads((await stored(stage))["tutti-ledger"].lease or "{}") | {"holderIdentity": ""}
+    note = {"metadata": {"annotations": {names.LEASE_ANNOTATION: orjson.dumps(lease).decode()}}}
+    await stage.admin.request("PATCH", path, body=orjson.dumps(note), content_type=MERGE_PATCH)
+    keeper, _ = stage.keeper(by)
+    assert await keeper.campaign()
+    return keeper
+
+
+async def damaged(stage: Stage, how: str) -> None:
+    """Do to one page what people and backups do."""
+    found = await stored(stage)
+    name = min(name for name in found if "page" in name)
+    path = f"{COLLECTION}/{name}"
+    before = orjson.loads(await stage.admin.request("GET", path))
+    if how == "edited":
+        body = orjson.dumps({"data": {min(key for key in before["data"] if key != "meta"): None}})
+        await stage.admin.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        return
+    if how == "wiped":
+        await stage.admin.request("PATCH", path, body=b'{"data": null}', content_type=MERGE_PATCH)
+        return
+    await stage.admin.request("DELETE", path)
+    if how == "restored":
+        before["metadata"] = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
+        await stage.admin.request("POST", COLLECTION, body=orjson.dumps(before))
+
+
+@pytest.mark.parametrize("how", ["deleted", "restored", "edited", "wiped"])
+async def test_a_page_that_is_not_as_it_was_written_is_not_built_upon(stage: Stage, how: str) -> None:
+    """Neither by its leader nor by the next."""
+    keeper, _ = await filled(stage, 4)
+    await damaged(stage, how)
+    with pytest.raises(LedgerBroken):
+        await keeper.commit(drop=["gang-2", "gang-3"])
+    assert keeper.ledger is None
+    rival, _ = stage.keeper("rival")
+    await elect(rival)
+    assert rival.ledger is None
+    assert not rival.missing
+
+
+async def test_a_page_that_is_filled_again_by_the_commit_that_would_unlist_it_stays(stage: Stage) -> None:
+    """Two pages have become empty; one commit fills one of them and goes on with the other."""
+    keeper, _ = await filled(stage, 8)
+    await keeper.commit(drop=[f"gang-{number}" for number in range(2, 8)])
+    await asyncio.sleep(2)
+    assert keeper.renew_due
+    await keeper.commit([reservation(f"more-{number}") for number in range(5)])
+    assert await whole(stage) == keeper.ledger
+    assert (await depose(stage, "new")).ledger is not None
+
+
+async def test_a_page_whose_creation_got_lost_in_a_rebuild_is_no_reason_for_another(stage: Stage) -> None:
+    keeper, api = await stage.leader("old")
+    api.lose_replies = 1
+    await keeper.replace(Ledger(1, 1, {f"gang-{number}": reservation(f"gang-{number}") for number in range(6)}))
+    assert keeper.ledger is not None
+    assert len(await stored(stage)) == len(keeper.ledger.pages) + 2
+    new = await depose(stage, "new")
+    assert new.ledger is not None
+    assert new.ledger.entries == keeper.ledger.entries
+    assert (await stored(stage)).keys() == {"tutti-ledger", *keeper.ledger.pages}
+
+
+async def test_a_rebuild_of_more_pages_than_a_lease_lasts_for_renews_it(stage: Stage) -> None:
+    keeper, _ = await stage.leader("old")
+    create = keeper._objects.create
+
+    async def slow(*args, **named):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(1)
+        return await create(*args, **named)
+
+    keeper._objects.create = slow  # type: ignore[method-assign]
+    await keeper.replace(Ledger(1, 1, {f"gang-{number}": reservation(f"gang-{number}") for number in range(60)}))
+    assert await whole(stage) == keeper.ledger
+
+
+async def test_an_old_list_of_pages_is_noticed(stage: Stage) -> None:
+    """The index alone was restored from a backup."""
+    keeper, _ = await filled(stage, 2)
+    backup = orjson.loads(await stage.admin.request("GET", f"{COLLECTION}/tutti-ledger"))
+    for number in range(4):
+        await keeper.commit([reservation(f"later-{number}")])
+    backup["metadata"].pop("resourceVersion")
+    removed = {"pages": None}
+    body = orjson.dumps({"data": removed | backup["data"]})
+    await stage.admin.request("PATCH", f"{COLLECTION}/tutti-ledger", body=body, content_type=MERGE_PATCH)
+    rival, _ = stage.keeper("rival")
+    await elect(rival)
+    assert rival.ledger is None
+
+
+async def test_a_rebuilt_ledger_replaces_every_page_by_one_write_of_the_index(stage: Stage) -> None:
+    keeper, _ = await filled(stage)
+    assert keeper.ledger is not None
+    old, entries = keeper.ledger, {f"new-{n}": reservation(f"new-{n}") for n in range(7)}
+    await keeper.delete_pages()
+    await keeper.replace(Ledger(old.epoch + 1, old.seq + 1, entries))
+    assert keeper.ledger is not None
+    assert (await whole(stage)).entries.keys() == entries.keys()
+    assert (await stored(stage)).keys() == {"tutti-ledger", *keeper.ledger.pages}
+    await keeper.commit([reservation("more")], ["new-6"])
+    assert await whole(stage) == keeper.ledger
+
+
+async def test_a_large_index_of_an_earlier_release_is_taken_over_as_it_is_and_drains(stage: Stage) -> None:
+    keeper, _ = await stage.leader("old")
+    entries = [reservation(f"gang-{number}") for number in range(20)]
+    await keeper.replace(Ledger(1, 1))
+    assert keeper.ledger is not None
+    body = orjson.dumps({"data": text.encode(Ledger(1, 2, {each.uid: each for each in entries}))})
+    await stage.admin.request("PATCH", f"{COLLECTION}/tutti-ledger", body=body, content_type=MERGE_PATCH)
+    new, _ = stage.keeper("new")
+    await elect(new)
+    assert new.ledger is not None
+    assert len(new.ledger.entries) == 20
+    await new.commit([reservation("one-more")])
+    assert len(new.ledger.pages) == 1
+    await new.commit(drop=[each.uid for each in entries])
+    assert (await whole(stage)).entries.keys() == {"one-more"}

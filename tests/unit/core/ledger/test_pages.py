@@ -1,0 +1,167 @@
+"""Which page takes which entry, in which order pages are written, and which index and pages belong together."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.ledger import pages
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import INDEX, Change, Found, Layout, Misplaced
+from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model.gang import PodPrice
+
+PAGE_NAMES = st.sampled_from([INDEX, "page-1", "page-2", "page-3"])
+
+
+def entry(uid: str, pods: int = 1, stopping: str | None = None) -> Reservation:
+    sets = (ReservedPodSet("main", pods, PodPrice({"cpu": 1000})),)
+    return Reservation(uid, "Job.batch", "team-a", f"job-{uid}", "research", sets, 1, 0.0, stopping=stopping)
+
+
+CHANGES = st.builds(
+    lambda before, after: Change(
+        None if before is None else entry("x", before), None if after is None else entry("x", after)
+    ),
+    st.none() | st.integers(1, 4),
+    st.none() | st.integers(1, 4),
+)
+BATCHES = st.dictionaries(PAGE_NAMES, st.dictionaries(st.text("abcdef", min_size=1, max_size=2), CHANGES, max_size=4))
+
+
+@given(BATCHES, st.booleans())
+def test_whatever_is_given_is_stored_after_all_that_is_taken(
+    batch: dict[str, dict[str, Change]], index_takes: bool
+) -> None:
+    """Between any two writes too much is counted, never too little: those of one round come in any order."""
+    rounds = pages.stages(batch, index_takes)
+    written = [(page, uid) for each in rounds for page, uids in each.items() for uid in uids]
+    assert sorted(written) == sorted((page, uid) for page, changes in batch.items() for uid in changes)
+    first = {page: number for number, each in reversed(list(enumerate(rounds))) for page in each}
+    taking = {page for page, changes in batch.items() if any(each.takes for each in changes.values())}
+    taking |= {INDEX} if index_takes else set()
+    for number, each in enumerate(rounds):
+        for page, uids in each.items():
+            if any(not batch[page][uid].takes for uid in uids):
+                # Whatever takes was stored by an earlier round, or is in this very write.
+                assert all(first[other] < number or other == page for other in taking)
+
+
+def test_what_a_gang_grows_by_is_taken_and_a_stop_is_given() -> None:
+    assert Change(entry("a", 2), entry("a", 3)).takes
+    assert Change(None, entry("a")).takes
+    assert not Change(entry("a", 2), entry("a", 2, "Preempted")).takes
+    assert not Change(entry("a", 3), entry("a", 2)).takes
+    assert not Change(entry("a"), None).takes
+
+
+@given(st.lists(st.tuples(st.integers(1, 20_000), st.integers(0, 12)), max_size=60), st.randoms())
+def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
+    arrivals: list[tuple[int, int]], chance: st.DataObject
+) -> None:
+    """Gangs come, some with others that they join, and end in any order."""
+    layout, sizes, groups, made = Layout(), dict[str, int](), dict[int, list[str]](), 0
+    for number, (size, group) in enumerate(arrivals):
+        uid, joined = str(number), [each for each in groups.get(group, ()) if each in layout.page_of]
+        (page,) = layout.place([(size, joined)])
+        if page is None:
+            made += 1
+            page = layout.open = f"page-{made}"
+            layout.bytes_of[page] = 0
+        elif joined:
+            assert page == layout.page_of[joined[0]]
+        if not joined:
+            limit = pages.INDEX_BYTES if page == INDEX else pages.PAGE_BYTES
+            assert layout.bytes_of[page] + size <= limit or layout.bytes_of[page] == 0
+        layout.put(uid, page, 0, size)
+        sizes[uid] = size
+        groups.setdefault(group, []).append(uid)
+        if chance.random() < 0.4:
+            gone = chance.choice(sorted(layout.page_of))
+            layout.drop(gone, sizes.pop(gone))
+    for page, size in layout.bytes_of.items():
+        assert size == sum(sizes[uid] for uid, where in layout.page_of.items() if where == page)
+    assert all(not layout.bytes_of[page] for page in layout.empty())
+
+
+def test_a_page_that_was_half_emptied_is_filled_again_before_another_comes_to_be() -> None:
+    layout = Layout()
+    layout.put("first", INDEX, 0, pages.INDEX_BYTES)
+    layout.put("second", "page-1", 0, pages.PAGE_BYTES)
+    layout.open = "page-1"
+    assert layout.place([(100, [])]) == [None]
+    layout.drop("first", pages.INDEX_BYTES)
+    assert layout.place([(100, [])]) == [INDEX]
+
+
+def stored(ledger: Ledger, uid: str = "uid") -> Found:
+    return Found(uid, ledger_text.encode(ledger))
+
+
+INDEX_OF_ONE = Ledger(3, 9, {"a": entry("a")}, pages={"page-1": "uid"})
+
+
+def test_index_and_pages_make_one_ledger() -> None:
+    page = Ledger(2, 12, {"b": entry("b")})
+    decoded, beside = pages.check(INDEX_OF_ONE, {"page-1": stored(page), "late": Found("other", {})})
+    assert beside == ["late"]
+    whole = pages.merged(INDEX_OF_ONE, decoded)
+    assert whole.entries.keys() == {"a", "b"}
+    assert whole.version == (3, 12)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ({}, "listed and missing"),
+        ({"page-1": stored(Ledger(3, 1), "restored")}, "not the one that is listed"),
+        ({"page-1": stored(Ledger(4, 1))}, "of epoch 4"),
+        ({"page-1": stored(Ledger(3, 1)), "page-2": stored(Ledger(3, 1, {"c": entry("c")}))}, "not listed"),
+    ],
+    ids=["missing", "another of its name", "of a later leader", "an old list"],
+)
+def test_index_and_pages_of_different_times_are_told_apart(found: dict[str, Found], why: str) -> None:
+    with pytest.raises(Misplaced, match=why):
+        pages.check(INDEX_OF_ONE, found)
+
+
+def test_a_page_edited_by_hand_is_not_believed() -> None:
+    text = ledger_text.encode(Ledger(3, 1, {"b": entry("b")}))
+    with pytest.raises(LedgerCorrupt):
+        pages.check(INDEX_OF_ONE, {"page-1": Found("uid", {key: each for key, each in text.items() if key != "b"})})
+
+
+def test_a_gang_on_two_pages_is_counted_by_nobody() -> None:
+    with pytest.raises(Misplaced, match="another page as well"):
+        pages.merged(INDEX_OF_ONE, {"page-1": Ledger(3, 1, {"a": entry("a")})})
+
+
+def test_an_index_without_pages_is_what_earlier_releases_read() -> None:
+    assert '"schema":1' in ledger_text.encode(Ledger(3, 9, {"a": entry("a")}))["meta"]
+    assert '"schema":2' in ledger_text.encode(INDEX_OF_ONE)["meta"]
+    assert ledger_text.decode(ledger_text.encode(INDEX_OF_ONE)) == INDEX_OF_ONE
+
+
+@given(st.lists(st.integers(1, 40), max_size=40))
+def test_a_rebuilt_ledger_is_spread_whole_over_index_and_pages(sizes: list[int]) -> None:
+    gangs = [[entry(f"{number}-{part}") for part in range(size)] for number, size in enumerate(sizes)]
+    shares = pages.shares(gangs)
+    assert sum(map(len, shares)) == sum(sizes)
+    for gang in gangs:
+        assert sum(not share.keys().isdisjoint(each.uid for each in gang) for share in shares) == 1
+
+
+def test_an_ensemble_goes_to_one_page_as_long_as_an_object_can_hold_it() -> None:
+    layout = Layout()
+    layout.put("first", "page-1", 0, pages.GANG_BYTES_MAX - 100)
+    assert layout.place([(50, ["first"]), (60, ["first"])]) == ["page-1", INDEX]
+
+
+def test_an_ensemble_that_no_object_could_hold_is_spread_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_BYTES", 300)
+    monkeypatch.setattr(pages, "INDEX_BYTES", 300)
+    monkeypatch.setattr(pages, "GANG_BYTES_MAX", 1000)
+    gang = [entry(f"uid-{number}") for number in range(40)]
+    shares = pages.shares([gang])
+    assert sum(len(share) for share in shares) == 40
+    assert len(shares) > 1

@@ -1,0 +1,38 @@
+"""Who is told what the feeds read."""
+
+from webhook.core.model.pods import PodRecord
+from webhook.jobs.reading.record import JobRecord
+
+
+class Listener:
+    """Who wants to know what changed: it overrides what concerns it."""
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        """Take note of a job object that came, changed or went."""
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Take note of a pod that came, changed or went."""
+
+    def fences_changed(self, namespace: str) -> None:
+        """Take note of a ResourceQuota."""
+
+    def nodes_changed(self) -> None:
+        """Take note of a node that came, went, or is not what it was; heartbeats are no change."""
+
+    def pod_group_changed(self, namespace: str, name: str) -> None:
+        """Take note of a PodGroup."""
+
+    def namespace_changed(self, name: str) -> None:
+        """Take note of a namespace and its labels."""
+
+    def policy_changed(self) -> None:
+        """Take note that the view has another policy."""
+
+    def ledger_changed(self) -> None:
+        """Take note that the ledger was read."""
+
+    def page_deleted(self, name: str) -> None:
+        """Take note that a page of the ledger is gone, listed or not."""
+
+    def unread_changed(self) -> None:
+        """Take note that there is more or less of what cannot be read (``View.unread``)."""

@@ -1,0 +1,162 @@
+"""Conditional writes of the ledger's objects, each until its outcome is known, under one lease.
+
+Rule 6: a write whose outcome is unknown is settled by a conditional write of our own, never by reading alone. Whose
+write it was that a conflict tells of shows in the object: our own, a successor's, or somebody's who edited it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from webhook import metrics
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, SetBack, refuse_unknown, refused
+from webhook.controllers.ledger.stored import Kept, Objects, Stored
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Ledger
+from webhook.errors import ApiError, Conflict, NotFound, Unavailable
+from webhook.kube.api import Api
+from webhook.kube.election import Elector
+
+log = structlog.get_logger(__name__)
+
+
+class Fenced:
+    """The objects of one ledger, as one term reads and writes them."""
+
+    def __init__(
+        self,
+        api: Api,
+        elector: Elector,
+        *,
+        namespace: str,
+        name: str,
+        now: Callable[[], float],
+        newest: int = 0,
+        on_renewed: Callable[[float], None] = lambda deadline: None,
+    ) -> None:
+        """``now`` is Unix time for the record; ``newest`` the newest version that this process has seen of the index;
+        ``on_renewed`` is told the monotonic time by which to renew again.
+        """
+        self._objects = Objects(api, namespace, name)
+        self._elector = elector
+        self._now = now
+        self._on_renewed = on_renewed
+        self.newest = newest
+        """The newest version of the index that this process read or wrote."""
+        self._index = Kept(name)
+        self.ledger: Ledger | None = None
+        """What we wrote last; None while the stored one is missing or corrupt."""
+        self.known: Ledger | None = None
+        """How far the ledger is known to have come, though it may be broken: one that replaces it comes after."""
+
+    @property
+    def renew_due(self) -> bool:
+        """A third of the renew deadline has passed since the last write of the index."""
+        return self._elector.renew_due(self._monotonic())
+
+    async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
+        """Write ``changes`` conditionally until the outcome is known."""
+        while True:
+            started = self._monotonic()
+            if self._elector.must_quit(started):
+                raise LeaseLost("the lease could not be renewed in time")
+            try:
+                if kept is self._index:
+                    await self._patch_index(changes)
+                else:
+                    written = await self._objects.patch(kept.name, kept.resource_version, changes, None)
+                    kept.resource_version = written.resource_version
+            except (Conflict, NotFound):
+                metrics.LEDGER_WRITES.labels("conflict").inc()
+                if await self._landed(kept, meta):
+                    break
+            except Unavailable as error:
+                metrics.LEDGER_WRITES.labels("unavailable").inc()
+                log.warning("ledger.write_failed", error=str(error))
+                # Rule 6: a lost write may still land after any read. Sending the same conditional write again settles
+                # it: either ours goes through now, or it conflicts because the lost one did.
+                await asyncio.sleep(0.1)
+            except ApiError as error:
+                metrics.LEDGER_WRITES.labels("refused").inc()
+                raise refused(error) from error
+            else:
+                metrics.LEDGER_WRITES.labels("written").inc()
+                break
+        if kept is self._index:
+            self._renewed(started)
+
+    async def _landed(self, kept: Kept, meta: str | None) -> bool:
+        """After a conflict: return whether our own lost write was it; False to write again on the version just read.
+
+        Raises LeaseLost or LedgerBroken when it was somebody else's write that matters.
+        """
+        stored = await (self._read_ours() if kept is self._index else self._read_page(kept))
+        kept.resource_version = stored.resource_version
+        if meta is not None and stored.data.get(ledger_text.META) == meta:
+            return True
+        if self.ledger is not None and dict(stored.data) != kept.data:
+            self.ledger = None
+            raise LedgerBroken(f"{kept.name} was edited by somebody else", stored)
+        return False
+
+    async def _read_ours(self) -> Stored:
+        stored = await self._read_until_answered(self._read_index)
+        if stored is None:
+            self.ledger = None
+            raise LedgerBroken("the ledger was deleted", deleted=True)
+        refuse_unknown(stored)
+        if not self._elector.is_ours(stored.lease):
+            raise LeaseLost(f"another replica leads: {stored.lease}")
+        return stored
+
+    async def _read_page(self, kept: Kept) -> Stored:
+        """Return a page of ours. Raises LeaseLost when a successor took it over."""
+        stored = await self._read_until_answered(lambda: self._objects.read(kept.name))
+        if stored is None or stored.uid != kept.uid:
+            # Whoever leads now may have deleted it: the index says who that is.
+            await self._read_ours()
+            self.ledger = None
+            raise LedgerBroken(f"{kept.name} was deleted", stored)
+        if self.ledger is not None and ledger_text.epoch_of(stored.data) > self.ledger.epoch:
+            raise LeaseLost(f"{kept.name} was taken over by another replica")
+        return stored
+
+    async def _read_until_answered(self, read: Callable[[], Awaitable[Stored | None]]) -> Stored | None:
+        while True:
+            try:
+                return await read()
+            except Unavailable as error:
+                log.warning("ledger.read_failed", error=str(error))
+                if self._elector.must_quit(self._monotonic()):
+                    raise LeaseLost("the API server did not answer until the lease ran out") from error
+                await asyncio.sleep(0.1)
+            except ApiError as error:
+                raise refused(error) from error
+
+    async def _read_index(self) -> Stored | None:
+        """Return what is stored, None where there is nothing. Raises SetBack when that is older than what was before.
+
+        Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
+        """
+        stored = await self._objects.read(self._index.name)
+        version = 0 if stored is None else int(stored.resource_version)
+        if stored is not None and version < self.newest:
+            raise SetBack(f"the ledger went back from version {self.newest} to {version}: a backup was restored")
+        self.newest = max(self.newest, version)
+        return stored
+
+    async def _patch_index(self, changes: Mapping[str, str | None]) -> None:
+        lease = self._elector.record(self._now())
+        self._adopt(await self._objects.patch(self._index.name, self._index.resource_version, changes, lease))
+
+    def _adopt(self, written: Stored) -> None:
+        self._index.resource_version = written.resource_version
+        self.newest = max(self.newest, int(written.resource_version))
+
+    def _renewed(self, started: float) -> None:
+        self._elector.renewed(started)
+        self._on_renewed(self._elector.quit_at)
+
+    def _monotonic(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,154 @@
+"""One object of the ledger, the index or a page: as it was read, as this term wrote it last, and its requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from webhook import metrics
+from webhook.core.ledger import text as ledger_text
+from webhook.core.model import names
+from webhook.errors import NotFound
+from webhook.kube.api import MERGE_PATCH, Api
+
+WRITE_TIMEOUT_SECONDS: Final = 2.0
+"""One attempt; several fit into the renew deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A ConfigMap as last read."""
+
+    resource_version: str
+    lease: str | None
+    data: Mapping[str, str]
+    uid: str = ""
+    name: str = ""
+
+
+def project(raw: bytes) -> Stored:
+    """Return the ledger's parts of a ConfigMap's JSON."""
+    return _stored(orjson.loads(raw))
+
+
+def _stored(document: Mapping[str, Any]) -> Stored:
+    metadata = document["metadata"]
+    annotations = metadata.get("annotations") or {}
+    lease, data = annotations.get(names.LEASE_ANNOTATION), document.get("data") or {}
+    return Stored(metadata["resourceVersion"], lease, data, metadata.get("uid", ""), metadata.get("name", ""))
+
+
+@dataclass(slots=True)
+class Kept:
+    """What this term knows of one object, because it wrote it."""
+
+    name: str
+    uid: str = ""
+    """Of a page; the index is known by its name."""
+    resource_version: str = ""
+    texts: dict[str, str] = field(default_factory=dict)
+    """All keys but ``meta``."""
+    digest: int = 0
+    meta: str | None = None
+
+    def take(self, data: Mapping[str, str]) -> None:
+        """Know the object as it was read."""
+        self.texts = {key: text for key, text in data.items() if key != ledger_text.META}
+        self.digest, self.meta = ledger_text.checksum(data), data.get(ledger_text.META)
+
+    def digest_with(self, changes: Mapping[str, str | None]) -> int:
+        """Return the checksum of the object once ``changes`` are made; None removes a key."""
+        digest = self.digest
+        for key, text in changes.items():
+            if key in self.texts:
+                digest ^= ledger_text.entry_digest(key, self.texts[key])
+            if text is not None:
+                digest ^= ledger_text.entry_digest(key, text)
+        return digest
+
+    def changed(self, changes: Mapping[str, str | None], digest: int, meta: str) -> None:
+        """Know the object with ``changes``, which are stored."""
+        for key, text in changes.items():
+            if text is None:
+                self.texts.pop(key, None)
+            else:
+                self.texts[key] = text
+        self.digest, self.meta = digest, meta
+
+    @property
+    def data(self) -> dict[str, str]:
+        """All of it, as it should be stored."""
+        return self.texts if self.meta is None else self.texts | {ledger_text.META: self.meta}
+
+
+class Objects:
+    """The requests for the objects of one ledger."""
+
+    def __init__(self, api: Api, namespace: str, index: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._index = index
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    async def read(self, name: str) -> Stored | None:
+        """Return what is stored, None where there is nothing."""
+        try:
+            path = f"{self._collection}/{name}"
+            return project(await self._api.request("GET", path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
+        except NotFound:
+            return None
+
+    async def pages(self) -> list[Stored]:
+        """Return every page of the ledger, listed in its index or not."""
+        query = {"labelSelector": f"{names.LEDGER_PAGE}={self._index}"}
+        listed = orjson.loads(await self._api.request("GET", self._collection, query=query))
+        return [_stored(item) for item in listed["items"]]
+
+    async def create(self, name: str, lease: str | None = None, data: Mapping[str, str] | None = None) -> Stored:
+        """Create the index, with the lease alone, or a page, which has none."""
+        metadata: dict[str, Any] = {"name": name, "namespace": self._namespace}
+        if lease is None:
+            metadata["labels"] = {names.LEDGER_PAGE: self._index}
+        else:
+            metadata["annotations"] = {names.LEASE_ANNOTATION: lease}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        if data:
+            body["data"] = dict(data)
+        sent = orjson.dumps(body)
+        metrics.LEDGER_SENT.inc(len(sent))
+        return project(
+            await self._api.request("POST", self._collection, body=sent, timeout_seconds=WRITE_TIMEOUT_SECONDS)
+        )
+
+    async def patch(
+        self, name: str, resource_version: str, changes: Mapping[str, str | None], lease: str | None
+    ) -> Stored:
+        """Write ``changes``, and the lease into the index, if the object is of that version still."""
+        metadata: dict[str, Any] = {"resourceVersion": resource_version}
+        if lease is not None:
+            metadata["annotations"] = {names.LEASE_ANNOTATION: lease}
+        body: dict[str, Any] = {"metadata": metadata}
+        if changes:
+            body["data"] = changes
+        sent = orjson.dumps(body)
+        metrics.LEDGER_SENT.inc(len(sent))
+        return project(
+            await self._api.request(
+                "PATCH",
+                f"{self._collection}/{name}",
+                body=sent,
+                content_type=MERGE_PATCH,
+                timeout_seconds=WRITE_TIMEOUT_SECONDS,
+            )
+        )
+
+    async def delete(self, name: str, uid: str) -> None:
+        """Delete a page, this one and no other of its name; one that is gone is fine."""
+        body = orjson.dumps({"preconditions": {"uid": uid}})
+        try:
+            await self._api.request(
+                "DELETE", f"{self._collection}/{name}", body=body, timeout_seconds=WRITE_TIMEOUT_SECONDS
+            )
+        except NotFound:
+            return
