@@ -1,6 +1,7 @@
 """The command ``tutti``. Heavy imports happen inside the commands, so that questions about files answer at once."""
 
 import asyncio
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from webhook import __version__
+from webhook.commands import completion as completing
 from webhook.errors import WRONG, PolicyError, TuttiError, WrongName
 
 app = typer.Typer(
@@ -174,45 +176,87 @@ def explain(
     asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
 
-Jobs = Annotated[list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train.")]
+Jobs = Annotated[
+    list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.")
+]
+SelectorOption = Annotated[
+    str | None, typer.Option("--selector", "-l", help="All jobs of the kinds with these labels, as kubectl takes them.")
+]
+
+
+def _each(name: str, jobs: list[str], selector: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
+    from webhook.commands import verbs  # noqa: PLC0415
+
+    asyncio.run(verbs.each(verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
 
 
 @app.command()
-def hold(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+def hold(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
     """Keep jobs from starting, or stop them whole, until they are released: they keep their place."""
-    from webhook.commands import verbs  # noqa: PLC0415
-
-    asyncio.run(verbs.each(verbs.hold, jobs, namespace, kubeconfig))
+    _each("hold", jobs, selector, namespace, kubeconfig)
 
 
 @app.command()
-def release(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+def release(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
     """Let held jobs wait for their turn again."""
-    from webhook.commands import verbs  # noqa: PLC0415
-
-    asyncio.run(verbs.each(verbs.release, jobs, namespace, kubeconfig))
+    _each("release", jobs, selector, namespace, kubeconfig)
 
 
 @app.command()
-def cancel(jobs: Jobs, namespace: NamespaceOption = None, kubeconfig: KubeconfigOption = None) -> None:
+def cancel(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
     """Delete jobs and their pods, whether they wait or run."""
-    from webhook.commands import verbs  # noqa: PLC0415
-
-    asyncio.run(verbs.each(verbs.cancel, jobs, namespace, kubeconfig))
+    _each("cancel", jobs, selector, namespace, kubeconfig)
 
 
 @app.command()
 def queues(
+    name: Annotated[str | None, typer.Argument(help="Show one in full: limits, from whom it borrows, lent.")] = None,
     sort: Annotated[
         Sort | None, typer.Option("--sort", help="A list with the largest first, instead of the tree.")
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Show every queue and cohort: quota, usage, who borrows, how many wait."""
+    """Show every queue and cohort, or one in full: quota, usage, who borrows, how many wait.
+
+    Whoever may not see the cluster sees the queues of their namespace.
+    """
     from webhook.commands.show import command  # noqa: PLC0415
 
-    asyncio.run(command.queues(kubeconfig, sort=sort, output=output))
+    asyncio.run(command.queues(kubeconfig, name=name, namespace=namespace, sort=sort, output=output))
+
+
+class Shell(StrEnum):
+    """What can complete our words."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
+    """Print what a shell has to read to complete commands: source <(tutti completion bash).
+
+    For kubectl tutti it needs nothing but kubectl_complete-tutti on PATH, which is installed beside tutti.
+    """
+    typer.echo(completing.script(shell), nl=False)
 
 
 @app.command()
@@ -259,11 +303,18 @@ def main() -> None:
 
     The exit status is WRONG for what was given, 1 for what could not be done.
     """
+    if completing.ASKED_BY_SHELL in os.environ:
+        completing.answer_shells()
     try:
-        app()
+        app(prog_name="tutti")
     except (PolicyError, WrongName) as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(WRONG)
     except TuttiError as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(1)
+
+
+def complete_for_kubectl() -> None:
+    """Answer kubectl, which asks with the words after ``kubectl tutti`` what may come next."""
+    sys.stdout.write(completing.for_kubectl(app, sys.argv[1:]))

@@ -16,7 +16,8 @@ import orjson
 from rich.console import Console
 
 from webhook.commands import terminal
-from webhook.config import Config, load, parse
+from webhook.commands.installed import stored_config
+from webhook.config import Config, load
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.jobs.kinds.kind import JobKind
@@ -35,7 +36,6 @@ Object = Mapping[str, Any]
 ATTEMPTS: Final = 5
 PAGE_SIZE: Final = 500
 LEASE_MARGIN_SECONDS: Final = 1.0
-_CONFIG: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/tutti-config"
 _REGISTRATIONS: Final = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}/tutti"
     for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -56,15 +56,6 @@ async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_ru
     async with connected(kubeconfig, "tutti-uninstall") as api:
         config = await stored_config(api) if config_file is None else load(config_file)
         await Removal(api, config, terminal.console(), dry_run=dry_run).run()
-
-
-async def stored_config(api: Api) -> Config:
-    """Return the configuration that the cluster's Tutti ran with; the defaults where none is stored."""
-    try:
-        stored = orjson.loads(await api.request("GET", _CONFIG))
-    except NotFound:
-        return Config()
-    return parse((stored.get("data") or {}).get("config.yaml", ""), "ConfigMap tutti-config")
 
 
 class Removal:

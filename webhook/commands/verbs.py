@@ -4,18 +4,19 @@ A running job is held by its suspend field, as without Tutti. A waiting one is s
 annotation for admission gates instead, which Kueue's users know: it leaves the queue until the annotation is gone.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from webhook.commands import terminal
+from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name
 from webhook.core.model import names
-from webhook.errors import NotFound, WrongName
+from webhook.errors import Forbidden, NotFound, WrongName
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.registry import by_name
+from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading import annotations, status
 from webhook.kube.api import MERGE_PATCH, Api
@@ -25,23 +26,57 @@ GATE: Final = "tutti.dev/owner"
 """What ``hold`` writes into the annotation."""
 _USER_AGENT: Final = "tutti-cli"
 
-Verb = Callable[[Api, str, str], Awaitable[str]]
+Kinds = Mapping[str, JobKind]
+Verb = Callable[[Api, str, str, Kinds], Awaitable[str]]
 """Does something to KIND/NAME in a namespace and returns what it did. Raises WrongName and ApiError."""
 
 
-async def each(verb: Verb, jobs: Sequence[str], namespace: str | None, kubeconfig: Path | None) -> None:
-    """Apply ``verb`` to each of ``jobs`` and print what it did; the first that fails ends it."""
+async def each(
+    verb: Verb, jobs: Sequence[str], selector: str | None, namespace: str | None, kubeconfig: Path | None
+) -> None:
+    """Apply ``verb`` to each of ``jobs`` and print what it did; the first that fails ends it.
+
+    With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels.
+    """
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
+    space = namespace or default_namespace(kubeconfig)
     async with connected(kubeconfig, _USER_AGENT) as api:
-        for job in jobs:
-            said = await verb(api, job, namespace or default_namespace(kubeconfig))
+        kinds = await every_kind(api)
+        for job in jobs if selector is None else await selected(api, jobs, selector, space, kinds):
+            said = await verb(api, job, space, kinds)
             terminal.console().print(said, highlight=False, markup=False)
 
 
-async def hold(api: Api, job: str, namespace: str) -> str:
+async def every_kind(api: Api) -> Kinds:
+    """Return the shipped kinds and those that the cluster's configuration adds, which everybody may read."""
+    try:
+        return with_custom((await stored_config(api)).kinds)
+    except Forbidden:
+        return KINDS
+
+
+async def selected(api: Api, words: Sequence[str], selector: str, namespace: str, kinds: Kinds) -> list[str]:
+    """Return, as KIND/NAME, the jobs of the kinds ``words`` that have the labels. Raises WrongName for none."""
+    found: list[str] = []
+    for word in words:
+        kind = _kind(word, kinds)
+        for served in kind.every_version:
+            path = object_path(served, namespace, "").rstrip("/")
+            try:
+                listed = orjson.loads(await api.request("GET", path, query={"labelSelector": selector}))["items"]
+            except NotFound:
+                continue
+            found += [f"{word}/{item['metadata']['name']}" for item in listed]
+            break
+    if not found:
+        raise WrongName(f"no {' and no '.join(words)} in namespace {namespace} has the labels {selector!r}")
+    return found
+
+
+async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Keep a job from starting, or stop it whole, until ``release``."""
-    kind, path, obj = await _find(api, job, namespace)
+    kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None:
         raise WrongName(f"{job} has ended: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
@@ -56,9 +91,9 @@ async def hold(api: Api, job: str, namespace: str) -> str:
     return f"{job}: does not start until it is released"
 
 
-async def release(api: Api, job: str, namespace: str) -> str:
+async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Let a held job wait for its turn again."""
-    kind, path, obj = await _find(api, job, namespace)
+    kind, path, obj = await _find(api, job, namespace, kinds)
     gates, patch = _gates(obj), dict[str, Any]()
     if GATE in gates:
         left = ",".join(gate for gate in gates if gate != GATE)
@@ -71,19 +106,30 @@ async def release(api: Api, job: str, namespace: str) -> str:
     return f"{job}: waits for its turn again"
 
 
-async def cancel(api: Api, job: str, namespace: str) -> str:
+async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Delete a job and its pods."""
-    _, path, obj = await _find(api, job, namespace)
+    _, path, obj = await _find(api, job, namespace, kinds)
     only_this = {"preconditions": {"uid": obj["metadata"]["uid"]}, "propagationPolicy": "Background"}
     await api.request("DELETE", path, body=orjson.dumps(only_this))
     return f"{job}: is deleted; its quota returns when its last pod is gone"
 
 
-async def _find(api: Api, job: str, namespace: str) -> tuple[JobKind, str, dict[str, Any]]:
-    word, name = kind_and_name(job)
-    kind = by_name(word)
+VERBS: Final[Mapping[str, Verb]] = {"hold": hold, "release": release, "cancel": cancel}
+
+
+def _kind(word: str, kinds: Kinds) -> JobKind:
+    kind = by_name(word, kinds)
     if kind is None:
-        raise WrongName(f"{word!r} is no kind of job that Tutti knows; write KIND/NAME, for example job/train")
+        raise WrongName(
+            f"{word!r} is no kind of job that Tutti knows; write KIND/NAME, for example job/train, or with --selector "
+            "the KIND alone"
+        )
+    return kind
+
+
+async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
+    word, name = kind_and_name(job)
+    kind = _kind(word, kinds)
     for served in kind.every_version:
         path = object_path(served, namespace, name)
         try:

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from tests.unit.jobs.objects_of_kinds import special
 from tests.unit.laboratory.simulated.clients import JOBS, Client, job
-from webhook.commands.uninstall import Removal, restoring_patch, stored_config
+from webhook.commands.installed import stored_config
+from webhook.commands.uninstall import Removal, restoring_patch
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.errors import Conflict, NotFound

@@ -1,8 +1,10 @@
 """What an owner does to a job by ``tutti hold``, ``release`` and ``cancel``, with a reconciler at work."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
-from webhook.commands.verbs import cancel, hold, release
+from webhook.commands.verbs import cancel, every_kind, hold, release, selected
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.errors import NotFound, WrongName
+from webhook.jobs.kinds.registry import by_name
 from webhook.kube.api import Api
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -97,3 +100,32 @@ async def test_a_job_that_is_not_there_is_named() -> None:
         await asyncio.sleep(30)
         with pytest.raises(NotFound):
             await stored(api)
+
+
+async def test_all_jobs_of_a_sweep_are_chosen_by_their_labels() -> None:
+    async with cluster() as api:
+        for name, sweep in (("one", "3"), ("two", "3"), ("other", "4")):
+            job = waiting_job(name)
+            job["metadata"]["labels"]["sweep"] = sweep
+            await create(api, job)
+        kinds = await every_kind(api)
+        assert sorted(await selected(api, ["jobs"], "sweep=3", "team-a", kinds)) == ["jobs/one", "jobs/two"]
+        with pytest.raises(WrongName, match="has the labels 'sweep=5'"):
+            await selected(api, ["jobs"], "sweep=5", "team-a", kinds)
+        with pytest.raises(WrongName, match="with --selector the KIND alone"):
+            await selected(api, ["jobs/one"], "sweep=3", "team-a", kinds)
+
+
+async def test_kinds_that_the_installation_adds_are_known_from_its_configuration() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "job-kinds.md").read_text()
+    written = re.search(r"In the ConfigMap `tutti-config`:\n\n```yaml\n(kinds:\n.*?)```", page, re.DOTALL)
+    assert written is not None
+    async with cluster() as api:
+        assert by_name("sweep", await every_kind(api)) is None
+        config = {"metadata": {"name": "tutti-config"}, "data": {"config.yaml": written[1]}}
+        await api.request("POST", "/api/v1/namespaces/tutti-system/configmaps", body=orjson.dumps(config))
+        kinds = await every_kind(api)
+        sweep = by_name("sweep", kinds)
+        assert sweep is not None
+        with pytest.raises(WrongName, match="there is no Sweep 'grid'"):
+            await hold(api, "sweep/grid", "team-a", kinds)

@@ -14,6 +14,7 @@ from tests.unit.visibility.world import NOW, World
 from webhook.commands import terminal
 from webhook.commands.show.gang import print_workload
 from webhook.commands.show.ledger import print_ledger
+from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.queues import print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
 from webhook.core.ledger.record import Claim, Ledger, reserve
@@ -215,6 +216,33 @@ async def test_queues_are_listed_with_the_longest_line_first() -> None:
     waiting = [int(line.split()[2]) for line in text.splitlines()[1:]]
     assert waiting == sorted(waiting, reverse=True)
     assert not any(line.startswith(" ") for line in text.splitlines())
+
+
+async def test_one_queue_says_from_whom_it_borrows_and_the_other_what_it_lends() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=2))
+    world.waits("late", cpu=8, pods=1)
+    documents = await world.documents("queues")
+    (borrower,), (lender,) = find_queues(documents, "vision"), find_queues(documents, "speech")
+    text = printed(print_queue, borrower)
+    assert "borrows   2 cpu from speech" in text
+    assert "share     250 of weight 1" in text
+    assert text.splitlines()[-2:] == [
+        "Resource  Used  Owned  Limit  Borrowed  Lent",
+        "cpu          6      4      8         2     0",
+    ]
+    assert printed(print_queue, lender).splitlines()[-1].split() == ["cpu", "0", "4", "8", "0", "2"]
+    with pytest.raises(WrongName, match=r"there is no queue 'nope'.*there are .*speech"):
+        find_queues(documents, "nope")
+
+
+async def test_a_member_of_a_namespace_sees_the_limit_of_the_queue_behind_theirs() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=2))
+    (handle,) = find_queues(await world.documents("queues", "team-vision"), "jobs")
+    lines = printed(print_queue, handle).splitlines()
+    assert lines[-2].split("  ")[-1].strip() == "Limit"
+    assert lines[-1].split() == ["cpu", "6", "6", "8"]
 
 
 async def test_without_queues_it_says_what_to_do() -> None:

@@ -2,5 +2,6 @@
 
 Everything is read through the Kubernetes API, with the rights of the user: the read API for gangs and queues, the
 ledger's ConfigMap for the ledger. Nothing here needs to run where Tutti runs. ``command`` has what ``tutti`` calls,
-``reading`` finds the documents, ``gang``, ``queues`` and ``ledger`` print them; ``health`` looks at everything once.
+``reading`` finds the documents, ``gang``, ``queue``, ``queues`` and ``ledger`` print them; ``health`` looks at all of
+it once.
 """

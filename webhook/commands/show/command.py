@@ -9,6 +9,7 @@ from webhook.commands.show.gang import print_workload
 from webhook.commands.show.health import look, print_health
 from webhook.commands.show.ledger import print_ledger, read_ledger, read_pages
 from webhook.commands.show.outside import outside
+from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.queues import in_order, print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
 
@@ -25,16 +26,30 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
         print_workload(terminal.console(), document, SystemClock().now())
 
 
-async def queues(kubeconfig: Path | None, *, sort: str | None = None, output: str = "table") -> None:
-    """Print every queue and cohort with its quota and what is in use, and devices that none of them is charged for.
+async def queues(
+    kubeconfig: Path | None,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    sort: str | None = None,
+    output: str = "table",
+) -> None:
+    """Print every queue and cohort with its quota and what is in use, and devices that none of them is charged for; or
+    one queue in full.
 
-    Raises ApiError when that cannot be known.
+    Raises ApiError when that cannot be known, WrongName when there is no queue of that name.
     """
     from webhook.kube.http import connected  # noqa: PLC0415
 
     async with connected(kubeconfig, _USER_AGENT) as api:
-        documents = await visible_queues(api, default_namespace(kubeconfig))
-        beside = await outside(api) if output == "table" else None
+        documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
+        beside = await outside(api) if output == "table" and name is None else None
+    if name is not None:
+        documents = find_queues(documents, name)
+        if output == "table":
+            for document in documents:
+                print_queue(terminal.console(), document)
+            return
     if output != "table":
         terminal.write(terminal.console(), {"items": in_order(documents, sort)}, output)
         return

@@ -268,6 +268,10 @@ class Usage:
                     amount -= private
                 node = node.parent
 
+    def charge(self, node: Node, amounts: AmountsByFlavor) -> None:
+        """Set what ``node`` uses to what was counted elsewhere; nothing bubbles up."""
+        self._taken[node.index] = dict(amounts)
+
     def remove(self, queue: Node, amounts: AmountsByFlavor) -> None:
         """Return ``amounts`` of ``queue``: the exact reverse of ``add``."""
         for key, change in amounts.items():

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from webhook.cluster.queue_counts import Tally, active_condition
+from webhook.cluster.queue_counts import Tally, Usage, active_condition
+from webhook.core.assignment.fair_sharing import Share
 from webhook.core.model import amounts, quantity
 from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
+from webhook.core.quota.loans import Loans
 from webhook.core.quota.tree import Node, QuotaTree, for_people
 from webhook.dialects import elastic_quota_tree, kueue, volcano
 from webhook.dialects.deleted import is_deleted
@@ -75,7 +77,7 @@ def _place_in_tree(path: str) -> tuple[str, str]:
 # -- documents -------------------------------------------------------------------------------------------------------
 
 
-def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[str, Any]:
+def queue_document(listed: Listed, tally: Tally, borrowing: Loans, share: Share, created: str | None) -> dict[str, Any]:
     """Return the document of a queue or cohort, without a resourceVersion."""
     node = listed.node
     metadata = _metadata(listed.namespace, listed.name, created)
@@ -90,21 +92,40 @@ def queue_document(listed: Listed, tally: Tally, created: str | None) -> dict[st
         "dialect": listed.dialect,
         **({} if strategy is None else {"queueingStrategy": str(strategy)}),
         **({} if node.parent is None else {"parent": node.parent.name}),
+        "weight": quantity.render(node.weight_millis),
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
     nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
     status = _numbers(tally, nominal, borrows=node.parent is not None)
     status["limit"] = amounts.quantities(_limits(node))
+    status["lent"] = amounts.quantities(for_people(borrowing.lent))
+    status["borrowedFrom"] = [
+        {"name": lender.name, "amounts": amounts.quantities(for_people(part))}
+        for lender, part in sorted(borrowing.lenders.items(), key=lambda entry: (entry[0].is_queue, entry[0].name))
+    ]
+    status["weightedShare"] = _LARGEST if share[0] else int(share[1])
     status["conditions"] = [] if listed.queue is None else [_since(active_condition(listed.queue), created)]
     return _document(metadata, spec, status)
 
 
-def local_queue_document(local: LocalQueue, queue: Queue | None, tally: Tally, created: str | None) -> dict[str, Any]:
-    """Return the document of a namespace's handle on ``queue`` (None while that does not exist)."""
+_LARGEST: Final = 2**63 - 1
+"""As in Kueue: the share of who borrows and has no weight."""
+
+
+def local_queue_document(
+    local: LocalQueue, queue: Queue | None, node: Node | None, tally: Tally, held: Usage, *, created: str | None
+) -> dict[str, Any]:
+    """Return the document of a namespace's handle on ``queue`` (None while that does not exist), of which ``held`` is
+    in use: what its users may count on.
+    """
     spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
     if queue is not None:
         spec["queueingStrategy"] = str(queue.strategy)
     status = _numbers(tally, None)
+    if node is not None:
+        spec["quota"] = [_quota(node, key) for key in node.quotas if not key.is_internal]
+        status["queueUsage"] = amounts.quantities(for_people(held))
+        status["limit"] = amounts.quantities(_limits(node))
     status["conditions"] = [_since(active_condition(queue, local), created)]
     return _document(_metadata(local.namespace, local.name, created), spec, status)
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.cluster.queue_counts import Counts, QueueCounts, Tally
 from webhook.cluster.view import View
+from webhook.core.assignment.fair_sharing import NO_SHARE, Share, share
 from webhook.core.model.policy import LocalQueue, Policy
-from webhook.core.quota.tree import QuotaTree
+from webhook.core.quota.loans import Loans, loans
+from webhook.core.quota.tree import Node, QuotaTree, Usage
 from webhook.visibility.documents.queue import (
     Listed,
     Source,
@@ -18,6 +20,14 @@ from webhook.visibility.documents.queue import (
 )
 from webhook.visibility.documents.watch_cache import Key, WatchCache
 from webhook.visibility.http.group import QUEUES
+
+
+class _Numbers(NamedTuple):
+    """What one document is written from."""
+
+    tally: Tally
+    loans: Loans
+    share: Share
 
 
 @dataclass(slots=True)
@@ -35,8 +45,9 @@ class QueueWriter:
     _listed: list[Listed] = field(default_factory=list)
     _locals: dict[Key, LocalQueue] = field(default_factory=dict)
     _created: dict[Source, str] = field(default_factory=dict)
-    _tallies: dict[Key, Tally] = field(default_factory=dict)
+    _numbers: dict[Key, _Numbers] = field(default_factory=dict)
     """What each document was last written from."""
+    _tree: QuotaTree = field(default_factory=lambda: QuotaTree(Policy()))
 
     def write(self, max_age_seconds: float) -> None:
         """Bring the watch cache up to date with counts of at most that age."""
@@ -46,23 +57,38 @@ class QueueWriter:
         if policy is not self._policy:
             self._take_policy(policy)
         self._counts = counts
+        usage, borrowing = self._usage(counts)
         for listed in self._listed:
-            key = Key(QUEUES.plural, listed.namespace, listed.name)
-            tally = replace(counts.below(listed.node), usage=counts.charged(listed.node))
-            if self._tallies.get(key) != tally:
-                self._tallies[key] = tally
-                self.cache.put(key, queue_document(listed, tally, self._created.get(listed.source)))
+            key, node = Key(QUEUES.plural, listed.namespace, listed.name), listed.node
+            tally = replace(counts.below(node), usage=usage.all_of(node))
+            if self._changed(key, numbers := _Numbers(tally, borrowing[node], share(usage, node))):
+                created = self._created.get(listed.source)
+                self.cache.put(key, queue_document(listed, tally, numbers.loans, numbers.share, created))
         for key, local in self._locals.items():
             tally = counts.local_queues.get((local.namespace, local.name), Tally())
-            if key not in self._tallies or self._tallies[key] != tally:
-                self._tallies[key] = tally
+            queue, behind = policy.queues.get(local.queue), self._tree.queues.get(local.queue)
+            held = {} if behind is None else usage.all_of(behind)
+            if self._changed(key, _Numbers(tally, Loans(borrowed=held), NO_SHARE)):
                 created = self._created.get(("LocalQueue", local.namespace, local.name))
-                self.cache.put(key, local_queue_document(local, policy.queues.get(local.queue), tally, created))
+                self.cache.put(key, local_queue_document(local, queue, behind, tally, held, created=created))
+
+    def _changed(self, key: Key, numbers: _Numbers) -> bool:
+        if self._numbers.get(key) == numbers:
+            return False
+        self._numbers[key] = numbers
+        return True
+
+    def _usage(self, counts: Counts) -> tuple[Usage, dict[Node, Loans]]:
+        """Return what is charged to each node, and who lends to whom."""
+        usage = Usage(self._tree)
+        for node in self._tree.nodes:
+            usage.charge(node, counts.charged(node))
+        return usage, loans((node for node in self._tree.nodes if node.parent is None), usage.all_of)
 
     def _take_policy(self, policy: Policy) -> None:
-        before = set(self._tallies)
-        self._policy, self._tallies = policy, {}
-        self._listed = listed_nodes(policy, QuotaTree(policy), self.system_namespace)
+        before = set(self._numbers)
+        self._policy, self._numbers, self._tree = policy, {}, QuotaTree(policy)
+        self._listed = listed_nodes(policy, self._tree, self.system_namespace)
         self._created = creation_times(self.policy_objects())
         present = {Key(QUEUES.plural, listed.namespace, listed.name) for listed in self._listed}
         handles = {Key(QUEUES.plural, local.namespace, local.name): local for local in policy.local_queues.values()}

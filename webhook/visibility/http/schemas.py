@@ -112,6 +112,7 @@ QUEUE: Final = {
         queueingStrategy=_text("How gangs may pass the head: StrictFIFO, BestEffortFIFO or Backfill."),
         parent=_text("Cohort above."),
         clusterQueue=_text("Of a LocalQueue: the queue behind it."),
+        weight=_text("By fair sharing: how large a share is its due."),
         quota=_list(
             "Limits, by flavor and resource.",
             _object(
@@ -133,6 +134,14 @@ QUEUE: Final = {
         nominal=_map("What the queue owns, over all flavors."),
         limit=_map("Most that it may hold, where something bounds it."),
         borrowed=_map("What it holds above what it owns."),
+        borrowedFrom=_list(
+            "Whose quota that is: the queues and cohorts below the same parent that leave quota idle, by how much they "
+            "leave; the parent, for quota of its own and for what it borrows itself.",
+            _object("One lender.", name=_text("Queue or cohort."), amounts=_map("What it lends to this one.")),
+        ),
+        lent=_map("What others hold of what it owns."),
+        weightedShare=_number("By fair sharing: what it borrows, in thousandths of what there is, by its weight."),
+        queueUsage=_map("Of a LocalQueue: what all gangs of the queue behind it hold."),
         conditions=_list("Active, with Kueue's reasons.", _CONDITION),
     ),
 }
