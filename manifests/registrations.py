@@ -166,7 +166,7 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             **shared,
         )
     )
-    return [*entries, plain_pods_entry()]
+    return [*entries, plain_pods_entry(), placed_pods_entry()]
 
 
 def plain_pods_entry() -> dict[str, Any]:
@@ -183,6 +183,24 @@ def plain_pods_entry() -> dict[str, Any]:
         ],
         reinvocationPolicy="IfNeeded",
         timeoutSeconds=MUTATE_TIMEOUT_SECONDS,
+    )
+
+
+def placed_pods_entry() -> dict[str, Any]:
+    """A pod of a gang prefers the nodes that are kept for it. It starts without, too: an outage refuses none."""
+    return entry(
+        "placed-pods",
+        "/mutate/pods",
+        [rule("", ["pods"], ["CREATE"])],
+        namespaceSelector=selector(),
+        objectSelector={
+            "matchExpressions": [
+                labelled(names.GANG_LABEL),
+                {"key": names.GANG_LABEL, "operator": "NotIn", "values": [names.GANG_PENDING]},
+            ]
+        },
+        failurePolicy="Ignore",
+        timeoutSeconds=1,
     )
 
 

@@ -79,3 +79,14 @@ def test_a_cordoned_node_is_left_out_until_it_is_uncordoned(owner: Kubectl, admi
     stays(lambda: owner.pods("job-name=all") == [], 2, "no pod of it is made")
     admin("uncordon", rack[0])
     wait_until(lambda: running(owner, "all") == NODES, SECONDS, "it starts")
+
+
+def test_gangs_are_packed_so_that_whole_nodes_stay_free_for_wide_ones(owner: Kubectl, rack: list[str]) -> None:
+    owner.apply(on(rack[2], 4))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "half of one node is taken")
+    for name in ("one", "two"):
+        owner.apply(job(name, 2, pod_template(1), QUEUE))
+    wait_until(lambda: running(owner, "one") == running(owner, "two") == 2, SECONDS, "two small gangs run")
+    assert {pod["spec"]["nodeName"] for pod in owner.pods()} == {rack[2]}, "where they leave least behind"
+    owner.apply(job("wide", 3, pod_template(8), QUEUE))
+    wait_until(lambda: running(owner, "wide") == 3, SECONDS, "three nodes are free as a whole")

@@ -452,6 +452,7 @@ class World:
         self.cluster.server.admission.register(
             hook("mutate-jobs", "/mutate/jobs", jobs),
             hook("plain-pods", "/mutate/pods", pods, conditions=(_joins_pod_group,)),
+            hook("placed-pods", "/mutate/pods", pods, object_selector=gang),
             hook("validate-jobs", "/validate/jobs", jobs, scales),
             hook("gang-pods", "/validate/pods", pods, object_selector=gang),
             Registration(

@@ -28,6 +28,7 @@ from webhook.jobs.reading.gating import gated_by_namespace, is_child, queue_labe
 from webhook.server.jobs import children, mutate
 from webhook.server.jobs import validate as validate_jobs
 from webhook.server.pods import validate as validate_pods
+from webhook.server.pods.placed import placed
 from webhook.server.pods.review import PodReview, PodRules, read_review
 from webhook.server.pods.tally import Tally
 from webhook.server.review import bounds, class_checks, metrics
@@ -159,7 +160,9 @@ class Gate:
         return ALLOW if self._exempt(request) else mutate.mutate(request, self._jobs)
 
     def _mutate_pods(self, request: ReviewRequest) -> Answer:
-        return ALLOW if self._exempt(request) else mutate.mutate_pod(request, self._jobs)
+        if self._exempt(request):
+            return ALLOW
+        return placed(request, self.view) or mutate.mutate_pod(request, self._jobs)
 
     def _validate_jobs(self, request: ReviewRequest) -> Answer | None:
         if self._exempt(request) or (request.operation == "UPDATE" and request.username == self.settings.account):

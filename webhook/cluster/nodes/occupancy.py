@@ -80,12 +80,19 @@ class Occupancy:
             self.capacity.put_node(stored.node)
             self._expecting[stored.name] = None
             self._freed = True
+            self._unsettle_at(stored.name)
 
     def drop_node(self, name: str) -> None:
         """Forget one node."""
         self.capacity.drop_node(name)
+        self._unsettle_at(name)
         for uid in self._daemons:
             self.capacity.unbind(_to_come(uid, name))
+
+    def _unsettle_at(self, node: str) -> None:
+        """Look again at the gangs that have pods still to come to a node."""
+        allotted = self.capacity.allotments.items()
+        self._unsettled.update(uid for uid, each in allotted if any(node in nodes for nodes in each.places.values()))
 
     def put_daemon_set(self, found: StoredDaemonSet) -> None:
         """Add or replace one DaemonSet."""
@@ -186,29 +193,33 @@ class Occupancy:
         places: dict[str, dict[str, int]] = {}
         shapes = {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets}
         for each in entry.pod_sets:
-            own = dict(before.get(each.name, {}))
-            missing = each.count - held.given_back.get(each.name, 0) - bound.get(each.name, 0)
-            spare = sum(own.values()) - max(0, missing)
-            for node in sorted(own) if spare > 0 else ():
-                less = min(spare, own[node])
-                own[node] -= less
-                spare -= less
-                self._freed = True
-            for name, node in vacated:
-                if spare < 0 and name == each.name and node in capacity.nodes:
-                    own[node] = own.get(node, 0) + 1
-                    spare += 1
-            places[each.name] = {node: count for node, count in own.items() if count}
-            if spare < 0:
+            own = Counter(before.get(each.name, {}))
+            for node in [node for node in own if not self._admits(node, shapes[each.name])]:
+                # It was cordoned, or is not ready, or gone: what was to go there goes elsewhere.
+                del own[node]
+            here = Counter({node: pods for (name, node), pods in bound.items() if name == each.name})
+            missing = max(0, each.count - held.given_back.get(each.name, 0) - here.total())
+            self._freed |= own.total() > missing
+            for node in sorted(own):
+                own[node] -= min(own[node], max(0, own.total() - missing))
+            meant = [node for name, node in vacated if name == each.name]
+            meant += (Counter(each.places) - here - own).elements()
+            for node in meant[: max(0, missing - own.total())]:
+                own[node] += self._admits(node, shapes[each.name])
+            places[each.name] = dict(+own)
+            if own.total() < missing:
                 # Beside what it has already, and what its other sets have.
                 capacity.allot(uid, Allotment(shapes, dict(places)))
-                for node, count in place_most(capacity, Asked(each.name, shapes[each.name], -spare)).items():
-                    own[node] = own.get(node, 0) + count
-                places[each.name] = {node: count for node, count in own.items() if count}
+                own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
+                places[each.name] = dict(+own)
         if places != before:
             capacity.withdraw(uid)
             if any(places.values()):
                 capacity.allot(uid, Allotment(shapes, places))
+
+    def _admits(self, name: str, shape: Shape) -> bool:
+        node = self.capacity.nodes.get(name)
+        return node is not None and shape.admits(node)
 
     def _expect(self, name: str) -> None:
         """Hold room on a node for pods of DaemonSets that are to come there, where they could be bound now."""

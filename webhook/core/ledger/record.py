@@ -17,6 +17,9 @@ from webhook.core.model.quantity import MILLI
 MAX_JOBS_REQUEST: Final = 1000
 """Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""
 
+PLACES_MAX: Final = 64
+"""Nodes that are written down of a pod set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:
@@ -48,6 +51,8 @@ class ReservedPodSet:
     """What one pod is charged to the queue, where that differs from its price (transformed or excluded resources)."""
     job: str = ""
     """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Node to pods, as they were allotted when it was admitted; empty where nobody knew, or there are too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,15 @@ class Reservation:
 
     def __str__(self) -> str:
         return f"{self.kind.partition('.')[0]} {self.key}"
+
+
+def with_places(reservation: Reservation, places: Mapping[str, Mapping[str, int]]) -> Reservation:
+    """Return a reservation with the nodes (by pod set) that its pods are to go to."""
+    known = {name: nodes for name, nodes in places.items() if len(nodes) <= PLACES_MAX}
+    return replace(
+        reservation,
+        pod_sets=tuple(replace(each, places=dict(known.get(each.name, {}))) for each in reservation.pod_sets),
+    )
 
 
 def reserve(  # noqa: PLR0917

@@ -135,6 +135,7 @@ def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
         ("priorityClass", price.priority_class),
         ("crossNamespace", price.cross_namespace_affinity),
         ("job", pod_set.job),
+        ("places", dict(pod_set.places)),
     ):
         if value:
             record[key] = value
@@ -296,6 +297,7 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
         flavors={str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()},
         charge=None if charge is None else _amounts(charge),
         job=str(record.get("job", "")),
+        places={str(node): int(count) for node, count in record.get("places", {}).items()},
     )
 
 

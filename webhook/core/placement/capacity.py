@@ -178,9 +178,9 @@ class Capacity:
         """Return what every pod holds."""
         return self._bound.values()
 
-    def bound_of(self, gang: str) -> Counter[str]:
-        """Return how many pods of each set of a gang hold room."""
-        return Counter(bound.pod_set for bound in self._pods_of.get(gang, {}).values())
+    def bound_of(self, gang: str) -> Counter[tuple[str, str]]:
+        """Return how many pods of a gang hold room, by pod set and node."""
+        return Counter((bound.pod_set, bound.node) for bound in self._pods_of.get(gang, {}).values())
 
     def has_nodes(self, labels: Mapping[str, str]) -> bool:
         """Return whether there is any node with ``labels``, whatever its state."""

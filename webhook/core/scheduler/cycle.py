@@ -256,10 +256,10 @@ class Cycle:
         amounts = state.allocations.promises[uid][1]
         places = state.decider.places(record.gang, claim.planned.counts, claim.planned.flavors)
         assert not isinstance(places, Misplaced), "looked at before"
-        state.allot(uid, places)
         state.allocations.withdraw_promise(uid)
         state.pending.withdraw(uid)
         reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
+        reservation = state.allot(reservation, places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
 
     def _hold_back(self, eclass: EquivalenceClass, decision: Decision) -> None:
@@ -294,7 +294,7 @@ def admit(
 ) -> Reservation:
     """Reserve for ``gang``, which no longer waits, what was decided about it."""
     reservation = plan(eclass, decision, now=now, epoch=epoch, gang=gang)
-    state.allot(gang.uid, decision.places)
+    reservation = state.allot(reservation, decision.places)
     return charge(state, eclass.queue, gang, reservation, decision.assignment.usage)
 
 

@@ -7,7 +7,8 @@ from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.borrowing_guard import BorrowingGuard
 from webhook.core.backfill.rule import Backfill
-from webhook.core.ledger.record import Claim
+from webhook.core.ledger.bounds import fits_alone
+from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
@@ -319,10 +320,15 @@ class State:
             self.drop_claim(claimant)
             self.pending.unclaim(claimant)
 
-    def allot(self, uid: str, places: Allotment | None) -> None:
-        """Keep the room on nodes that was found for a gang."""
-        if self.nodes is not None and places is not None:
-            self.nodes.allot(uid, places)
+    def allot(self, reservation: Reservation, places: Allotment | None) -> Reservation:
+        """Keep the room on nodes that was found for a gang, and return its reservation with them written in it, if that
+        does not make it too long.
+        """
+        if self.nodes is None or places is None:
+            return reservation
+        self.nodes.allot(reservation.uid, places)
+        placed = with_places(reservation, places.places)
+        return placed if fits_alone(placed) else reservation
 
     def wake_namespace(self, namespace: str) -> None:
         """Have those decided about again whom the fences of ``namespace`` stopped."""

@@ -5,7 +5,7 @@ its pod templates), put the gang and pod set labels on every pod template, drop 
 Both are computed as "what the object should be" and then as the difference, so both are idempotent and smallest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from webhook.core.model import names
@@ -19,6 +19,8 @@ from webhook.jobs.reading.record import Admission
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The label by which a pod can name nodes."""
 GATE = {"name": names.SCHEDULING_GATE}
 
 
@@ -147,6 +149,17 @@ def gate_pod(pod: Mapping[str, Any], gang: str) -> Patch:
     elif GATE not in gates:
         changed = _put(changed, ("spec", "schedulingGates"), [*gates, GATE])
     return editing.diff(pod, changed)
+
+
+def prefer_nodes(pod: Mapping[str, Any], nodes: Collection[str]) -> Patch:
+    """Return the patch by which a pod prefers ``nodes``, given by name, before all others."""
+    place = ("spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+    asked = {"key": HOSTNAME, "operator": "In", "values": sorted(nodes)}
+    wish = {"weight": 100, "preference": {"matchExpressions": [asked]}}
+    before = paths.find(pod, place) or []
+    if not isinstance(before, list) or wish in before:
+        return []
+    return editing.diff(pod, _put(pod, place, [*before, wish]))
 
 
 def _put(node: Any, place: Place, value: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core.worlds import gang
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.occupancy import Held, Occupancy
-from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.ledger.record import Reservation, reserve, with_places
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Taint
@@ -176,3 +176,26 @@ def test_a_cordoned_node_takes_no_gang_and_its_daemon_pods_all_the_same() -> Non
 
 def _taint(name: str) -> dict[str, str]:
     return {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"}
+
+
+def test_who_takes_over_keeps_the_places_that_the_ledger_has() -> None:
+    cluster = Cluster()
+    placed = with_places(entry("g"), {"main": {"a": 1, "b": 1}})
+    cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main"))
+    cluster.set_reservations({"g": placed})
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({"a": 1}, {"a": 2, "b": 2})
+
+
+@pytest.mark.parametrize("lost", [{"unschedulable": True}, None], ids=["cordoned", "deleted"])
+def test_what_was_to_go_to_a_node_that_is_lost_is_placed_again(lost: dict[str, Any] | None) -> None:
+    cluster = Cluster()
+    cluster.set_reservations({"g": with_places(entry("g"), {"main": {"a": 2}})})
+    cluster.settled()
+    assert cluster.places("g") == {"a": 2}
+    if lost is None:
+        cluster.drop_node("a")
+    else:
+        cluster.put_node(stored_node("a", **lost))
+    cluster.settled()
+    assert cluster.places("g") == {"b": 2}

@@ -31,6 +31,7 @@ POD_SETS = st.builds(
     flavors=st.dictionaries(st.sampled_from(["cpu", "pods"]), NAMES, max_size=2),
     charge=st.none() | AMOUNTS,
     job=st.sampled_from(["", "uid-of-a-member"]),
+    places=st.dictionaries(NAMES, st.integers(1, 9), max_size=2),
 )
 RESERVATIONS = st.builds(
     Reservation,

@@ -102,3 +102,10 @@ def test_an_engine_that_knows_no_nodes_asks_nothing_of_them() -> None:
     made.set_policy(policy(queue("q", 8)), LABELS, 0.0)
     made.submit(gang("wide", "q", cpu=4, pods=2), 0.0)
     assert admitted(made) == ["wide"]
+
+
+def test_a_reservation_says_where_its_pods_are_to_go() -> None:
+    made, _ = engine(queue("q", 8), nodes={"a": 4, "b": 3})
+    made.submit(gang("g", "q", cpu=2, pods=3), 0.0)
+    (reservation,) = made.cycle(1.0, Fences(), epoch=1).admitted
+    assert reservation.pod_sets[0].places == {"a": 2, "b": 1}

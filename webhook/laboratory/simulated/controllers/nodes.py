@@ -20,6 +20,7 @@ from webhook.laboratory.simulated.requests.refusals import Json, Refused
 from webhook.laboratory.simulated.server import SimulatedServer
 
 NODES: Final = ("", "nodes")
+HOSTNAME: Final = "kubernetes.io/hostname"
 RUNTIME: Final = "tutti.dev/simulated-runtime"
 FATE: Final = "tutti.dev/simulated-fate"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -36,7 +37,9 @@ def parse_duration(text: str) -> float | None:
 
 
 class Scheduler(Controller):
-    """Binds pods without a node to the first node, by name, that has room; highest priority first."""
+    """Binds pods without a node to the first node, by name, that has room, those first that it prefers; highest
+    priority first.
+    """
 
     workers = 1
 
@@ -91,7 +94,7 @@ class Scheduler(Controller):
         if spec.get("schedulingGates"):
             await self._say(pod, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
             return
-        nodes = list(self.store.items(NODES, ""))
+        nodes = sorted(self.store.items(NODES, ""), key=lambda node: not _prefers(spec, node.object))
         for node in nodes:
             if self._fits(pod, node.object):
                 try:
@@ -124,6 +127,14 @@ class Scheduler(Controller):
             if amount and used.get(name, 0) + amount > (quantity.parse(room[name]) if name in room else 0):
                 return False
         return True
+
+
+def _prefers(spec: Json, node: Json) -> bool:
+    """Return whether a pod prefers a node by its name, the one preference that is modelled."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    wishes = (each for term in terms for each in term["preference"].get("matchExpressions") or ())
+    return any(each["key"] == HOSTNAME and node["metadata"]["name"] in each.get("values", ()) for each in wishes)
 
 
 def _tolerated(taint: Json, tolerations: Any) -> bool:

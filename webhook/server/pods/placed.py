@@ -1,0 +1,37 @@
+"""/mutate/pods for pods of gangs: each prefers the nodes on which room is kept for its pod set.
+
+A wish and no condition: kube-scheduler follows it where it can, and a pod whose node has gone meanwhile goes elsewhere.
+It follows from the ledger's entry alone, so every replica answers the same, as often as it is asked.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.cluster.view import View
+from webhook.core.model import names
+from webhook.jobs.patches.marking import prefer_nodes
+from webhook.server.review.answer import Answer, patch
+from webhook.server.review.pod_facts import Misshapen, mapping
+from webhook.wire.admission_review import ReviewRequest
+
+
+def placed(request: ReviewRequest, view: View) -> Answer | None:
+    """Return the answer for a pod of an admitted gang at its creation; None for any other."""
+    pod = request.object
+    if pod is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
+        return None
+    try:
+        labels = mapping(mapping(pod, "metadata", ""), "labels", "metadata.")
+    except Misshapen:
+        return None
+    nodes = _nodes(request.namespace, labels, view)
+    return patch(tuple(prefer_nodes(pod, nodes))) if nodes else None
+
+
+def _nodes(namespace: str, labels: Mapping[str, Any], view: View) -> Mapping[str, int]:
+    gang, pod_set = labels.get(names.GANG_LABEL), labels.get(names.POD_SET_LABEL)
+    entry = view.ledger.entries.get(gang) if isinstance(gang, str) else None
+    if entry is None or entry.namespace != namespace or entry.stopping is not None:
+        return {}
+    reserved = entry.pod_set(str(pod_set))
+    return {} if reserved is None else reserved.places
