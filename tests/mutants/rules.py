@@ -327,7 +327,7 @@ MUTANTS: Final = (
         "8",
         "that no pod is known proves nothing while the pods lag behind",
         "webhook/controllers/gangs/pod_proof.py",
-        "        if uid in self._proved or ",
+        "        if self._gangs.of(uid).proved_gone or ",
         "        if True or ",
         RULES_TESTS,
     ),

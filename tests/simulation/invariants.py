@@ -12,7 +12,10 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from tests.simulation.running import Running
+from webhook import metrics
+from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
+from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger, Reservation
@@ -40,6 +43,7 @@ class Invariants:
         self._seed = seed
         self.steps = 0
         self.failure: Exception | None = None
+        self._broken_before = _broken_jobs()
         self.recent: Callable[[], Sequence[Trees]] | None = None
         """Where policy changes: what a process may know of it."""
         self.gpus_max: int | None = None
@@ -111,6 +115,29 @@ class Invariants:
         except Exception as failure:
             # Raising here would blame the writer; the run fails as soon as it looks, also where a check is wrong.
             self.failure = failure
+
+    def watch_cycles(self, parts: ReconcilerParts) -> None:
+        """Compare what a reconciler remembers with what it wrote, after each cycle that it leads."""
+        usual = parts.reconciler.after_cycle
+
+        def check() -> None:
+            usual()
+            ledger = parts.terms.keeper.ledger
+            if ledger is not None and self.failure is None:
+                self._remembered_is_stored(parts.reconciler.records, ledger)
+
+        parts.reconciler.after_cycle = check
+
+    def _remembered_is_stored(self, records: GangRecords, ledger: Ledger) -> None:
+        """Check that a leader has each gang in the phase that its ledger says, and that it failed on no job."""
+        stopping = {uid: entry.stopping is not None for uid, entry in ledger.entries.items()}
+        remembered = {each.uid: each.phase is not Phase.RESERVED for each in records if each.holds}
+        where = f"seed {self._seed}, step {self.steps}"
+        if remembered != stopping:
+            wrong = dict(sorted(remembered.items() ^ stopping.items()))
+            self.failure = Violation(f"{where}: gangs not in the phase of the ledger: {wrong}")
+        elif _broken_jobs() > self._broken_before:
+            self.failure = Violation(f"{where}: the reconciler failed on a job of its own")
 
     def _check(self, event: Event) -> None:
         if self.running is not None:
@@ -416,6 +443,10 @@ class Invariants:
             self._fail(f"claims or bookings left over at rest: {left}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")
+
+
+def _broken_jobs() -> float:
+    return sum(sample.value for metric in metrics.BROKEN_JOBS.collect() for sample in metric.samples[:1])
 
 
 def _held(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:

@@ -295,6 +295,7 @@ class World:
         )
         if not self.weather.deadlines:
             parts.terms.held = nullcontext  # type: ignore[method-assign,assignment]
+        self.invariants.watch_cycles(parts)
         self.parts[name] = parts
         self.replicas[name] = Replica(api, self._spawn(self._live(name, parts)))
 

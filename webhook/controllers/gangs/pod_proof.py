@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from webhook.cluster.feeds import Feeds
+from webhook.controllers.gang_record import GangRecords
 from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -31,12 +32,12 @@ RETRY_SECONDS: Final = 1.0
 class PodProof:
     """Which gangs are known to have no pod left."""
 
-    def __init__(self, api: Api, feeds: Feeds, on_proved: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, feeds: Feeds, gangs: GangRecords, on_proved: Callable[[str], None]) -> None:
         """``on_proved`` is told each uid that may be looked at again."""
         self._api = api
         self._feeds = feeds
         self._on_proved = on_proved
-        self._proved: set[str] = set()
+        self._gangs = gangs
         self._asked: set[str] = set()
         self._unlabelled: set[str] = set()
         """The same for gangs whose pods no selector finds."""
@@ -84,16 +85,12 @@ class PodProof:
             # Its pods are all there is of it, and what is known of them comes from one watch.
             return self.caught_up()
         needed = max(self._feeds.jobs_position(kind), self._expected)
-        if uid in self._proved or self._feeds.informers["pods"].position >= needed:
+        if self._gangs.of(uid).proved_gone or self._feeds.informers["pods"].position >= needed:
             return True
         (self._asked if labelled else self._unlabelled).add(uid)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look_up(), name="pod proof")
         return False
-
-    def forget(self, uid: str) -> None:
-        """Drop what was proved: the entry is released, or the gang runs again."""
-        self._proved.discard(uid)
 
     async def stop(self) -> None:
         """Stop looking, and return when that has ended."""
@@ -123,8 +120,7 @@ class PodProof:
             self._asked.difference_update(uids)
             for uid in uids:
                 if uid not in present:
-                    self._proved.add(uid)
-                    self._on_proved(uid)
+                    self._take(uid)
                 else:
                     # Its pods arrive over the watch, and so does their end; which may have come while this was asked.
                     asyncio.get_running_loop().call_later(RETRY_SECONDS, self._on_proved, uid)
@@ -134,8 +130,13 @@ class PodProof:
         uids, self._unlabelled = sorted(self._unlabelled), set()
         await self._feeds.informers["pods"].reread()
         for uid in uids:
-            self._proved.add(uid)
-            self._on_proved(uid)
+            self._take(uid)
+
+    def _take(self, uid: str) -> None:
+        record = self._gangs.find(uid)
+        if record is not None:
+            record.proved_gone = True
+        self._on_proved(uid)
 
     async def _present(self, uids: Iterable[str]) -> set[str]:
         query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}

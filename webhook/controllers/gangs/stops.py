@@ -13,6 +13,7 @@ import structlog
 from webhook import metrics
 from webhook.cluster.view import View
 from webhook.config import Start
+from webhook.controllers.gang_record import Event, GangRecords
 from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.pods_ready import WholeGangs
 from webhook.controllers.reporting.announce import Announcer
@@ -40,6 +41,7 @@ class Stops:
         view: View,
         engine: EnsembleEngine,
         announcer: Announcer,
+        gangs: GangRecords,
         *,
         start: Start,
         now: Callable[[], float],
@@ -52,23 +54,15 @@ class Stops:
         self._whole = WholeGangs(start)
         self._now = now
         self._on_change = on_change
-        self._requeues: dict[str, Requeue] = {}
-        self._voided: set[str] = set()
+        self._gangs = gangs
         self._owed: dict[str, tuple[Requeue, float]] = {}
-        """Of gangs of plain pods: what none of them was left to bear, and until when it counts."""
+        """By uid of gangs of plain pods that were all deleted: what none was left to bear, and until when it counts. It
+        outlives their record."""
 
     # -- what is remembered ----------------------------------------------------------------------------------------
 
-    def voided(self, uid: str) -> bool:
-        """Return whether this leadership has written the job since its entry says stopping."""
-        return uid in self._voided
-
-    def written(self, uid: str) -> None:
-        """Take note that the job was written since its entry says stopping."""
-        self._voided.add(uid)
-
     def started(self, reservation: Reservation) -> None:
-        """Start the clock of a gang anew."""
+        """Restart the clock of a gang."""
         self._whole.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
@@ -82,8 +76,8 @@ class Stops:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
         if not self._engine.siblings(reservation.uid):
             self._whole.forget(siblings.name_of(reservation))
-        self._voided.discard(reservation.uid)
-        requeue = self._requeues.pop(reservation.uid, None)
+        record = self._gangs.of(reservation.uid)
+        requeue, record.requeue = record.requeue, None
         if requeue is not None and gated_pods.outlives(reservation, self._view):
             now = self._now()
             self._owed = {uid: owed for uid, owed in self._owed.items() if owed[1] > now}
@@ -97,20 +91,21 @@ class Stops:
         if requeue is None:
             return False
         if job.requeue is None and self._now() < until:
-            self._requeues[job.uid] = requeue
+            self._gangs.of(job.uid).requeue = requeue
             return True
         del self._owed[job.uid]
         return False
 
     def requeue(self, job: JobRecord, reservation: Reservation | None) -> Requeue:
         """Return what a stop writes on ``job``."""
-        planned, now = self._requeues.get(job.uid), self._now()
+        record, now = self._gangs.of(job.uid), self._now()
+        planned = record.requeue
         timed_out = reservation is not None and reservation.stopping == START_TIMEOUT
         if planned is None and timed_out and job.admission is not None:
             planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
         requeue = requeues.requeue_of(job, reservation, planned, now)
         if gated_pods.is_pod_group(job):
-            self._requeues[job.uid] = requeue
+            record.requeue = requeue
         return requeue
 
     # -- stopping --------------------------------------------------------------------------------------------------
@@ -121,16 +116,15 @@ class Stops:
             # Suspending it would leave its pods: its quota could not be given to anybody.
             log.warning("gang.not_evictable", job=str(reservation), why=why)
             return
-        self._requeues.pop(reservation.uid, None)
-        if requeue is not None:
-            self._requeues[reservation.uid] = requeue
+        record = self._gangs.of(reservation.uid)
+        record.on(Event.STOPPED)
+        record.requeue = requeue
         stopping = replace(reservation, stopping=why)
         batch.put[reservation.uid] = stopping
         self._engine.restore(stopping)
         self._view.fences.put_reservation(stopping)
-        self._voided.discard(reservation.uid)
         metrics.EVICTED.labels(metrics.queue_label(reservation.queue), why).inc()
-        self._announcer.stopped(reservation, why, self._requeues.get(reservation.uid))
+        self._announcer.stopped(reservation, why, requeue)
         self._on_change(reservation.uid)
 
     def one(self, reservation: Reservation, why: str, batch: Batch, requeue: Requeue | None = None) -> None:
@@ -167,8 +161,7 @@ class Stops:
             known = self._view.jobs.get(entry.uid)
             batch.put[entry.uid] = entry
             self._engine.restore(entry, self._view.gang_of(known), self._view.given_back(entry))
-            # One that was stopped before is told anew how much of its quorum has been made.
-            self._voided.discard(entry.uid)
+            self._gangs.of(entry.uid).on(Event.REBOUND)
             self._on_change(entry.uid)
 
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:

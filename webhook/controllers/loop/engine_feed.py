@@ -3,12 +3,12 @@
 Leader and followers do the same, so that a follower's answers agree with the leader's and fail-over is warm.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-from webhook.clock import Clock
 from webhook.cluster import waiting
 from webhook.cluster.nodes.occupancy import Held
 from webhook.cluster.view import NODES, View
+from webhook.controllers.gang_record import Charged, Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.loop.dirty_set import Marks
@@ -21,64 +21,65 @@ from webhook.jobs.reading.record import JobRecord
 
 
 class EngineFeed:
-    """What the engine and the fences were told of each gang, so that they are told again only what changed."""
+    """Tells the engine and the fences of each gang, and again only what changed."""
 
-    def __init__(self, view: View, engine: EnsembleEngine, marks: Marks, announcer: Announcer, clock: Clock) -> None:
+    def __init__(
+        self,
+        view: View,
+        engine: EnsembleEngine,
+        gangs: GangRecords,
+        marks: Marks,
+        announcer: Announcer,
+        *,
+        now: Callable[[], float],
+    ) -> None:
         self._view = view
         self._engine = engine
+        self._gangs = gangs
         self._marks = marks
         self._announcer = announcer
-        self._clock = clock
-        self._withheld: dict[str, Reason] = {}
-        """Why gangs that wait are not in the engine."""
-        self._submitted: dict[str, Gang] = {}
-        """Gangs that wait in the engine."""
-        self._charged: dict[str, tuple[Reservation, Mapping[str, int], Mapping[str, int], Gang | None]] = {}
-        """What was last said of a running gang."""
-        self._reserved: set[str] = set()
-        """Uids that the engine charges."""
+        self._now = now
         if view.nodes is not None:
             view.nodes.forget_decisions()
             engine.know_nodes(view.nodes.capacity)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, or None when it does not."""
-        return self._withheld.get(uid) or self._engine.reason(uid)
-
-    def withhold(self, uid: str, reason: Reason) -> None:
-        """Take note of why a gang cannot wait in the engine."""
-        self._withheld[uid] = reason
+        record = self._gangs.find(uid)
+        return (None if record is None else record.withheld) or self._engine.reason(uid)
 
     def load(self, ledger: Ledger) -> None:
         """Make engine and fences agree with a ledger that was read."""
-        for uid in self._reserved - ledger.entries.keys():
-            self._engine.release(uid)
-            self._marks.gangs.add(uid)
-        self._reserved = set(ledger.entries)
-        self._charged.clear()
+        for record in self._gangs:
+            if record.holds and record.uid not in ledger.entries:
+                record.on(Event.LOST)
+                self._engine.release(record.uid)
+                self._marks.gangs.add(record.uid)
         for uid, reservation in ledger.entries.items():
+            record = self._gangs.of(uid)
+            record.on(Event.READ_RUNNING if reservation.stopping is None else Event.READ_STOPPING)
+            record.charged = None
             gang = self._view.gang_of(self._view.jobs.get(uid))
             self._engine.restore(reservation, gang, self._view.given_back(reservation))
-            self._submitted.pop(uid, None)
             self._marks.gangs.add(uid)
 
     def queue(self, step: Step, uid: str, job: JobRecord | None, held_back: Reason | None = None) -> None:
         """Have the gang of ``job`` wait in the engine if that is its next step and nothing holds it back, else not."""
         gang = (held_back or waiting.waiting_gang(job, self._view)) if step is Step.WAIT and job is not None else None
+        record = self._gangs.of(uid)
+        record.withheld = gang if isinstance(gang, Reason) else None
         if isinstance(gang, Gang):
-            self._withheld.pop(uid, None)
-            if self._submitted.get(uid) != gang:
-                self._submitted[uid] = gang
-                self._engine.submit(gang, self._clock.now())
+            if record.asked != gang:
+                record.on(Event.SUBMITTED)
+                record.asked = gang
+                self._engine.submit(gang, self._now())
                 self._announcer.queued(uid)
             return
-        if self._submitted.pop(uid, None) is not None and step in (Step.WAIT, Step.WITHDRAW, Step.CLEAR, Step.RESTORE):
+        if record.phase is Phase.WAITING:
+            record.on(Event.WITHDRAWN)
             self._engine.withdraw(uid)
-        if isinstance(gang, Reason):
-            self._withheld[uid] = gang
+        if record.withheld is not None:
             self._announcer.queued(uid)
-        else:
-            self._withheld.pop(uid, None)
 
     def settle_nodes(self) -> None:
         """Make what is allotted on nodes agree with what is read, and wake who waited for room there."""
@@ -92,39 +93,32 @@ class EngineFeed:
         if nodes.settle(changed, view.policy.flavors):
             self._engine.wake_nodes()
 
-    def waits(self, uid: str) -> bool:
-        """Return whether a gang waits in the engine."""
-        return uid in self._submitted
-
-    def admitted(self, uid: str) -> Gang | None:
-        """Take note that the engine admits a gang, and return what was submitted of it."""
-        return self._submitted.pop(uid, None)
-
-    def reserved(self, uid: str) -> None:
-        """Take note that an admission goes into the ledger."""
-        self._reserved.add(uid)
+    def turned_back(self, reservation: Reservation) -> None:
+        """Take back what the engine admitted: it cannot go into the ledger as it is."""
+        record = self._gangs.of(reservation.uid)
+        record.on(Event.WITHDRAWN)
+        self._engine.release(reservation.uid)
+        self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
 
     def adopt(self, reservation: Reservation, gang: Gang, job: JobRecord) -> None:
         """Charge what runs already."""
+        self._gangs.of(job.uid).on(Event.ADOPTED)
         self._engine.restore(reservation, gang, job.given_back(reservation))
-        self._reserved.add(job.uid)
 
     def reclaim(self, job: JobRecord, reservation: Reservation) -> None:
         """Give back what a running gang does not need any more."""
-        given_back = job.given_back(reservation)
-        told = (reservation, given_back, job.spared, job.gang if gated_pods.is_pod_group(job) else None)
-        if self._charged.get(job.uid) == told:
+        record, given_back = self._gangs.of(job.uid), job.given_back(reservation)
+        gang = job.gang if gated_pods.is_pod_group(job) else None
+        charged = Charged(reservation, given_back, job.spared, gang)
+        if record.charged == charged:
             return
-        self._charged[job.uid] = told
+        record.charged = charged
         self._view.fences.put_reservation(reservation, given_back)
         self._engine.restore(reservation, self._view.gang_of(job), given_back)
 
     def release(self, reservation: Reservation) -> None:
         """Charge a gang no longer: its entry is dropped."""
-        uid = reservation.uid
-        self._engine.release(uid)
-        self._reserved.discard(uid)
-        self._charged.pop(uid, None)
-        self._submitted.pop(uid, None)
-        self._view.fences.drop_reservation(reservation.namespace, uid)
+        self._gangs.of(reservation.uid).on(Event.RELEASED)
+        self._engine.release(reservation.uid)
+        self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
         self._engine.wake_namespace(reservation.namespace)

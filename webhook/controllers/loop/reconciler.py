@@ -18,6 +18,7 @@ from webhook.cluster import rebuild, waiting
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config, engine_settings
+from webhook.controllers.gang_record import Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
@@ -83,19 +84,19 @@ class Reconciler:
     def begin_term(self, keeper: LedgerKeeper) -> None:
         """Remember nothing of an earlier term: what it wrote last may land yet, what it decided may never have been."""
         api, feeds, config, clock = self._api, self._feeds, self._config, self._clock
-        self._keeper = keeper
-        self._effects = Effects(api, feeds.kinds, config.effects_in_flight, self._effect_done)
+        self._keeper, view = keeper, feeds.view
+        self.records = GangRecords()
+        self._effects = Effects(api, feeds.kinds, self.records, config.effects_in_flight, self._effect_done)
         self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
-        self._stops = Stops(
-            feeds.view, self.engine, self._announcer, start=config.starting, now=clock.now, on_change=self.marks.add
-        )
-        self._proof = PodProof(api, feeds, self.marks.add)
+        starting, now, mark = config.starting, clock.now, self.marks.add
+        self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
+        self._proof = PodProof(api, feeds, self.records, self.marks.add)
         self._room = LedgerRoom(keeper)
         self._lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
-        self._gangs = EngineFeed(feeds.view, self.engine, self.marks, self._announcer, clock)
+        self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.marks, self._announcer, now=clock.now)
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
         self.marks.gangs.update(self._view.jobs)
@@ -214,8 +215,7 @@ class Reconciler:
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger)
         for released in batch.released:
-            self._gangs.release(released)
-            self.marks.add(released.uid)
+            self._is_released(released)
         for job in batch.starts:
             try:
                 self._add_start(job, batch)
@@ -243,7 +243,7 @@ class Reconciler:
         """Take note that we failed on one job: it must not stop all others."""
         metrics.BROKEN_JOBS.inc()
         log.exception("job.broken", uid=uid, job=None if job is None else job.key)
-        self._gangs.withhold(uid, Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason"))
+        self.records.of(uid).withheld = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
 
     # -- taking in what changed ------------------------------------------------------------------------------------
 
@@ -278,10 +278,8 @@ class Reconciler:
         if act and reservation is not None and siblings.leaves(job, reservation):
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
-        if job is None and reservation is None:
-            self._effects.forget(uid)
-            self.marks.gangs.update(self._room.forget(uid))
-        voided, refused = self._stops.voided(uid), self._effects.refused(uid) is not None
+        voided = self.records.of(uid).phase is Phase.VOIDED
+        refused = self._effects.refused(uid) is not None
         step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused)
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
@@ -291,6 +289,9 @@ class Reconciler:
             self._act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
+        if job is None and reservation is None:
+            self.records.forget(uid)
+            self.marks.gangs.update(self._room.forget(uid))
 
     def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
         """Return whether a gang's pods were written since they were read, or it was not read since leadership began."""
@@ -376,12 +377,14 @@ class Reconciler:
             # The entry is dropped by a write of its own: what it holds is spent by the next cycle.
             batch.released.append(reservation)
         else:
-            self._gangs.release(reservation)
-        self._proof.forget(uid)
-        if uid not in self._view.jobs:
-            self._effects.forget(uid)
+            self._is_released(reservation)
+
+    def _is_released(self, reservation: Reservation) -> None:
+        self._gangs.release(reservation)
+        if reservation.uid not in self._view.jobs:
+            self.records.forget(reservation.uid)
         # Once the entry is gone the job may wait again.
-        self.marks.add(uid)
+        self.marks.add(reservation.uid)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -416,20 +419,20 @@ class Reconciler:
         unfit = {
             uid
             for uid in (reservation.uid for reservation in plan.admitted)
-            if uid not in self._view.jobs or not self._gangs.waits(uid) or self._effects.busy(uid)
+            if uid not in self._view.jobs or self.records.of(uid).asked is None or self._effects.busy(uid)
         }
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
         unfit |= self._room.without(plan.admitted, unfit, self._view.jobs)
         for reservation in plan.admitted:
             job = self._view.jobs.get(reservation.uid)
-            gang = self._gangs.admitted(reservation.uid)
+            record = self.records.of(reservation.uid)
+            gang = record.asked
             if job is None or gang is None or reservation.uid in unfit:
-                self.engine.release(reservation.uid)
-                self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
+                self._gangs.turned_back(reservation)
                 self.marks.add(reservation.uid)
                 continue
             batch.put[reservation.uid] = reservation
-            self._gangs.reserved(reservation.uid)
+            record.on(Event.ADMITTED)
             if gated_pods.is_pod_group(job):
                 self._lift(job, reservation, batch)
             else:
@@ -446,21 +449,14 @@ class Reconciler:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
                 self.marks.add(grown.uid)
-        for preempted in plan.preempted:
-            reservation_or_none = batch.put.get(preempted.uid) or self._view.ledger.entries.get(preempted.uid)
-            job = self._view.jobs.get(preempted.uid)
-            if reservation_or_none is None or preempted.uid in batch.drop:
-                continue
-            message = self._view.told(preempted.message, reservation_or_none.namespace)
-            requeue = Requeue(PREEMPTED, now if job is None else job.place_seconds, message=message)
-            self._stops.gang(reservation_or_none, requeue.reason, batch, requeue)
-        for drained in plan.stopped:
-            uid, job = drained.uid, self._view.jobs.get(drained.uid)
-            stopped = batch.put.get(uid) or self._view.ledger.entries.get(uid)
-            if stopped is not None and stopped.stopping is None and uid not in batch.drop:
-                message = self._view.told(drained.message, stopped.namespace)
-                requeue = Requeue(drained.reason, now if job is None else job.place_seconds, message=message)
-                self._stops.gang(stopped, requeue.reason, batch, requeue)
+        stopped = [(each, PREEMPTED) for each in plan.preempted] + [(each, each.reason) for each in plan.stopped]
+        for each, why in stopped:
+            uid, job = each.uid, self._view.jobs.get(each.uid)
+            held = batch.put.get(uid) or self._view.ledger.entries.get(uid)
+            if held is not None and held.stopping is None and uid not in batch.drop:
+                message = self._view.told(each.message, held.namespace)
+                requeue = Requeue(why, now if job is None else job.place_seconds, message=message)
+                self._stops.gang(held, why, batch, requeue)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
@@ -468,12 +464,12 @@ class Reconciler:
         uid = effect.job.uid
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
-                self._stops.written(uid)
+                self.records.of(uid).on(Event.WRITTEN)
             self.marks.add(uid)
             return
         if effect.name == Step.VOID and self._effects.refused(uid) is not None:
             # As in a rebuild: what refuses this would refuse a start as well.
-            self._stops.written(uid)
+            self.records.of(uid).on(Event.WRITTEN)
         current = self._view.jobs.get(uid)
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version

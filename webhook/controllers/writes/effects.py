@@ -1,8 +1,8 @@
 """Writes to jobs and to pods behind our gates: the effects of decisions already written in the ledger.
 
 Each is one conditional patch of a job, or conditional writes to some of its pods, carried out concurrently with others
-and never repeated blindly: after any failure the next cycle looks at what is stored and derives the effect anew (ledger
-rules 3 and 6).
+and never repeated blindly: after any failure the next cycle looks at what is stored and derives the effect again
+(ledger rules 3 and 6).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import orjson
 import structlog
 
 from webhook import metrics
+from webhook.controllers.gang_record import GangRecords, Writes
 from webhook.core.model.pods import PodRecord
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.jobs.kinds.kind import JobKind
@@ -58,6 +59,7 @@ class Effects:
         self,
         api: Api,
         kinds: Mapping[str, JobKind],
+        gangs: GangRecords,
         in_flight_max: int,
         on_done: Callable[[Effect, ApiError | None], None],
     ) -> None:
@@ -66,102 +68,88 @@ class Effects:
         self._kinds = kinds
         self._slots = asyncio.Semaphore(in_flight_max)
         self._on_done = on_done
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stored_version: dict[str, int] = {}
-        self._stored_pods: dict[str, dict[str, int]] = {}
-        """The same for the pods of a gang, by their uids."""
-        self._failures: dict[str, int] = {}
-        self._resting: dict[str, float] = {}
-        """Loop time before which a job is left alone."""
-        self._refusals: dict[str, tuple[int, str]] = {}
-        """How often in a row a job's patches were refused, and why."""
-        self._open: set[str] = set()
-        """Jobs whose last patch met another version, or whose outcome nobody knows."""
+        self._gangs = gangs
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def busy(self, uid: str) -> bool:
         """Return whether a patch of this job is under way."""
-        return uid in self._tasks
+        return self._writes(uid).task is not None
 
     def stale(self, job: JobRecord) -> bool:
         """Return whether ``job`` is older than what our own last patch of it stored."""
-        return job.resource_version < self._stored_version.get(job.uid, 0)
+        return job.resource_version < self._writes(job.uid).stored_version
 
     def stale_pods(self, uid: str, pods: Iterable[PodRecord]) -> bool:
         """Return whether one of the gang's ``pods`` is older than what our own last write to it stored."""
-        stored = self._stored_pods.get(uid)
-        if not stored:
+        writes = self._writes(uid)
+        if not writes.stored_pods:
             return False
-        behind = {pod.uid: stored[pod.uid] for pod in pods if pod.resource_version < stored.get(pod.uid, 0)}
-        self._stored_pods[uid] = behind
-        return bool(behind)
+        stored = writes.stored_pods
+        writes.stored_pods = {pod.uid: stored[pod.uid] for pod in pods if pod.resource_version < stored.get(pod.uid, 0)}
+        return bool(writes.stored_pods)
 
     def settled(self, uid: str) -> bool:
         """Return whether the last patch of this job is stored, or was refused in a way that would be repeated."""
-        return uid not in self._open
-
-    def forget(self, uid: str) -> None:
-        """Drop what is remembered of a job that is gone."""
-        self._stored_version.pop(uid, None)
-        self._stored_pods.pop(uid, None)
-        for table in (self._failures, self._resting, self._refusals):
-            table.pop(uid, None)
-        self._open.discard(uid)
+        return not self._writes(uid).open
 
     def refused(self, uid: str) -> str | None:
         """Return why every write of this job is refused, for so long that it is meant; None where that is not so."""
-        times, why = self._refusals.get(uid, (0, ""))
-        return why if times >= REFUSALS_MEANT else None
+        writes = self._writes(uid)
+        return writes.why_refused if writes.refusals >= REFUSALS_MEANT else None
 
     def resting(self, uid: str) -> bool:
         """Return whether a job is to be left alone after its last failure."""
-        return asyncio.get_running_loop().time() < self._resting.get(uid, 0.0)
+        return asyncio.get_running_loop().time() < self._writes(uid).rests_until
 
     def retry_delay_seconds(self, uid: str) -> float:
         """Return how long to leave a job alone after its last failure."""
-        failures = self._failures.get(uid, 0)
-        return min(RETRY_MAX_SECONDS, RETRY_SECONDS * 2.0 ** min(failures - 1, 10)) if failures else 0.0
+        return _delay_seconds(self._writes(uid).failures)
 
     def start(self, effect: Effect) -> None:
         """Carry out ``effect`` in the background. One at a time a job."""
         uid = effect.job.uid
-        assert uid not in self._tasks, f"two effects on {effect.job.key} at once"
-        task = asyncio.create_task(self._carry_out(effect), name=f"{effect.name} {effect.job.key}")
-        self._tasks[uid] = task
-        task.add_done_callback(lambda _: self._tasks.pop(uid, None))
+        writes = self._gangs.of(uid).writes
+        assert writes.task is None, f"two effects on {effect.job.key} at once"
+        task = asyncio.create_task(self._carry_out(effect, writes), name=f"{effect.name} {effect.job.key}")
+        writes.task = task
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if writes.task is task:
+                writes.task = None
+
+        task.add_done_callback(ended)
 
     async def drain(self) -> None:
         """Wait for everything under way."""
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def stop(self) -> None:
         """Abandon everything under way, and return when it has ended; whether each patch lands is unknown."""
-        tasks = list(self._tasks.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _carry_out(self, effect: Effect) -> None:
+    async def _carry_out(self, effect: Effect, writes: Writes) -> None:
         job = effect.job
         if effect.pods:
-            outcomes = await asyncio.gather(*(self._write_pod(job.uid, write) for write in effect.pods))
+            outcomes = await asyncio.gather(*(self._write_pod(write, writes) for write in effect.pods))
             # One that is known to have failed tells less than one whose outcome nobody knows.
             failures = sorted((f for f in outcomes if f is not None), key=lambda f: not isinstance(f, Unavailable))
             failure = failures[0] if failures else None
         else:
-            failure = await self._patch_job(effect)
+            failure = await self._patch_job(effect, writes)
         outcome = "stored" if failure is None else type(failure).__name__.lower()
         metrics.EFFECTS.labels(effect.name, outcome).inc()
-        self._count(job.uid, failure)
-        if isinstance(failure, (Conflict, Unavailable)):
-            self._open.add(job.uid)
-        else:
-            self._open.discard(job.uid)
+        _count(writes, failure)
         if failure is not None and not isinstance(failure, (Conflict, NotFound)):
             log.warning("effect.failed", effect=effect.name, job=job.key, kind=job.kind, error=str(failure))
-        self._tasks.pop(job.uid, None)
+        writes.task = None
         self._on_done(effect, failure)
 
-    async def _patch_job(self, effect: Effect) -> ApiError | None:
+    async def _patch_job(self, effect: Effect, writes: Writes) -> ApiError | None:
         job = effect.job
         path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
         path = f"{path}/{effect.subresource}" if effect.subresource else path
@@ -170,10 +158,10 @@ class Effects:
                 raw = await self._api.request("PATCH", path, body=orjson.dumps(effect.patch), content_type=JSON_PATCH)
         except ApiError as error:
             return error
-        self._stored_version[job.uid] = _version(raw)
+        writes.stored_version = _version(raw)
         return None
 
-    async def _write_pod(self, gang: str, write: PodWrite) -> ApiError | None:
+    async def _write_pod(self, write: PodWrite, writes: Writes) -> ApiError | None:
         pod = write.pod
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
@@ -188,22 +176,31 @@ class Effects:
             return None
         except ApiError as error:
             return error
-        self._stored_pods.setdefault(gang, {})[pod.uid] = _version(raw)
+        writes.stored_pods[pod.uid] = _version(raw)
         return None
 
-    def _count(self, uid: str, failure: ApiError | None) -> None:
-        if isinstance(failure, (Forbidden, Invalid)):
-            self._refusals[uid] = (self._refusals.get(uid, (0, ""))[0] + 1, str(failure))
-        else:
-            self._refusals.pop(uid, None)
-        if failure is None or isinstance(failure, (Conflict, NotFound)):
-            # Both only mean that our picture is old: the watch brings the new one.
-            self._failures.pop(uid, None)
-            self._resting.pop(uid, None)
-        else:
-            self._failures[uid] = self._failures.get(uid, 0) + (1 if isinstance(failure, Unavailable) else 3)
-            # The timer that ends the rest may fire a hair before its time.
-            self._resting[uid] = asyncio.get_running_loop().time() + 0.9 * self.retry_delay_seconds(uid)
+    def _writes(self, uid: str) -> Writes:
+        record = self._gangs.find(uid)
+        return Writes() if record is None else record.writes
+
+
+def _count(writes: Writes, failure: ApiError | None) -> None:
+    """Note what became of a write, and how long to leave the job alone after it."""
+    writes.open = isinstance(failure, (Conflict, Unavailable))
+    refused = isinstance(failure, (Forbidden, Invalid))
+    writes.refusals, writes.why_refused = (writes.refusals + 1, str(failure)) if refused else (0, "")
+    if failure is None or isinstance(failure, (Conflict, NotFound)):
+        # Both only mean that our picture is old: the watch brings the new one.
+        writes.failures, writes.rests_until = 0, 0.0
+    else:
+        writes.failures += 1 if isinstance(failure, Unavailable) else 3
+        # The timer that ends the rest may fire a hair before its time.
+        delay_seconds = _delay_seconds(writes.failures)
+        writes.rests_until = asyncio.get_running_loop().time() + 0.9 * delay_seconds
+
+
+def _delay_seconds(failures: int) -> float:
+    return min(RETRY_MAX_SECONDS, RETRY_SECONDS * 2.0 ** min(failures - 1, 10)) if failures else 0.0
 
 
 def _version(raw: bytes) -> int:

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from webhook.cluster.view import View
+from webhook.controllers.gang_record import GangRecords
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.core.model import names
 
@@ -33,7 +34,7 @@ class Pods:
 async def test_a_pod_that_ends_while_its_gang_is_looked_up_is_looked_up_again() -> None:
     pods, told = Pods(), list[str]()
     feeds = SimpleNamespace(view=View(), informers={"pods": SimpleNamespace(position=0)}, jobs_position=lambda kind: 1)
-    proof = PodProof(pods, feeds, told.append)  # type: ignore[arg-type]
+    proof = PodProof(pods, feeds, GangRecords(), told.append)  # type: ignore[arg-type]
     assert not proof.holds("gang", "Job.batch")
     await asyncio.sleep(0.5)
     pods.phase = "Succeeded"
@@ -54,7 +55,7 @@ async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_
         await asyncio.sleep(1)
 
     feeds = SimpleNamespace(jobs_position=lambda kind: position, reread_jobs=reread)
-    proof = PodProof(Pods(), feeds, lambda uid: None)  # type: ignore[arg-type]
+    proof = PodProof(Pods(), feeds, GangRecords(), lambda uid: None)  # type: ignore[arg-type]
     assert proof.jobs_caught_up("Job.batch"), "a follower waits for nothing"
     proof.expect(9)
     assert not proof.jobs_caught_up("Job.batch")
@@ -73,7 +74,7 @@ async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_
 
 async def test_pods_prove_nothing_while_they_are_not_read_as_far_as_this_leadership_began() -> None:
     feeds = SimpleNamespace(view=View(), informers={"pods": SimpleNamespace(position=5)}, jobs_position=lambda kind: 5)
-    proof = PodProof(Pods(), feeds, lambda uid: None)  # type: ignore[arg-type]
+    proof = PodProof(Pods(), feeds, GangRecords(), lambda uid: None)  # type: ignore[arg-type]
     assert proof.holds("gang", "Job.batch")
     proof.expect(6)
     assert not proof.holds("gang", "Job.batch")
