@@ -53,6 +53,8 @@ class Occupancy:
         """(DaemonSet, node) to its pods there."""
         self._expecting: dict[str, None] = {}
         """Nodes of which it is not known any more which pods of DaemonSets are to come."""
+        self.short: dict[str, int] = {}
+        """Gangs to their pods still to come that fit no node any more, of sets whose places are written down."""
         self._freed = False
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
@@ -162,6 +164,7 @@ class Occupancy:
 
     def unsettled(self) -> list[Reservation]:
         """Return the reservations of gangs whose allotments may have to change."""
+        self._unsettled.update(self.short)
         return [self._entries[uid] for uid in sorted(self._unsettled) if uid in self._entries]
 
     def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:
@@ -173,6 +176,7 @@ class Occupancy:
             self._freed |= uid in self.capacity.allotments
             self.capacity.withdraw(uid)
             self._vacated.pop(uid, None)
+            self.short.pop(uid, None)
         for node in self._expecting:
             self._expect(node)
         for held in changed:
@@ -185,6 +189,7 @@ class Occupancy:
     def _allot(self, held: Held, flavors: Mapping[str, Flavor]) -> None:
         entry, capacity = held.reservation, self.capacity
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
+        self.short.pop(uid, None)
         if entry.stopping is not None or entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
             return
@@ -212,6 +217,8 @@ class Occupancy:
                 capacity.allot(uid, Allotment(shapes, dict(places)))
                 own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
                 places[each.name] = dict(+own)
+            if own.total() < missing and each.places:
+                self.short[uid] = self.short.get(uid, 0) + missing - own.total()
         if places != before:
             capacity.withdraw(uid)
             if any(places.values()):

@@ -18,16 +18,19 @@ proves nothing about this start, and nor does its report, which counts that too.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from webhook.cluster.view import View
+from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.eviction import ATTEMPTS_USED_UP, START_TIMEOUT
+from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.jobs.kinds.entries import JOB
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue
 
+NO_NODE_SECONDS: Final = 15.0
+"""So long a gang may lack nodes for its pods before it is stopped: room comes and goes."""
 Started = tuple[JobRecord, Reservation]
 """A job and what it holds."""
 
@@ -43,6 +46,8 @@ class _Progress:
     """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
     succeeded: set[str] = field(default_factory=set)
     """Uids of plain pods that were seen to succeed: deleted ones count on, and nobody else knows of them."""
+    short_since: float | None = None
+    """Unix time since which some of its pods fit no node."""
     before: frozenset[str] = frozenset()
     """Uids of pods of a Job that had ended before the first look."""
     spared: Mapping[str, int] = field(default_factory=dict)
@@ -73,8 +78,27 @@ class WholeGangs:
         """
         why = self._incomplete(name, parts, view, now)
         if why is None:
-            return None
+            return self._without_nodes(name, parts, view, now)
         return self.requeue(max((job for job, _ in parts), key=lambda job: job.attempts), why, now)
+
+    def _without_nodes(self, name: str, parts: Sequence[Started], view: View, now: float) -> Requeue | None:
+        """Return the place of a gang that has not been whole yet and cannot become so, as its nodes are now.
+
+        The scheduler has to agree: where it knows a place, its word counts.
+        """
+        progress, nodes = self._progress.get(name), view.nodes
+        if progress is None or nodes is None or progress.whole_once:
+            return None
+        short = sum(nodes.short.get(job.uid, 0) for job, _ in parts)
+        if not short or NODES in view.unread or not (said := _schedulers_word(parts, view)):
+            progress.short_since = None
+            return None
+        progress.short_since = now if progress.short_since is None else progress.short_since
+        if now - progress.short_since < NO_NODE_SECONDS:
+            return None
+        why = f"{short} of its pods fit no node any more: others took the room, or nodes are gone{said}"
+        # It is no fault of its own: it keeps its place, and waits until it fits again.
+        return Requeue(NO_NODE_LEFT, parts[0][0].place_seconds, parts[0][0].attempts, now, why)
 
     def _incomplete(self, name: str, parts: Sequence[Started], view: View, now: float) -> str | None:
         jobs = [job for job, _ in parts]

@@ -108,3 +108,40 @@ async def test_a_flavor_without_any_node_is_not_waited_for() -> None:
         await cluster.create(waiting_job())
         await asyncio.sleep(10)
         assert await bound(cluster) == ["", ""]
+
+
+async def admitted_and_robbed(cluster: SimulatedCluster, replica: ReconcilerParts) -> None:
+    """Have the job admitted on two nodes, and one of them taken away before its pods are bound."""
+    await cluster.create(waiting_job())
+    while not replica.view.ledger.entries:
+        await asyncio.sleep(0.001)
+    await cluster.api().request("DELETE", "/api/v1/nodes/small-1")
+
+
+async def test_a_gang_that_has_lost_a_node_before_it_was_whole_is_stopped_soon_and_keeps_its_place() -> None:
+    async with started("small-0", "small-1") as (cluster, replicas):
+        await admitted_and_robbed(cluster, replicas[0])
+        await asyncio.sleep(10)
+        assert await bound(cluster) == ["", "small-0"]
+        (job,) = replicas[0].view.jobs.values()
+        place = job.place_seconds
+        await asyncio.sleep(40)
+        assert await bound(cluster) == []
+        (job,) = replicas[0].view.jobs.values()
+        assert job.requeue is not None
+        assert (job.requeue.reason, job.requeue.attempts, job.place_seconds) == ("NoNodeLeft", 0, place)
+        assert "1 of its pods fit no node any more" in job.requeue.message
+        (said,) = reasons(replicas)
+        assert "asks 2 pods of 1 cpu; 1 fit now" in said
+        await cluster.add_node("small-2", cpu="1")
+        await asyncio.sleep(10)
+        assert await bound(cluster) == ["small-0", "small-2"]
+
+
+async def test_a_gang_that_has_lost_a_node_goes_to_another_where_there_is_one() -> None:
+    async with started("small-0", "small-1", "small-2") as (cluster, replicas):
+        await admitted_and_robbed(cluster, replicas[0])
+        await asyncio.sleep(20)
+        assert await bound(cluster) == ["small-0", "small-2"]
+        (job,) = replicas[0].view.jobs.values()
+        assert job.requeue is None
