@@ -335,7 +335,7 @@ MUTANTS: Final = (
         "P1",
         "a copy starts by a permit alone",
         f"{FLEET}/permit.py",
-        'return bool(offer) and permit == f"{offer} {copy_uid}"',
+        "return bool(offer) and permit == permit_text(offer, copy_uid)",
         "return bool(offer)",
         FLEET_TESTS,
     ),

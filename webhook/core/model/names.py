@@ -38,6 +38,11 @@ ORIGIN_LABEL: Final = "kueue.x-k8s.io/multikueue-origin"
 OFFER: Final = "tutti.dev/offer"
 """Annotation on a copy: uid of the hub's job and number of the offer that it was made for. A job that bears it is
 reserved for and not started until a permit is written on it."""
+PLACEMENT: Final = "tutti.dev/placement"
+"""Annotation on a job of a hub: where it is placed, the record of its gang. Also the finalizer that keeps the job until
+nothing is left of it in its member."""
+HUB_MANAGER: Final = "kueue.x-k8s.io/multikueue"
+"""``managedBy`` of jobs that a hub places, as in MultiKueue: Kubeflow's operators accept no other foreign one."""
 PERMIT: Final = "tutti.dev/permit"
 """Annotation on a copy: the hub's leave to start it, good for this one object."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"

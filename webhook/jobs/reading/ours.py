@@ -62,6 +62,7 @@ OURS: Final = (
     Ours(names.VOIDED, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
     # Its editors can take a copy for a job of their own, which they could have created as well.
     Ours(names.OFFER, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
+    Ours(names.PLACEMENT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),

@@ -69,7 +69,7 @@ class Member:
     def permit(self, name: str, offer: Offer, uid: str, version: str) -> None:
         found = self.objects.get(name)
         if found is not None and (found.uid, str(found.version)) == (uid, version):
-            found.permit = permit_text(offer, uid)
+            found.permit = permit_text(str(offer), uid)
             found.version += 1
 
     def delete(self, name: str, uid: str, version: str | None) -> None:

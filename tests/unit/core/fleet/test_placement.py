@@ -60,4 +60,4 @@ def test_a_permit_is_useless_on_any_other_copy_or_offer(permit: str, offer: str,
 
 
 def test_a_permit_lets_the_copy_start_that_it_was_written_for() -> None:
-    assert permits(permit_text(OFFERED.offer, "copy"), str(OFFERED.offer), "copy")
+    assert permits(permit_text(str(OFFERED.offer), "copy"), str(OFFERED.offer), "copy")

@@ -1,0 +1,201 @@
+"""A hub places its jobs whole in one of its members, in simulated clusters with a Tutti each."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
+from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
+from webhook.core.fleet.placement import Phase
+from webhook.core.model import names
+from webhook.fleet.copies import placement_of
+from webhook.laboratory.simulated.api import WritePoint
+
+pytestmark = pytest.mark.virtual_time
+SEED = "PyTorchJob", "pytorch-test"
+
+
+async def runs_in(world: Fleet, *pods: int) -> None:
+    """Wait until the members run so many pods, in their order."""
+
+    async def reached() -> bool:
+        return [await side.running() for side in world.members.values()] == list(pods)
+
+    await world.until(reached)
+
+
+async def test_a_pytorch_job_runs_whole_in_one_member_and_its_status_comes_back() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job())
+        await runs_in(world, 3, 0)
+        assert await world.hub.pods() == []
+        assert await world.places(*SEED) == ["a"]
+        await asyncio.sleep(2)
+        job = await world.hub.get(*SEED)
+        assert job is not None
+        assert "Running" in {each["type"] for each in job["status"]["conditions"] if each["status"] == "True"}
+
+
+@pytest.mark.parametrize("job", [pytorch_job(), plain_job()], ids=["PyTorchJob", "Job"])
+async def test_what_has_ended_shows_its_end_and_leaves_nothing_in_its_member(job: dict[str, Any]) -> None:
+    kind, name = job["kind"], job["metadata"]["name"]
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(job)
+        await world.until(lambda: world.over(kind, name), 300)
+        assert await world.empty(kind)
+        stored = await world.hub.get(kind, name)
+        assert stored is not None
+        assert not stored["metadata"].get("finalizers")
+
+
+async def test_gangs_that_one_member_has_no_room_for_go_to_the_next() -> None:
+    async with fleet("a", "b") as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(pytorch_job(name, runtime="600s"))
+        await runs_in(world, 3, 3)
+
+
+async def test_what_fits_nowhere_waits_and_starts_when_a_member_frees() -> None:
+    async with fleet("a", "b") as world:
+        for side in world.members.values():
+            await side.cluster.create(waiting_job("local", pods=4))
+        await runs_in(world, 4, 4)
+        await world.hub.cluster.create(pytorch_job())
+        await asyncio.sleep(60)
+        assert await world.places(*SEED) == []
+        await world.members["b"].delete("Job", "local")
+        await runs_in(world, 4, 3)
+
+
+@pytest.mark.parametrize("how", ["deleted", "suspended"])
+async def test_a_job_that_is_stopped_in_the_hub_leaves_its_member(how: str) -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        if how == "deleted":
+            await world.hub.delete(*SEED)
+        else:
+            await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": True}}})
+        await world.until(lambda: world.empty("PyTorchJob"))
+        await asyncio.sleep(2)
+        job = await world.hub.get(*SEED)
+        assert job is None if how == "deleted" else placement_of(job or {}).phase is Phase.NOWHERE
+        if how == "suspended":
+            await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": False}}})
+            await runs_in(world, 3, 0)
+
+
+async def test_somebody_elses_job_of_that_name_is_left_alone() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        theirs = await world.members["a"].cluster.create(waiting_job())
+        world.start()
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await runs_in(world, 2, 2)
+        stored = await world.members["a"].get("Job", "train")
+        assert stored is not None
+        assert stored["metadata"]["uid"] == theirs.uid
+        assert names.ORIGIN_LABEL not in stored["metadata"]["labels"]
+
+
+async def test_a_member_whose_tutti_knows_no_permits_gets_nothing() -> None:
+    async with fleet("a", "b", without_tutti=("a",)) as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 0, 3)
+        assert await world.members["a"].all("PyTorchJob") == []
+
+
+async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job("one", runtime="40s"))
+        await runs_in(world, 3, 0)
+        world.links["a"].freeze()
+        await world.hub.cluster.create(pytorch_job("two", runtime="40s"))
+        await runs_in(world, 3, 3)
+        await world.until(lambda: world.over("PyTorchJob", "two"), 120)
+        first = await world.hub.get("PyTorchJob", "one")
+        assert placement_of(first or {}).phase is Phase.GRANTED
+        world.links["a"].thaw()
+        await world.until(lambda: world.over("PyTorchJob", "one"), 120)
+        assert await world.empty("PyTorchJob")
+
+
+async def test_an_offer_that_a_member_does_not_answer_goes_to_the_next() -> None:
+    async with fleet("a", "b") as world:
+        await asyncio.sleep(10)
+        world.links["a"].freeze()
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 0, 3)
+
+
+async def test_nothing_is_offered_before_each_member_was_swept() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        world.start()
+        world.links["b"].freeze()
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await asyncio.sleep(60)
+        assert await world.places(*SEED) == []
+        world.links["b"].thaw()
+        await runs_in(world, 3, 0)
+
+
+async def test_a_record_that_was_lost_is_found_again_in_the_member() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        await world.hub.cluster.create(pytorch_job(runtime="60s"))
+        world.start()
+        await runs_in(world, 3, 0)
+        world.kill()
+        await world.hub.patch(*SEED, {"metadata": {"annotations": {names.PLACEMENT: None}}})
+        world.start()
+        await asyncio.sleep(20)
+        job = await world.hub.get(*SEED)
+        assert placement_of(job or {}).phase is Phase.GRANTED
+        assert await world.places(*SEED) == ["a"]
+        await world.until(lambda: world.over(*SEED), 200)
+        assert await world.empty("PyTorchJob")
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, 8))
+async def test_a_hub_that_dies_at_any_write_is_followed_by_one_that_goes_on(number: int, phase: str) -> None:
+    async with fleet("a", "b", starts=False) as world:
+        seen = 0
+
+        def count(point: WritePoint) -> None:
+            nonlocal seen
+            if "/status" in point.path:
+                return
+            seen += point.phase == phase
+            if seen == number and point.phase == phase:
+                world.kill()
+
+        world.start(count)
+        await world.hub.cluster.create(pytorch_job())
+        async with asyncio.timeout(300):
+            while not world.dead and not await world.over(*SEED):
+                await asyncio.sleep(0.2)
+        assert world.dead, "it writes that often"
+        world.start()
+        await world.until(lambda: world.over(*SEED), 300)
+        assert await world.empty("PyTorchJob")
+        assert world.watchers.writes > 0
+
+
+async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        await world.members["a"].keep_pod("pytorch-test-worker-0", ["example.org/slow"])
+        await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": True}}})
+        await asyncio.sleep(3)
+        await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": False}}})
+        await asyncio.sleep(60)
+        assert await world.places(*SEED) == []
+        job = await world.hub.get(*SEED)
+        assert placement_of(job or {}).phase is Phase.RECALLED
+        await world.members["a"].keep_pod("pytorch-test-worker-0", [])
+        await world.until(lambda: ran(world))
+
+
+async def ran(world: Fleet) -> bool:
+    return sorted([await side.running() for side in world.members.values()]) == [0, 3]

@@ -1,0 +1,160 @@
+"""The objects of a fleet, as values: the record on a hub's job, the copy made of it, and the copy read back. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.core.fleet.permit import permits
+from webhook.core.fleet.placement import NO_OFFER, NOWHERE, Offer, Phase, Placement
+from webhook.core.fleet.sight import Copy
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading import status
+from webhook.untyped import editing, paths
+from webhook.untyped.values import text
+
+_NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")
+_MADE_BY_THE_SERVER: Final = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    names.GANG_LABEL,
+    names.POD_SET_LABEL,
+)
+"""Labels of pod templates that name the hub's object."""
+
+
+class UnreadableRecord(ValueError):
+    """A record that was edited by hand: nothing is done with its job before somebody has looked."""
+
+
+def encode(placement: Placement) -> str:
+    """Return the text of the annotation ``tutti.dev/placement``."""
+    fields = {
+        "phase": placement.phase.value,
+        "offer": str(placement.offer),
+        "member": placement.member,
+        "cluster": placement.cluster,
+        "copy": placement.copy_uid,
+        "version": placement.copy_version,
+        "why": placement.why,
+    }
+    return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
+
+
+def placement_of(job: Mapping[str, Any]) -> Placement:
+    """Return the record on a hub's job; ``NOWHERE`` where there is none. Raises UnreadableRecord."""
+    written = paths.find_mapping(job, ("metadata", "annotations")).get(names.PLACEMENT)
+    if written is None:
+        return NOWHERE
+    try:
+        fields = json.loads(written)
+        phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
+        member, cluster, copy, version, why = (
+            text(fields.get(key)) for key in ("member", "cluster", "copy", "version", "why")
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableRecord(f"annotation {names.PLACEMENT} is not what a hub wrote: {error!r}") from error
+    if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
+        raise UnreadableRecord(f"annotation {names.PLACEMENT} says {phase} and not where")
+    return Placement(phase, offer, member, cluster, copy, version, why)
+
+
+_NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
+
+
+def offer_of(written: object) -> Offer:
+    """Return the offer written as ``EPOCH.NUMBER``. Raises ValueError."""
+    epoch, dot, number = text(written).partition(".")
+    if not (dot and epoch.isdecimal() and number.isdecimal() and len(epoch) + len(number) < 40):
+        raise ValueError(f"{written!r} is no offer")
+    return Offer(int(epoch), int(number))
+
+
+def offer_text(job_uid: str, offer: Offer) -> str:
+    """Return the annotation ``tutti.dev/offer`` of a copy."""
+    return f"{job_uid} {offer}"
+
+
+def placed_by_hub(kind: JobKind, job: Mapping[str, Any]) -> bool:
+    """Return whether a job of the hub's cluster is one that the hub places."""
+    managed = kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
+    return managed and names.ORIGIN_LABEL not in paths.find_mapping(job, ("metadata", "labels"))
+
+
+def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
+    """Return whether a job of the hub is to run: not ended, not being deleted, not suspended by its owner."""
+    suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
+    deleting = paths.find(job, ("metadata", "deletionTimestamp")) is not None
+    return not (suspended or deleting) and status.finished(kind, job) is None
+
+
+def copy_made(kind: JobKind, job: Mapping[str, Any], hub: str, placement: Placement) -> dict[str, Any]:
+    """Return the copy of a hub's job for its open offer: suspended, without a permit, for its ordinary controller."""
+    metadata = paths.find_mapping(job, ("metadata",))
+    labels = {key: value for key, value in paths.find_mapping(metadata, ("labels",)).items() if _carried(key)}
+    notes = {key: value for key, value in paths.find_mapping(metadata, ("annotations",)).items() if _carried(key)}
+    queue = paths.find_mapping(metadata, ("labels",)).get(names.QUEUE_LABELS[0])
+    if queue is not None:
+        labels[names.QUEUE_LABELS[0]] = queue
+    copied: dict[str, Any] = {
+        "apiVersion": job["apiVersion"],
+        "kind": kind.kind,
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": {**labels, names.ORIGIN_LABEL: hub},
+            "annotations": {**notes, names.OFFER: offer_text(metadata["uid"], placement.offer)},
+        },
+        "spec": _without_server_labels(job["spec"]),
+    }
+    assert kind.suspend is not None
+    assert kind.managed_by is not None
+    copied = editing.put(editing.drop(copied, kind.managed_by), kind.suspend, True)
+    if kind.key == "Job.batch" and not copied["spec"].get("manualSelector"):
+        copied = editing.drop(copied, ("spec", "selector"))
+    return copied
+
+
+def _carried(key: str) -> bool:
+    return not key.startswith(_NOT_COPIED)
+
+
+def _without_server_labels(node: Any) -> Any:
+    """Return a spec without what the API server and Tutti wrote on its pod templates."""
+    if isinstance(node, list):
+        return [_without_server_labels(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    made: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "metadata" and isinstance(value, dict) and isinstance(value.get("labels"), dict):
+            kept = {name: label for name, label in value["labels"].items() if name not in _MADE_BY_THE_SERVER}
+            made[key] = {**_without_server_labels(value), "labels": kept}
+        else:
+            made[key] = _without_server_labels(value)
+    return made
+
+
+def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
+    """Return what an object of a member says it is; whatever is odd about it makes it somebody else's."""
+    metadata = paths.find_mapping(obj, ("metadata",))
+    notes = paths.find_mapping(metadata, ("annotations",))
+    offered, uid = text(notes.get(names.OFFER)), text(metadata.get("uid"))
+    job, _, number = offered.partition(" ")
+    try:
+        offer = offer_of(number)
+    except ValueError:
+        job, offer = "", NO_OFFER
+    return Copy(
+        uid=uid,
+        version=text(metadata.get("resourceVersion")),
+        hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)),
+        job=job,
+        offer=offer,
+        permitted=permits(text(notes.get(names.PERMIT)), offered, uid),
+        suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
+        deleting=metadata.get("deletionTimestamp") is not None,
+        finished=status.finished(kind, obj) is not None,
+    )

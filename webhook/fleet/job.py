@@ -1,0 +1,214 @@
+"""One job of the hub, from a look to the step that follows: reads and writes around ``core.fleet.steps``."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from webhook.clock import Clock
+from webhook.core.fleet import proof
+from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.proof import Evidence, Proof
+from webhook.core.fleet.steps import Step, Wish, eligible, next_step
+from webhook.core.model import names
+from webhook.errors import Conflict, Invalid
+from webhook.fleet.copies import copy_made, encode, placement_of, wanted
+from webhook.fleet.member import Found, Member, NoAnswer
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import object_path
+from webhook.kube.api import JSON_PATCH, Api
+from webhook.untyped import paths
+from webhook.untyped.editing import Patch
+
+log = structlog.get_logger(__name__)
+
+OFFER_SECONDS: Final = 15.0
+"""A member that has not reserved by then is given up for the next one."""
+
+
+@dataclass
+class Fleet:
+    """What all jobs of one hub share."""
+
+    api: Api
+    """The hub's own cluster."""
+    members: Mapping[str, Member]
+    clock: Clock
+    epoch: int
+    """Of the offers of this process: no other process of this hub has the same."""
+    uid: str = ""
+    """Of the hub's kube-system."""
+    unswept: set[str] = field(default_factory=set)
+    """Members to be swept before anything is offered (rule P4)."""
+
+
+class FleetJob:
+    """One job of the hub. What it remembers may be lost at any time: the record on the job is what counts."""
+
+    def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
+        self._fleet = fleet
+        self._kind = kind
+        self._namespace = namespace
+        self._name = name
+        self._proof: Proof | None = None
+        self._offered: tuple[Placement, float] | None = None
+        """The offer that is open, and since when it was seen to be."""
+
+    async def step(self) -> Step:
+        """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
+        before = placement_of(await self.read())
+        found = await self._look(before.member)
+        # The member first, the record after it: what the record does not say then was not decided before the look.
+        job = await self.read()
+        placement = placement_of(job)
+        if replace(placement, why="") != replace(before, why=""):
+            return Step.NOTHING
+        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
+        sight = None if found is None else found.sight
+        target = await self._target(wish, placement, found)
+        complete = not self._fleet.unswept
+        step = next_step(wish, placement, sight, moves=target is not None, complete=complete)
+        try:
+            return await self._take(step, job, placement, found, target)
+        except (Conflict, Invalid) as error:
+            log.info("fleet.record_moved_on", job=f"{self._namespace}/{self._name}", step=step, error=str(error))
+            return Step.NOTHING
+
+    async def read(self) -> dict[str, Any]:
+        """Return the hub's job. Raises ApiError."""
+        found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
+        return found
+
+    async def write(self, job: Mapping[str, Any], placement: Placement) -> None:
+        """Store the record, if the job is still as it was read. Raises ApiError."""
+        metadata = paths.find_mapping(job, ("metadata",))
+        noted = {**paths.find_mapping(metadata, ("annotations",)), names.PLACEMENT: encode(placement)}
+        kept = [each for each in metadata.get("finalizers") or () if each != names.PLACEMENT]
+        if placement.phase is not Phase.NOWHERE:
+            kept.append(names.PLACEMENT)
+        patch = [
+            *_only(metadata),
+            {"op": "add", "path": "/metadata/annotations", "value": noted},
+            {"op": "add", "path": "/metadata/finalizers", "value": kept},
+        ]
+        await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
+        log.info(
+            "fleet.placement", job=f"{self._namespace}/{self._name}", phase=placement.phase, member=placement.member
+        )
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    async def _look(self, member: str) -> Found | None:
+        if member not in self._fleet.members:
+            return None
+        try:
+            return await self._fleet.members[member].look(self._kind, self._namespace, self._name)
+        except NoAnswer as error:
+            log.debug("fleet.no_answer", error=str(error))
+            return None
+
+    async def _target(self, wish: Wish, placement: Placement, found: Found | None) -> tuple[str, str] | None:
+        """Return the member to offer the gang to now, and its cluster; None to leave it where it is."""
+        if not wish.runs or placement.holds or self._waits_on(wish, placement, found):
+            return None
+        names_in_turn = sorted(self._fleet.members)
+        if placement.member in names_in_turn:
+            turn = names_in_turn.index(placement.member) + 1
+            names_in_turn = names_in_turn[turn:] + names_in_turn[: turn - 1]
+        looks = await asyncio.gather(*(self._look(name) for name in names_in_turn))
+        for name, look in zip(names_in_turn, looks, strict=True):
+            if look is not None and eligible(wish, look.sight):
+                return name, look.sight.cluster
+        return None
+
+    def _waits_on(self, wish: Wish, placement: Placement, found: Found | None) -> bool:
+        """Return whether the member that has the offer may still take it."""
+        if placement.phase is not Phase.OFFERED:
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._offered is None or self._offered[0].offer != placement.offer:
+            self._offered = placement, now
+        if found is None or found.sight.cluster != placement.cluster or not eligible(wish, found.sight):
+            return False
+        return found.sight.reserved or now - self._offered[1] < OFFER_SECONDS
+
+    # -- acting -------------------------------------------------------------------------------------------------------
+
+    async def _take(
+        self, step: Step, job: dict[str, Any], placement: Placement, found: Found | None, target: tuple[str, str] | None
+    ) -> Step:
+        copy = None if found is None else found.sight.copy
+        member = self._fleet.members.get(placement.member)
+        kind, namespace, name = self._kind, self._namespace, self._name
+        try:
+            match step:
+                case Step.OFFER if target is not None:
+                    await self.write(job, placement.offered(max(self._fleet.epoch, placement.offer.epoch), *target))
+                case Step.WITHDRAW:
+                    await self.write(job, placement.withdrawn("it is not to run"))
+                case Step.CREATE if member is not None:
+                    await member.create(kind, copy_made(kind, job, self._fleet.uid, placement))
+                case Step.SWEEP if member is not None and copy is not None:
+                    await member.delete(kind, namespace, name, copy, as_read=True)
+                case Step.GRANT if copy is not None:
+                    await self.write(job, placement.granted(copy.uid, copy.version))
+                case Step.PERMIT if member is not None:
+                    await member.permit(kind, namespace, name, paths.find(job, ("metadata", "uid")), placement)
+                case Step.REPORT if found is not None:
+                    await self._report(job, found)
+                case Step.RECALL:
+                    await self.write(job, placement.recalled("it is over in its member, or not to run"))
+                case Step.DELETE if member is not None and copy is not None:
+                    await member.delete(kind, namespace, name, copy, as_read=False)
+                case Step.PROVE if member is not None:
+                    return await self._prove(job, member, placement)
+                case _:
+                    await self._mirror(job, placement, found)
+                    return Step.NOTHING
+        except NoAnswer as error:
+            log.info("fleet.no_answer", step=step, error=str(error))
+            return Step.NOTHING
+        return step
+
+    async def _prove(self, job: dict[str, Any], member: Member, placement: Placement) -> Step:
+        so_far = self._proof
+        if so_far is None or (so_far.cluster, so_far.copy_uid) != (placement.cluster, placement.copy_uid):
+            so_far = proof.begun(placement)
+        while so_far.wanted is not Evidence.COMPLETE:
+            gone = await member.gone(so_far.wanted, self._kind, self._namespace, self._name, placement)
+            so_far = self._proof = so_far.found(gone=gone)
+            if not gone:
+                return Step.NOTHING
+        if so_far.proves(placement):
+            await self.write(job, placement.proven_gone())
+        return Step.PROVE
+
+    async def _mirror(self, job: dict[str, Any], placement: Placement, found: Found | None) -> None:
+        """Show the member's status on the hub's job while it runs there."""
+        if placement.phase is not Phase.GRANTED or found is None or found.object is None:
+            return
+        copy = found.sight.copy
+        if copy is not None and copy.uid == placement.copy_uid and copy.permitted:
+            await self._report(job, found)
+
+    async def _report(self, job: dict[str, Any], found: Found) -> None:
+        status = None if found.object is None else found.object.get("status")
+        if not isinstance(status, dict) or status == job.get("status"):
+            return
+        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": status}]
+        path = f"{self._path}/status"
+        await self._fleet.api.request("PATCH", path, body=orjson.dumps(patch), content_type=JSON_PATCH)
+
+    @property
+    def _path(self) -> str:
+        return object_path(self._kind, self._namespace, self._name)
+
+
+def _only(metadata: Mapping[str, Any]) -> Patch:
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+    ]

@@ -1,0 +1,219 @@
+"""One member of a fleet: what a hub asks of it and writes there.
+
+Every read goes to the member's API server and is consistent; every write is bound to what was read, or to a uid. A
+member that does not answer gives no sight, and is left in peace for a moment: its faults are its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+import structlog
+
+from webhook.core.fleet.permit import permit_text
+from webhook.core.fleet.placement import Placement
+from webhook.core.fleet.proof import Evidence
+from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.record import Reservation
+from webhook.core.model import names
+from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
+from webhook.fleet.copies import copy_read, offer_text
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import collection_path, object_path
+from webhook.kube.api import JSON_PATCH, Api
+from webhook.untyped import paths
+
+log = structlog.get_logger(__name__)
+
+ANSWER_SECONDS: Final = 5.0
+REST_SECONDS: Final = 2.0
+_KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
+_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
+
+
+class NoAnswer(Exception):
+    """A member did not answer, or said what a member cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A look at one gang's copy, and the object itself."""
+
+    sight: Sight
+    object: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    stands: bool
+    """False where there is none: then it says of nothing that it is gone."""
+    knows_permits: bool
+    entries: Mapping[str, Reservation]
+    """By the uid of the copy or job that they are for."""
+
+
+class Member:
+    """One member, by the name that the hub knows it by."""
+
+    def __init__(self, name: str, api: Api) -> None:
+        self.name = name
+        self._api = api
+        self._rests_until = 0.0
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def cluster(self) -> str:
+        """Return the uid of its kube-system. Raises NoAnswer."""
+        namespace = await self._get(_KUBE_SYSTEM)
+        uid = paths.find(namespace, ("metadata", "uid"))
+        if not isinstance(uid, str) or not uid:
+            raise NoAnswer(f"{self.name}: namespace kube-system is not there")
+        return uid
+
+    async def look(self, kind: JobKind, namespace: str, name: str) -> Found:
+        """Return what it has of one gang. Raises NoAnswer."""
+        cluster = await self.cluster()
+        found = await self._get(object_path(kind, namespace, name))
+        ledger = await self._ledger()
+        copy = None if found is None else copy_read(kind, found)
+        reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
+        knows = ledger is not None and ledger.knows_permits
+        return Found(Sight(cluster, knows, copy, reserved), found)
+
+    async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, placement: Placement) -> bool:
+        """Return whether one piece of evidence says that the copy of ``placement`` is gone. Raises NoAnswer."""
+        if await self.cluster() != placement.cluster:
+            return False
+        uid = placement.copy_uid
+        match evidence:
+            case Evidence.COPY:
+                found = await self._get(object_path(kind, namespace, name))
+                return found is None or paths.find(found, ("metadata", "uid")) != uid
+            case Evidence.RESERVATION:
+                ledger = await self._ledger()
+                return ledger is not None and ledger.stands and uid not in ledger.entries
+            case Evidence.PODS | Evidence.COMPLETE:
+                query = {"labelSelector": f"{names.GANG_LABEL}={uid}"}
+                listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", query)
+                return listed is not None and not listed.get("items")
+
+    async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
+        """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
+        listed = await self._get(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"})
+        items = [] if listed is None else listed.get("items")
+        return [item for item in items or () if isinstance(item, dict)]
+
+    async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> int:
+        """Return how much is left here of copies that are gone, by the names of the hub's jobs. Raises NoAnswer."""
+        ledger, left = await self._ledger(), 0
+        if ledger is None:
+            raise NoAnswer(f"{self.name}: its ledger cannot be read")
+        for kind, namespace, name in jobs:
+            found = await self._get(object_path(kind, namespace, name))
+            uid = paths.find(found, ("metadata", "uid"))
+            held = {
+                each.uid
+                for each in ledger.entries.values()
+                if (each.kind, each.key) == (kind.key, f"{namespace}/{name}")
+            }
+            left += len(held - {uid})
+        for namespace in sorted({namespace for _, namespace, _ in jobs}):
+            named = {(kind.kind, name) for kind, where, name in jobs if where == namespace}
+            listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
+            left += sum(self._orphaned(pod, named) for pod in (listed or {}).get("items") or ())
+        return left
+
+    @staticmethod
+    def _orphaned(pod: Mapping[str, Any], named: Collection[tuple[str, str]]) -> bool:
+        """Return whether a pod is of an object by the name of a hub's job, and is being collected with it."""
+        owners = paths.find(pod, ("metadata", "ownerReferences"))
+        ours = [each for each in owners or () if (each.get("kind"), each.get("name")) in named]
+        deleting = paths.find(pod, ("metadata", "deletionTimestamp")) is not None
+        return bool(ours) and deleting
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def create(self, kind: JobKind, copy: Mapping[str, Any]) -> None:
+        """Create a copy; one of that name that is there already is looked at again."""
+        path = object_path(kind, copy["metadata"]["namespace"], "")
+        await self._write("POST", path.rstrip("/"), orjson.dumps(copy))
+
+    async def permit(self, kind: JobKind, namespace: str, name: str, job: str, placement: Placement) -> None:
+        """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1)."""
+        uid = placement.copy_uid
+        permit = permit_text(offer_text(job, placement.offer), uid)
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.copy_version},
+            {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": permit},
+        ]
+        await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
+
+    async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
+        """Delete a copy by its uid; ``as_read``: only in the version that was read."""
+        only = {"uid": copy.uid} | ({"resourceVersion": copy.version} if as_read else {})
+        body = {"propagationPolicy": "Background", "preconditions": only}
+        await self._write("DELETE", object_path(kind, namespace, name), orjson.dumps(body))
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    async def _ledger(self) -> _Ledger | None:
+        """Return what its ledger says; None where it cannot be read, which proves nothing."""
+        found = await self._get(_LEDGER)
+        if found is None:
+            return _Ledger(False, False, {})
+        data = paths.find_mapping(found, ("data",))
+        try:
+            ledger = ledger_text.decode({str(key): str(value) for key, value in data.items()})
+            knows = orjson.loads(data[ledger_text.META]).get(ledger_text.PERMITS) is True
+        except (ledger_text.LedgerCorrupt, KeyError, ValueError):
+            return None
+        return _Ledger(True, knows, ledger.entries)
+
+    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        try:
+            raw = await self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
+        except NotFound:
+            return None
+        try:
+            found = orjson.loads(raw)
+        except ValueError as error:
+            raise NoAnswer(f"{self.name}: its answer is no JSON") from error
+        return found if isinstance(found, dict) else None
+
+    async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
+        try:
+            await self._asked(
+                self._api.request(method, path, body=body, content_type=content_type, timeout_seconds=ANSWER_SECONDS)
+            )
+        except (Conflict, Invalid, NotFound) as error:
+            # Refused, taken, or the copy moved on or is gone: it is read again before anything else is decided.
+            log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
+
+    async def _asked(self, request: Awaitable[bytes]) -> bytes:
+        """Return the answer of a member that is not resting. Raises NoAnswer, Conflict, Invalid, NotFound."""
+        now = asyncio.get_running_loop().time()
+        if now < self._rests_until:
+            if hasattr(request, "close"):
+                request.close()
+            raise NoAnswer(f"{self.name} did not answer a moment ago")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS + 1):
+                answer = await request
+        except TimeoutError as error:
+            self._rest()
+            raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
+        except (Conflict, Invalid, NotFound):
+            raise
+        except ApiError as error:
+            if isinstance(error, Unavailable):
+                self._rest()
+            raise NoAnswer(f"{self.name}: {error}") from error
+        return answer
+
+    def _rest(self) -> None:
+        self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS
