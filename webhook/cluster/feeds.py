@@ -390,8 +390,10 @@ class Feeds:
 
     def _read_ledger(self) -> None:
         """Take what index and pages say together; while one of them lags behind the other, what was read before."""
+        changes = None
         try:
             ledger = self._book.read()
+            changes = self._book.changes
         except Misplaced:
             return
         except LedgerCorrupt as error:
@@ -400,9 +402,9 @@ class Feeds:
         ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
         if ledger is None or newer(ledger, self.view.ledger) or not ahead:
             self._ledger_read = ledger
-            self.view.set_ledger(ledger)
-            self.listener.ledger_changed()
-            if deleted.outdated(self.view.policy, self._holding):
+            self.view.set_ledger(ledger, changes)
+            self.listener.ledger_changed(changes)
+            if deleted.outdated(self.view.policy, self.view.holding):
                 self._recompile_soon()
 
     # -- what jobs are read with ------------------------------------------------------------------------------------
@@ -438,7 +440,7 @@ class Feeds:
     def _recompile(self) -> None:
         self._recompile_timer = None
         compiled = self._compiler.compile(self.policy_objects())
-        policy = deleted.with_deleted(compiled, self.view.policy, self._holding)
+        policy = deleted.with_deleted(compiled, self.view.policy, self.view.holding)
         if policy == self.view.policy:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
@@ -447,11 +449,6 @@ class Feeds:
         if regated and self._jobs_running:
             self._relist_jobs()
         self.listener.policy_changed()
-
-    @property
-    def _holding(self) -> set[str]:
-        """Queues that hold gangs."""
-        return {entry.queue for entry in self.view.ledger.entries.values() if entry.queue is not None}
 
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""

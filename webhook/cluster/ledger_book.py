@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.ledger import pages as ledger_pages
-from webhook.core.ledger.pages import Found, Misplaced
-from webhook.core.ledger.record import Ledger
+from webhook.core.ledger.pages import INDEX, Found, Misplaced
+from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import Decoder
 
 
@@ -16,9 +16,13 @@ class LedgerBook:
     index: Mapping[str, str] | None = None
     pages: dict[str, Found] = field(default_factory=dict)
     """By name, those that the index does not list included: it may list them in a moment."""
-    _index_decoder: Decoder = field(default_factory=Decoder)
     _decoders: dict[str, Decoder] = field(default_factory=dict)
     _decoded: dict[str, tuple[Mapping[str, str], Ledger]] = field(default_factory=dict)
+    changes: Changes | None = None
+    """How what was read last differs from what was read before that; None at first."""
+    _last: Ledger | None = None
+    _parts: dict[str, Ledger] = field(default_factory=dict)
+    """What index and pages said when they were read last."""
 
     def read(self) -> Ledger | None:
         """Return the ledger that index and pages make; None where there is none.
@@ -28,22 +32,35 @@ class LedgerBook:
         """
         if not self.index:
             return None
-        index = self._index_decoder.decode(self.index)
-        for name in self._decoded.keys() - index.pages.keys():
+        index = self._part(INDEX, self.index)
+        for name in self._decoded.keys() - index.pages.keys() - {INDEX}:
             del self._decoded[name], self._decoders[name]
-        found = {}
+        parts = {INDEX: index}
         for name, uid in index.pages.items():
             page = self.pages.get(name)
             if page is None or page.uid != uid:
                 raise Misplaced(f"page {name} is listed and was not read yet")
-            found[name] = self._page(name, page.data)
-        return ledger_pages.merged(index, found)
+            parts[name] = self._part(name, page.data)
+        return self._merged(index, parts)
+
+    def _merged(self, index: Ledger, parts: dict[str, Ledger]) -> Ledger:
+        """Return what ``parts`` make, of which only those that changed are looked into."""
+        if self._last is None:
+            pages = {name: part for name, part in parts.items() if name != INDEX}
+            whole, self.changes = ledger_pages.merged(index, pages), None
+        else:
+            entries, uids = ledger_pages.succeeding(self._last.entries, self._parts, parts)
+            seq = max(part.seq for part in parts.values())
+            whole = Ledger(index.epoch, seq, entries, index.claims, index.bookings, index.pages)
+            self.changes = Changes(self._last, uids)
+        self._last, self._parts = whole, parts
+        return whole
 
     def read_data(self, ledger: Ledger) -> list[Mapping[str, str]]:
         """Return what index and pages of ``ledger`` were read from."""
         return [self.index or {}, *(self.pages[name].data for name in ledger.pages)]
 
-    def _page(self, name: str, data: Mapping[str, str]) -> Ledger:
+    def _part(self, name: str, data: Mapping[str, str]) -> Ledger:
         known = self._decoded.get(name)
         if known is None or known[0] is not data:
             decoder = self._decoders.setdefault(name, Decoder())

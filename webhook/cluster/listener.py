@@ -1,5 +1,6 @@
 """Who is told what the feeds read."""
 
+from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
 from webhook.jobs.reading.record import JobRecord
 
@@ -28,8 +29,8 @@ class Listener:
     def policy_changed(self) -> None:
         """Take note that the view has another policy."""
 
-    def ledger_changed(self) -> None:
-        """Take note that the ledger was read."""
+    def ledger_changed(self, changes: Changes | None = None) -> None:
+        """Take note that the ledger was read, and of how it differs from the one before where that is known."""
 
     def page_deleted(self, name: str) -> None:
         """Take note that a page of the ledger is gone, listed or not."""

@@ -5,13 +5,14 @@ can be waited for is a ledger at least as new as a version somebody has seen.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.cluster.lineage import Lineage
 from webhook.cluster.nodes.occupancy import Occupancy
-from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.ledger.record import Changes, Ledger, Reservation
 from webhook.core.model import neighbours
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
@@ -62,6 +63,10 @@ class View:
     ``POLICY`` or ``NAMESPACE_QUEUES``. Who needs it to be judged waits; all others go on.
     """
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
+    _followed: Ledger | None = None
+    """The ledger that fences, nodes and counts agree with."""
+    _held: Counter[str] = field(default_factory=Counter)
+    """Queue to how many gangs it holds."""
 
     @property
     def synced(self) -> bool:
@@ -128,18 +133,49 @@ class View:
             found += sum(pod is not None and pod.gang is None and not pod.terminal for pod in pods)
         return found
 
-    def set_ledger(self, ledger: Ledger | None) -> None:
-        """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted."""
+    def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
+        """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.
+
+        Where its ``changes`` are known since the one before, nothing else is looked at.
+        """
         if ledger is None:
             self.ledger_trusted = False
             return
         self.ledger, self.ledger_trusted = ledger, True
-        for reservation in self.fences.set_reservations(ledger.entries.values()):
+        if changes is not None and changes.since is self._followed:
+            uids: Collection[str] | None = changes.uids
+            new = self.fences.change_reservations(changes.since.entries, ledger.entries, changes.uids)
+            self._count_held(changes.since, changes.uids, -1)
+            self._count_held(ledger, changes.uids, 1)
+        else:
+            uids = None
+            new = self.fences.set_reservations(ledger.entries.values())
+            self._held.clear()
+            self._count_held(ledger, ledger.entries, 1)
+        self._followed = ledger
+        for reservation in new:
             self.fences.give_back(reservation.namespace, reservation.uid, self.given_back(reservation))
         if self.nodes is not None:
-            self.nodes.set_reservations(ledger.entries)
+            self.nodes.set_reservations(ledger.entries, uids)
         moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
         moved.set()
+
+    def doubt(self) -> None:
+        """Compare everything at the next ledger: what follows from this one may be half done."""
+        self._followed = None
+
+    @property
+    def holding(self) -> Set[str]:
+        """Queues that hold gangs."""
+        return self._held.keys()
+
+    def _count_held(self, ledger: Ledger, uids: Iterable[str], sign: int) -> None:
+        for uid in uids:
+            entry = ledger.entries.get(uid)
+            if entry is not None and entry.queue is not None:
+                self._held[entry.queue] += sign
+                if not self._held[entry.queue]:
+                    del self._held[entry.queue]
 
     def ledger_lags(self, version: tuple[int, int], gang: str = "") -> bool:
         """Return whether the ledger is not read as far as ``version``, or as far as the entry of ``gang``.

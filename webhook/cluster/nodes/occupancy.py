@@ -42,7 +42,7 @@ class Occupancy:
     def __init__(self, exempt_namespaces: Collection[str] = ()) -> None:
         self.capacity = Capacity()
         self._exempt = frozenset(exempt_namespaces)
-        self._entries: dict[str, Reservation] = {}
+        self._entries: Mapping[str, Reservation] = {}
         self._unsettled: set[str] = set()
         """Gangs of which something changed."""
         self._vacated: dict[str, list[tuple[str, str]]] = {}
@@ -144,9 +144,12 @@ class Occupancy:
             self._vacated.setdefault(known.gang, []).append((known.pod_set, known.node))
             self._unsettled.add(known.gang)
 
-    def set_reservations(self, entries: Mapping[str, Reservation]) -> None:
-        """Make ``entries`` of the ledger, by uid, the whole truth."""
-        before, self._entries = self._entries, dict(entries)
+    def set_reservations(self, entries: Mapping[str, Reservation], changed: Iterable[str] | None = None) -> None:
+        """Make ``entries`` of the ledger, by uid, the whole truth; ``changed`` are those that differ, where known."""
+        before, self._entries = self._entries, entries
+        if changed is not None:
+            self._unsettled.update(changed)
+            return
         self._unsettled.update(before.keys() - entries.keys())
         self._unsettled.update(uid for uid, entry in entries.items() if before.get(uid) is not entry)
 

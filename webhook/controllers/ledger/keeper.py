@@ -269,8 +269,7 @@ class LedgerKeeper(Fenced):
     def _joined(self, entry: Reservation) -> list[str]:
         if entry.membership is None or self.ledger is None:
             return []
-        name = siblings.name_of(entry)
-        return [uid for uid, each in self.ledger.entries.items() if siblings.name_of(each) == name]
+        return sorted(self._layout.members.get(siblings.name_of(entry), ()))
 
     def _beside_entries(
         self, before: Ledger, ledger: Ledger, changes: Mapping[str, Mapping[str, Change]]
@@ -310,6 +309,8 @@ class LedgerKeeper(Fenced):
                 self._layout.drop(uid, size_before)
             else:
                 self._layout.put(uid, page, size_before, _length(uid, changes[uid]))
+            self._join(self._layout, None if self.ledger is None else self.ledger.entries.get(uid), set.discard)
+            self._join(self._layout, ledger.entries.get(uid), set.add)
         kept.changed(changes, digest, meta)
         self.written_bytes += ledger_text.size_bytes(kept.texts)
 
@@ -425,7 +426,19 @@ class LedgerKeeper(Fenced):
             layout.bytes_of.setdefault(page, 0)
             for uid in ledger.entries:
                 layout.put(uid, page, 0, _length(uid, texts[uid]))
+                self._join(layout, ledger.entries[uid], set.add)
         return layout
+
+    @staticmethod
+    def _join(layout: Layout, entry: Reservation | None, how: Callable[[set[str], str], None]) -> None:
+        """Take note that an entry is one of its ensemble, or none any more."""
+        if entry is None or entry.membership is None:
+            return
+        name = siblings.name_of(entry)
+        members = layout.members.setdefault(name, set())
+        how(members, entry.uid)
+        if not members:
+            del layout.members[name]
 
     def _remember(self, ledger: Ledger) -> None:
         self.ledger = self.known = ledger

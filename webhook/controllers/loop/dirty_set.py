@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
+from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.reading.record import JobRecord
@@ -13,8 +14,8 @@ from webhook.jobs.reading.record import JobRecord
 class Marks(Listener):
     """Gangs to look at, and whether the policy is new."""
 
-    def __init__(self, view: View, engine: EnsembleEngine, on_ledger: Callable[[], None]) -> None:
-        """``on_ledger`` is called when the ledger was read anew."""
+    def __init__(self, view: View, engine: EnsembleEngine, on_ledger: Callable[[Changes | None], None]) -> None:
+        """``on_ledger`` is told that the ledger was read."""
         self._view = view
         self._engine = engine
         self._on_ledger = on_ledger
@@ -78,9 +79,9 @@ class Marks(Listener):
         self.policy = True
         self.wake.set()
 
-    def ledger_changed(self) -> None:
-        """The ledger was read anew."""
-        self._on_ledger()
+    def ledger_changed(self, changes: Changes | None = None) -> None:
+        """The ledger was read."""
+        self._on_ledger(changes)
         self.wake.set()
 
     def page_deleted(self, name: str) -> None:

@@ -13,7 +13,7 @@ from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.loop.dirty_set import Marks
 from webhook.controllers.reporting.announce import Announcer
-from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.ledger.record import Changes, Ledger, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -39,6 +39,7 @@ class EngineFeed:
         self._marks = marks
         self._announcer = announcer
         self._now = now
+        self._loaded: Ledger | None = None
         if view.nodes is not None:
             view.nodes.forget_decisions()
             engine.know_nodes(view.nodes.capacity)
@@ -48,14 +49,23 @@ class EngineFeed:
         record = self._gangs.find(uid)
         return (None if record is None else record.withheld) or self._engine.reason(uid)
 
-    def load(self, ledger: Ledger) -> None:
-        """Make engine and fences agree with a ledger that was read."""
-        for record in self._gangs:
+    def load(self, ledger: Ledger, changes: Changes | None = None) -> None:
+        """Make the engine agree with a ledger that was read; where its ``changes`` are known, no more is looked at."""
+        if changes is not None and changes.since is self._loaded:
+            held = changes.uids
+            records = [record for uid in held if (record := self._gangs.find(uid)) is not None]
+        else:
+            held, records = tuple(ledger.entries), list(self._gangs)
+        self._loaded = ledger
+        for record in records:
             if record.holds and record.uid not in ledger.entries:
                 record.on(Event.LOST)
                 self._engine.release(record.uid)
                 self._marks.gangs.add(record.uid)
-        for uid, reservation in ledger.entries.items():
+        for uid in held:
+            reservation = ledger.entries.get(uid)
+            if reservation is None:
+                continue
             record = self._gangs.of(uid)
             record.on(Event.READ_RUNNING if reservation.stopping is None else Event.READ_STOPPING)
             record.charged = None

@@ -37,7 +37,7 @@ from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger import bounds
-from webhook.core.ledger.record import Reservation
+from webhook.core.ledger.record import Changes, Reservation
 from webhook.core.model.eviction import ENDED, HELD, PREEMPTED
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
@@ -103,11 +103,11 @@ class Reconciler:
         self.marks.policy = True
         self.marks.wake.set()
 
-    def _ledger_changed(self) -> None:
+    def _ledger_changed(self, changes: Changes | None) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
         self.marks.ledger_doubted |= self.leading and not self._view.ledger_trusted
         if not self.leading:
-            self._gangs.load(self._view.ledger)
+            self._gangs.load(self._view.ledger, changes)
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -212,8 +212,9 @@ class Reconciler:
             self._last_commit = asyncio.get_running_loop().time()
             await self._keeper.verify(*self.marks.take_doubts())
             # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
+            before, changed = self._keeper.ledger, batch.put.keys() | batch.drop
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
-            self._view.set_ledger(ledger)
+            self._view.set_ledger(ledger, Changes(before, tuple(sorted(changed))))
         for released in batch.released:
             self._is_released(released)
         for job in batch.starts:
@@ -242,6 +243,7 @@ class Reconciler:
     def _broken(self, uid: str, job: JobRecord | None) -> None:
         """Take note that we failed on one job: it must not stop all others."""
         metrics.BROKEN_JOBS.inc()
+        self._view.doubt()
         log.exception("job.broken", uid=uid, job=None if job is None else job.key)
         self.records.of(uid).withheld = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
 

@@ -39,6 +39,8 @@ class Layout:
     """Uid of an entry to its page."""
     bytes_of: dict[str, int] = field(default_factory=lambda: {INDEX: 0})
     """Page to the bytes of its entries."""
+    members: dict[str, set[str]] = field(default_factory=dict)
+    """Name of an ensemble to the uids of its entries."""
     open: str = INDEX
     """Where new entries go."""
 
@@ -192,6 +194,33 @@ def merged(index: Ledger, pages: Mapping[str, Ledger]) -> Ledger:
         entries.update(page.entries)
         seq = max(seq, page.seq)
     return Ledger(index.epoch, seq, entries, index.claims, index.bookings, index.pages)
+
+
+def succeeding(
+    entries: Mapping[str, Reservation], before: Mapping[str, Ledger], after: Mapping[str, Ledger]
+) -> tuple[dict[str, Reservation], tuple[str, ...]]:
+    """Return the entries of index and pages ``after``, and the uids of those that differ from ``before``.
+
+    ``entries`` are all that were there before; index and pages that are the same objects are not looked into. Raises
+    Misplaced when a gang stands on two.
+    """
+    nothing = Ledger()
+    moved = [(before.get(name, nothing), part) for name, part in after.items() if before.get(name) is not part]
+    moved += [(part, nothing) for name, part in before.items() if name not in after]
+    whole, uids = dict(entries), set[str]()
+    for old, new in moved:
+        for uid, entry in old.entries.items():
+            if new.entries.get(uid) is not entry:
+                del whole[uid]
+                uids.add(uid)
+    for old, new in moved:
+        for uid, entry in new.entries.items():
+            if old.entries.get(uid) is not entry:
+                if uid in whole:
+                    raise Misplaced(f"{uid} stands on two pages")
+                whole[uid] = entry
+                uids.add(uid)
+    return whole, tuple(sorted(uids))
 
 
 def check(index: Ledger, found: Mapping[str, Found]) -> tuple[dict[str, Ledger], list[str]]:

@@ -249,3 +249,13 @@ class Ledger:
     def taken_over(self) -> "Ledger":
         """Return the first ledger of the next leadership."""
         return replace(self, epoch=self.epoch + 1, seq=self.seq + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How a ledger differs from an earlier one, so that who knows that one need not look at all that runs."""
+
+    since: Ledger
+    """This very object, not one that says the same."""
+    uids: tuple[str, ...]
+    """Of all entries that came, went or are other objects, in order."""

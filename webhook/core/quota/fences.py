@@ -135,6 +135,20 @@ class Fences:
                 new.append(reservation)
         return new
 
+    def change_reservations(
+        self, before: Mapping[str, Reservation], after: Mapping[str, Reservation], uids: Iterable[str]
+    ) -> list[Reservation]:
+        """As ``set_reservations`` of all that is in ``after``, where but ``uids`` may differ from ``before``."""
+        new = []
+        for uid in uids:
+            known, wanted = before.get(uid), after.get(uid)
+            if known is not None and (wanted is None or wanted.namespace != known.namespace):
+                self.drop_reservation(known.namespace, uid)
+            if wanted is not None and self.reservation(wanted.namespace, uid) != wanted:
+                self.put_reservation(wanted)
+                new.append(wanted)
+        return new
+
     def _tidy(self, namespace: str, space: _Namespace) -> None:
         """Forget a namespace of which nothing is left."""
         if not (space.fences or space.pods or space.reservations):
