@@ -1,6 +1,8 @@
 # Two stages: wheels are installed (and the package compiled) where pip is, then only the result is kept.
 FROM python:3.12-slim AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Byte code then bears the hash of its source and not the moment: two builds of one commit are the same.
+ARG SOURCE_DATE_EPOCH=0
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0
 RUN python -m venv /opt/tutti
 WORKDIR /build
 COPY requirements.lock .

@@ -1,11 +1,12 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests image clean
+.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image clean
 
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+EPOCH = $(shell git log -1 --format=%ct)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,8 +80,17 @@ manifests: env ## write the generated manifests anew, from the tables of the cod
 	$(RUN) -m manifests.metrics_page
 	$(RUN) -m manifests.dashboards
 
-image: ## build the container image
-	docker build -t tutti:dev .
+chart: env ## write the Helm chart to build/chart
+	@$(RUN) -m manifests.chart build/chart
+	@echo "build/chart is written: helm install tutti build/chart"
+
+dist: env ## write wheel and bill of materials (CycloneDX) to dist; the same commit makes the same bytes
+	SOURCE_DATE_EPOCH=$(EPOCH) $(RUN) -m hatchling build -t wheel -d dist
+	$(RUN) -m manifests.bill_of_materials dist/tutti.cdx.json
+
+image: ## build the container image; layers bear the time of the commit
+	SOURCE_DATE_EPOCH=$(EPOCH) docker buildx build --build-arg SOURCE_DATE_EPOCH=$(EPOCH) \
+		--output type=docker,rewrite-timestamp=true -t tutti:dev .
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

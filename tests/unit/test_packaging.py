@@ -1,5 +1,8 @@
 """What is shipped runs without the checkout: image and wheel lack nothing that they import."""
 
+import hashlib
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +14,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from manifests import bill_of_materials
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -119,6 +124,58 @@ def test_the_image_is_built_from_files_that_exist_and_are_sent_to_the_builder() 
         path = source.rstrip("/")
         assert (ROOT / path).exists(), source
         assert any(path == entry or fnmatch(path, f"{entry}/*") for entry in sent), f"{source} is held back"
+
+
+def built_again(folder: Path, at: str) -> Path:
+    """Return a wheel of a fresh copy of the checkout, whose files are of now."""
+    for name in ("webhook", "certs", "examples", "manifests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=copied)
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        copied(ROOT / name, folder / name)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")],
+        cwd=folder,
+        env=os.environ | {"SOURCE_DATE_EPOCH": at},
+        check=True,
+    )
+    (wheel,) = (folder / "dist").glob("tutti-*.whl")
+    return wheel
+
+
+def copied(source: str | Path, target: str | Path) -> None:
+    """Copy a file without its times."""
+    shutil.copyfile(source, target)
+
+
+def test_two_builds_of_one_commit_make_the_same_wheel(tmp_path: Path) -> None:
+    first, second = (built_again(tmp_path / name, "1750000000") for name in ("one", "two"))
+    assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest()
+
+
+def test_two_builds_of_one_commit_make_the_same_byte_code_for_the_image(tmp_path: Path) -> None:
+    assert re.search(r"^ENV .*SOURCE_DATE_EPOCH=.* PYTHONHASHSEED=0$", DOCKERFILE, re.MULTILINE)
+    found = []
+    for name in ("one", "two"):
+        # In the image the path is the same each time, and a file's time is not.
+        shutil.rmtree(tmp_path / "app", ignore_errors=True)
+        shutil.copytree(ROOT / "webhook" / "core", tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
+        for file in (tmp_path / "app").rglob("*.py"):
+            os.utime(file, (0, 1 if name == "one" else 2))
+        environment = os.environ | {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0"}
+        subprocess.run([sys.executable, "-m", "compileall", "-q", "app"], cwd=tmp_path, env=environment, check=True)
+        found.append({path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "app").rglob("*.pyc")})
+    assert len(found[0]) > 30
+    assert found[0] == found[1]
+
+
+def test_the_bill_of_materials_names_every_locked_package_with_its_hashes() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    bill = json.loads(bill_of_materials.document(lock))
+    assert {part["name"] for part in bill["components"]} == locked("requirements.lock")
+    hashes = {found["content"] for part in bill["components"] for found in part["hashes"]}
+    assert hashes == set(re.findall(r"sha256:([0-9a-f]{64})", lock))
+    assert all(part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}" for part in bill["components"])
+    assert bill_of_materials.document(lock) == bill_of_materials.document(lock)
 
 
 def test_the_command_is_a_plugin_of_kubectl_too() -> None:

@@ -1,4 +1,4 @@
-"""Find or build the programs of the control plane.
+"""Find or build the programs of the control plane, and helm.
 
 Each folder of ``tests/e2e/binaries`` is a Go module of its own that pins one project; what it builds lies in the user's
 cache under a name that carries the hash of the pins, so another pin is another folder and nothing is ever stale.
