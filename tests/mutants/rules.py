@@ -17,7 +17,7 @@ class Mutant:
     """One rule removed in one place."""
 
     rule: str
-    """Of the ledger by number, of the fleet's protocol as P1 to P7."""
+    """Of the ledger by number, of the fleet's protocol as P1 to P7; N: that nodes hold what starts."""
     without: str
     """What the product no longer does."""
     path: str
@@ -48,6 +48,8 @@ LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
+OCCUPANCY: Final = "webhook/cluster/nodes/occupancy.py"
+OCCUPANCY_TESTS: Final = f"{UNIT}/cluster/nodes"
 FLEET: Final = "webhook/core/fleet"
 FLEET_TESTS: Final = f"{UNIT}/core/fleet/test_protocol_machine.py"
 
@@ -443,5 +445,29 @@ MUTANTS: Final = (
         "    if sight is None or not sight.knows_permits:\n",
         "    if sight is None:\n",
         FLEET_TESTS,
+    ),
+    Mutant(
+        "N",
+        "a pod that is being deleted counts on its node",
+        OCCUPANCY,
+        "        if not pod.node or pod.terminal:\n",
+        "        if not pod.node or pod.terminal or pod.terminating:\n",
+        OCCUPANCY_TESTS,
+    ),
+    Mutant(
+        "N",
+        "room on nodes is kept for gangs that another leader admitted",
+        OCCUPANCY,
+        "        before = {} if known is None else known.places\n",
+        "        if known is None:\n            return\n        before = known.places\n",
+        "tests/simulation -k 'on few nodes'",
+    ),
+    Mutant(
+        "N",
+        "pods of DaemonSets that a new node will get count before they come",
+        OCCUPANCY,
+        "        for node in self._expecting:\n",
+        "        for node in ():\n",
+        OCCUPANCY_TESTS,
     ),
 )

@@ -36,7 +36,10 @@ class Violation(AssertionError):
 class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at."""
 
-    def __init__(self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = ()) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = (), node_gpus: int = 24
+    ) -> None:
+        self._node_gpus = node_gpus
         self._ensembles = ensembles
         self._cluster = cluster
         self._server = cluster.server
@@ -257,6 +260,9 @@ class Invariants:
                 if each is not None and reservation.queue in policy:
                     node = policy[reservation.queue][1] or reservation.queue
                     used[node] = used.get(node, 0) + amount // each
+        if sum(used.values()) > self._node_gpus * 1000:
+            # Each pod asks one, so the sum tells whether all fit.
+            return f"the nodes have {self._node_gpus} GPUs, reserved are {used}: {list(self._ledger.entries.values())}"
         room: dict[str, int] = {}
         for queue, (gpus, cohort) in policy.items():
             node = cohort or queue

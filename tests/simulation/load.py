@@ -1,6 +1,7 @@
 """Users at random: they create, scale, hold, delete jobs of several kinds, change quota and run loose pods."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
@@ -71,10 +72,10 @@ class Load:
         self._controllers: dict[str, dict[str, Any]] = {}
         """By namespace: the CronJob that controls some of the jobs."""
 
-    async def prepare(self) -> None:
+    async def prepare(self, nodes: Sequence[int]) -> None:
         """Create nodes, namespaces, queues and quotas."""
-        for number in range(3):
-            await self._cluster.add_node(f"node-{number}", gpu="8")
+        for number, gpus in enumerate(nodes):
+            await self._cluster.add_node(f"node-{number}", gpu=str(gpus))
         for namespace in NAMESPACES:
             await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for namespace, pods in HARD_PODS.items():

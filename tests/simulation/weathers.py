@@ -31,6 +31,8 @@ rebuild that forgot whose pods were ending, a standby that took over with memori
 was never tried again, two leaders that took jobs for deleted which they had not read yet, a rebuild that
 gave away the room of pods that were ending, a count that forgot succeeded pods because they were deleted, users whose
 groups grew beyond what their queue can ever hold, an owner that was claimed, a wait too short to be ever over."""
+FEW_NODES = (3, 3, 2)
+"""Less than the queues have together."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 2),
     "rough": (Weather(), 20),
@@ -61,6 +63,9 @@ WEATHERS = {
     "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 3),
     "calm with kinds that nobody can list": (replace(CALM_WEATHER, unlisted=2, pod_groups=2, ensembles=2), 2),
     "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 3),
+    "calm on few nodes": (replace(CALM_WEATHER, nodes=FEW_NODES), 2),
+    "rough on few nodes": (Weather(nodes=FEW_NODES), 5),
+    "crashing on few nodes": (Weather(crash=0.05, nodes=FEW_NODES), 4),
     "calm with adopted jobs": (replace(CALM_WEATHER, adopted=True), 2),
     "rough with adopted jobs": (Weather(adopted=True), 3),
     "calm with namespaces ungated": (replace(CALM_WEATHER, ungated=6), 2),

@@ -102,6 +102,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
+    nodes: tuple[int, ...] = (8, 8, 8)
+    """GPUs of each."""
     churn: int = 0
     """How often policy changes for a while."""
     page_bytes: int = 0
@@ -171,7 +173,7 @@ class World:
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
-        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles)
+        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, sum(self.weather.nodes))
         self.hostile = HostileTenants(self.cluster, Random(self.seed))
         if self.weather.hostile:
             self.invariants.running = Running()
@@ -201,7 +203,7 @@ class World:
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
         await self.cluster.start()
-        await self.load.prepare()
+        await self.load.prepare(self.weather.nodes)
         if self.weather.adopted:
             await self.load.run_before()
             self.invariants.gpus_max = sum(NOMINAL_GPUS.values())
