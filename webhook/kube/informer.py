@@ -105,6 +105,8 @@ class Informer(Generic[R]):
         self.refusal = ""
         """Why the API server has refused the list several times in a row; empty while it answers, or is not there."""
         self._refusals = 0
+        self._said = ""
+        """The failure that was logged last; the same again, with nothing read in between, is not news."""
         self._on_refusal = on_refusal
         self._list_asked_seconds = self.heard_seconds
         self._api = api
@@ -235,8 +237,9 @@ class Informer(Generic[R]):
             if not self.synced.is_set():
                 log.info("informer.not_served", informer=self.name, path=self._path)
             self.synced.set()
-        else:
-            log.warning("informer.failed", informer=self.name, error=str(error), retry_seconds=round(wait_seconds, 1))
+        elif str(error) != self._said:
+            self._said = str(error)
+            log.warning("informer.failed", informer=self.name, error=self._said, retry_seconds=round(wait_seconds, 1))
         return wait_seconds
 
     # -- lists ------------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ class Informer(Generic[R]):
 
     def _listed(self) -> None:
         self._machine.listed()
-        self._refusals = 0
+        self._refusals, self._said = 0, ""
         self.counts.lists += 1
         self.heard_seconds = self._list_asked_seconds
         self._note_read()
@@ -323,7 +326,7 @@ class Informer(Generic[R]):
             number = 0
             async for line in lines:
                 self._tell(self._event_changes(await shallow_with_pauses(line, LEVELS_MAX + 1)))
-                self.heard_seconds = loop.time()
+                self.heard_seconds, self._said = loop.time(), ""
                 number += 1
                 if number % BATCH == 0:
                     # Lines that arrived together are handed over without a pause in between.

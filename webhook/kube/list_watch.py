@@ -36,6 +36,10 @@ HEALTHY_SECONDS: Final = 5.0
 STALE_LISTS_MAX: Final = 3
 """Lists older than what was seen already that are refused in a row. Then they are the truth: etcd was restored."""
 MISSING_RETRY_SECONDS: Final = 5.0
+UNANSWERED_SECONDS_MAX: Final = 3.0
+"""Longest wait while there is nobody to connect to. Asking costs nobody anything then, and work is to resume soon after
+the server is back; one that answers that it has too much to do is asked ever more rarely.
+"""
 
 
 class Progress(Enum):
@@ -78,6 +82,7 @@ class ListWatch:
     ) -> None:
         self._rng = rng
         self._backoff = Backoff(rng)
+        self._unanswered = Backoff(rng, most_seconds=UNANSWERED_SECONDS_MAX)
         self._selectors = dict(selectors or {})
         self._page_size = self._page_now = page_size
         self._watch_seconds = watch_seconds
@@ -176,6 +181,7 @@ class ListWatch:
         self._heard = True
         self._gone_before = False
         self._backoff.reset()
+        self._unanswered.reset()
 
     def failed(self, error: errors.ApiError) -> float:
         """Note that the request failed, or that the watch said so; return the wait before the next, in seconds."""
@@ -187,6 +193,8 @@ class ListWatch:
             case errors.TooLarge() if self._page_now > 1:
                 self._page_now //= 2
                 return 0.0
+            case errors.Unavailable(status=0, reason="ConnectionFailed"):
+                return self._unanswered.next_seconds()
         return self._backoff.next_seconds()
 
     def _gone(self) -> float:

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.kube.conftest import Started, settle
 from tests.unit.kube.fake_api import FakeApi, thing
 from webhook import errors
+from webhook.kube.list_watch import UNANSWERED_SECONDS_MAX
 
 pytestmark = pytest.mark.virtual_time
 
@@ -64,3 +65,21 @@ async def test_a_server_that_cannot_serve_the_watch_is_asked_again_without_a_lis
     assert len(api.lists) == 1
     assert not api.faults
     assert api.now.query["resourceVersion"] == "1"
+
+
+async def test_a_server_that_was_gone_for_long_is_followed_again_soon_after_it_is_back(
+    api: FakeApi, start: Started
+) -> None:
+    """One that answers that it has too much to do is asked ever more rarely instead."""
+    start()
+    await settle()
+    api.faults = [errors.Unavailable(0, "ConnectionFailed", "gone") for _ in range(400)]
+    api.now.end()
+    await settle(600)
+    waits = [later - earlier for earlier, later in zip(api.times[3:], api.times[4:], strict=False)]
+    assert max(waits) <= UNANSWERED_SECONDS_MAX
+    assert len(api.lists) == 1
+    api.faults = [errors.Unavailable(429, "TooManyRequests", "busy") for _ in range(8)]
+    asked = len(api.times)
+    await settle(120)
+    assert max(later - earlier for earlier, later in zip(api.times[asked:], api.times[asked + 1 :], strict=False)) > 10

@@ -205,7 +205,7 @@ class SimulatedApi:
 
 
 def _reset(write: bool) -> errors.Unavailable:
-    return errors.Unavailable(0, "ConnectionReset", "injected: connection reset by peer", outcome_unknown=write)
+    return errors.Unavailable(0, "ConnectionFailed", "injected: connection reset by peer", outcome_unknown=write)
 
 
 def _body(answer: Answer, write: bool) -> bytes:
