@@ -225,7 +225,7 @@ def cancel(
 
 @app.command()
 def queues(
-    name: Annotated[str | None, typer.Argument(help="Show one in full: limits, from whom it borrows, lent.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One in full: limits, what it borrows and lends.")] = None,
     sort: Annotated[
         Sort | None, typer.Option("--sort", help="A list with the largest first, instead of the tree.")
     ] = None,

@@ -1,4 +1,4 @@
-"""Puts the read API together and on the wire: its documents, its listener, its certificate and whom it believes.
+"""Puts the read API together and on the wire: its documents, its listener, its certificate and which callers it trusts.
 
 The certificate and the front proxy's authority may come late; decisions do not wait for them.
 """

@@ -112,7 +112,7 @@ def test_an_authority_is_replaced_under_load(breakable: Installation, team: Team
 
 
 def announced_bundle(admin: Kubectl) -> bytes:
-    """Return whom the API server trusts."""
+    """Return the authority that the API server trusts."""
     entries = admin.get("validatingwebhookconfiguration", "tutti")["webhooks"]
     bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
     assert len(bundles) == 1
@@ -140,7 +140,7 @@ def certified(by_cert_manager: Installation) -> Team:
 
 
 def renew(admin: Kubectl) -> None:
-    """Make cert-manager issue the certificate anew, as ``cmctl renew`` does."""
+    """Make cert-manager issue the certificate again, as ``cmctl renew`` does."""
     system = admin.in_namespace(NAMESPACE)
     conditions: list[dict[str, Any]] = system.get("certificate", SECRET)["status"]["conditions"]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -168,7 +168,7 @@ def test_certificates_of_cert_manager_serve_from_the_first_start_and_are_renewed
     assert served(by_cert_manager) == {first}
     with load_on(certified, "renewal") as load:
         renew(admin)
-        renewed = wait_until(lambda: (found := secret_serial(admin)) != first and found, 60, what="it is issued anew")
+        renewed = wait_until(lambda: (found := secret_serial(admin)) != first and found, 60, what="it is issued again")
         wait_served(by_cert_manager, renewed)
     assert_unharmed(load)
     ready = admin.in_namespace(NAMESPACE).get("certificate", SECRET)

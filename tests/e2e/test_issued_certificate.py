@@ -1,4 +1,4 @@
-"""The manifests get their certificate, from cert-manager or by themselves, and the API server is told whom to trust."""
+"""The manifests get their certificate, from cert-manager or by themselves, and the API server trusts it."""
 
 import base64
 from collections.abc import Iterator

@@ -98,7 +98,7 @@ class PolicyChurn:
         *,
         for_good: bool = False,
     ) -> None:
-        """Delete an object and create it anew after a while; ``meanwhile`` there is another of its name."""
+        """Delete an object and create it again after a while; ``meanwhile`` there is another of its name."""
         with suppress(ApiError):
             found = orjson.loads(await self._api.request("GET", f"{path}/{name}"))
             found["metadata"] = {key: found["metadata"].get(key) for key in ("name", "namespace", "labels")}

@@ -188,7 +188,7 @@ class Feeds:
                 yield (*informer.type, namespace, name, why)
 
     async def relist_all(self) -> None:
-        """Read every job and every pod anew, and return when that is done."""
+        """Read every job and every pod again, and return when that is done."""
         served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]
         await asyncio.gather(*(informer.reread() for informer in served))
 
@@ -219,7 +219,7 @@ class Feeds:
             self.listener.ledger_changed()
 
     def _refusal_changed(self) -> None:
-        """Say anew what is not read yet, and what cannot be read (``View.unread``)."""
+        """Say again what is not read yet, and what cannot be read (``View.unread``)."""
         unread, unsynced = survey(self.informers, self.kinds)
         self.view.unsynced.clear()
         self.view.unsynced.update(unsynced)

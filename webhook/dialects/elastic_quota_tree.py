@@ -242,7 +242,7 @@ def _check_root(root: _Node) -> None:
         if root.limits.minimum.get(resource) != root.limits.maximum.get(resource):
             root.place.warn(f"min and max of {resource} differ at the root", "the root's max is its capacity")
     if root.limits.lendable:
-        root.place["attributes"][_LEND_LIMIT].warn("the root has nobody to lend to", "remove it")
+        root.place["attributes"][_LEND_LIMIT].warn("the root has no parent to lend to", "remove it")
 
 
 # -- meaning ----------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Installation:
         self.announce_authority()
 
     def announce_authority(self) -> None:
-        """Tell the API server whom to trust: the registrations may be new."""
+        """Tell the API server which authority to trust: the registrations may be new."""
         out = str(self.cluster.directory / "certs")
         self._certs("patch-ca", "--out", out, "--kubeconfig", str(self.cluster.kubeconfig))
 

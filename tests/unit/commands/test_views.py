@@ -274,7 +274,7 @@ async def test_a_leader_whose_lease_has_run_out_leads_no_more() -> None:
     stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())}
     assert "leader reconciler-0, renewed" in printed(print_ledger, stored, NOW + 5)
     said = printed(print_ledger, stored, NOW + 90)
-    assert "nobody leads: the lease of reconciler-0 expired 84s ago" in said
+    assert "no replica leads: the lease of reconciler-0 expired 84s ago" in said
     assert "leader reconciler-0" not in said
 
 

@@ -82,11 +82,11 @@ def _called(ledger: Ledger) -> dict[str, str]:
 def leader_line(leader: LeaderRecord | None, now: float) -> tuple[bool, str]:
     """Return whether somebody leads at Unix time ``now``, and who."""
     if leader is None or not leader.holder:
-        return False, "nobody leads"
+        return False, "no replica leads"
     ended = leader.ended_seconds()
     if ended is not None and now > ended:
         return False, (
-            f"nobody leads: the lease of {leader.holder} expired {human_age(now - ended)} ago "
+            f"no replica leads: the lease of {leader.holder} expired {human_age(now - ended)} ago "
             f"(renewed {leader.renewed}); nothing is admitted until a reconciler takes over"
         )
     return True, f"leader {leader.holder}, renewed {leader.renewed}, since {leader.acquired}"

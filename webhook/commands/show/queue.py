@@ -1,4 +1,4 @@
-"""One queue on a terminal: what it owns and may take, what it uses, from whom it borrows and what it lends."""
+"""One queue on a terminal: what it owns and may take, uses, borrows (and from where) and lends."""
 
 from collections.abc import Sequence
 

@@ -39,7 +39,7 @@ class Step(StrEnum):
     """Reserved, and some of its pods wait behind our gates: let them go."""
     END = "end"
     """Of a gang of plain pods all that it started has ended, or its pods went away before it started: those that wait
-    queue anew."""
+    queue again."""
     CLEAR = "clear"
     """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
     RESTORE = "restore"

@@ -108,7 +108,7 @@ def assess_pod_group(
         return Step.LIFT if lifts else Step.NOTHING
     if not waiting:
         return Step.RELEASE
-    # Nothing of it runs, and pods wait: either it starts now, or this is over and they queue anew.
+    # Nothing of it runs, and pods wait: either it starts now, or this is over and they queue again.
     ended = any(started_by(pod, reservation) for pod in pods)
     whole = sum(reservation.counts.values())
     least = whole if quorum is None else min(quorum, whole)
@@ -155,7 +155,7 @@ def outlives(reservation: Reservation, view: View) -> bool:
 
 def ended(job: JobRecord) -> Requeue:
     """Return what to write on the pods of a group that wait while nothing of its reservation runs."""
-    message = "the pods it was admitted with are gone; those that wait queue anew"
+    message = "the pods it was admitted with are gone; those that wait queue again"
     return Requeue(ENDED, job.place_seconds, message=message)
 
 

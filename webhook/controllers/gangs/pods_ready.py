@@ -3,7 +3,7 @@
 The jobs of an ensemble are one gang here too: whole or not by the pods of all of them together.
 
 A gang that does not (its pods are refused, find no node, cannot pull their image) is stopped whole and queued again
-with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order are given the time anew
+with growing back-off, so that nothing is held for ever. Kinds that bring their pods up in order get the full time again
 each time another pod starts. A PodGroup's ``scheduleTimeoutSeconds``, as long as scheduler-plugins lets its pods wait,
 is the time that its gangs have to start; after they have been whole once, the configured one counts.
 
@@ -54,7 +54,7 @@ class _Progress:
     """Of the pods that a Job wants, those that were not needed any more at the first look."""
 
     @property
-    def anew(self) -> bool:
+    def first_run(self) -> bool:
         """Nothing of its work was done before."""
         return not self.before and not self.spared
 
@@ -115,7 +115,7 @@ class WholeGangs:
         progress.running = running
         progress.proved = progress.proved or running >= quorum
         ordered = any(job.ordered_start for job in jobs)
-        reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.anew
+        reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.first_run
         if running >= quorum or reported:
             progress.whole_once, progress.since_seconds = True, now
             return None
@@ -132,7 +132,7 @@ class WholeGangs:
         """Return the clock of a gang that is looked at for the first time, by this leader.
 
         If its time to start was over by then, it had been whole, or an earlier leader would have stopped it. When it
-        lost pods only that one knew: it is given the time anew.
+        lost pods only that one knew: it gets the full time again.
         """
         since = max(0.0, *(reservation.since_seconds for _, reservation in parts))
         progress, (job, reservation) = _Progress(-1, False, False, since), parts[0]
@@ -177,7 +177,7 @@ def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> 
         return None
     gang = view.with_quorum(job.gang)
     if gang.quorum is None:
-        # That is more than was reserved where what had ended has to run again: such a gang is to ask for it anew.
+        # That is more than was reserved where what had ended has to run again: such a gang is to ask for it again.
         return gang.without(spared).least_pods + sum(spared.values())
     return min(gang.least_pods, reserved + sum(job.reclaimed.values()))
 

@@ -181,7 +181,7 @@ class LedgerKeeper(Fenced):
         metrics.LEADING.set(0)
 
     async def recreate(self) -> None:
-        """Create the index anew, with the lease alone, after it was deleted. Raises LeaseLost."""
+        """Create the index again, with the lease alone, after it was deleted. Raises LeaseLost."""
         started = self._monotonic()
         while True:
             if self._elector.must_quit(self._monotonic()):
@@ -286,7 +286,7 @@ class LedgerKeeper(Fenced):
             entries = {uid: _text(change.after) for uid, change in changes.get(INDEX, {}).items()}
             data = self._index.data | {key: text or "" for key, text in (entries | texts).items()}
             if ledger_text.size_bytes(data) + 200 > ledger_text.BYTES_MAX:
-                # A new leader works them out anew; an entry that cannot be written would stop everything.
+                # A new leader works them out again; an entry that cannot be written would stop everything.
                 log.warning("ledger.claims_left_out", claims=len(ledger.claims), bookings=len(ledger.bookings))
                 texts |= {ledger_text.CLAIMS: None, ledger_text.BOOKINGS: None}
                 ledger = replace(ledger, claims={}, bookings={})

@@ -53,7 +53,7 @@ class QueueGauges:
     _tree: tuple[Policy, QuotaTree] | None = None
 
     def refresh(self) -> None:
-        """Set every gauge anew; a replica that does not lead has none."""
+        """Set every gauge again; a replica that does not lead has none."""
         for gauge in (*_AMOUNTS_OF_QUEUES, *_AMOUNTS_OF_COHORTS, *_GANGS):
             gauge.clear()
         if not self.leading():

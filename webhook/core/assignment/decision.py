@@ -54,7 +54,7 @@ class Decision:
     misplaced: Misplaced | None = None
     """Set when the nodes alone are in the way."""
     victims: tuple[Candidate, ...] = ()
-    """Whom to stop to make room."""
+    """Which gangs to stop to make room."""
     awaits: tuple[str, ...] = ()
     """Uids of gangs that are being stopped already and whose room it may count on."""
     owed: Owed | None = None
@@ -150,7 +150,7 @@ class Attempt:
     room: Mapping[FlavorResource, int] = field(default_factory=dict)
     """The most that may be taken of what, where that is less than there is."""
     looks_further: ClassVar[bool] = True
-    """It tries flavors after one that preemption cannot clear, and stops only those with whom the share lasts."""
+    """It tries flavors after one that preemption cannot clear, and stops only so many that the share holds."""
     _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
 
     def best(self) -> Decision:
@@ -211,7 +211,7 @@ class Attempt:
         return decision if places is None or gone else replace(decision, places=places)
 
     def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
-        """Return whether ``counts`` pods pass all fences once those are gone whom the quota needs stopped."""
+        """Return whether ``counts`` pods pass all fences once the gangs are gone that have to stop for the quota."""
         allocations = self.decider.allocations
         going = [victim.allocation for victim in victims] + [allocations.by_uid[uid] for uid in awaits]
         jobs = {uid for each in going for uid in each.reservation.jobs}
@@ -269,7 +269,7 @@ class Attempt:
     def _room(
         self, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
     ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
-        """Return whom to stop, and whose stop under way to wait for, so that ``amounts`` fit."""
+        """Return which gangs to stop, and for which that are stopping already to wait, so that ``amounts`` fit."""
         assert self.queue is not None
         rules = self.queue.preemption
         if rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:

@@ -144,7 +144,7 @@ class _Search:
 def fair_targets(
     preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource], *, lasting: bool
 ) -> list[Candidate]:
-    """Return whom to stop so that ``amounts`` fit, by shares; empty when nothing helps.
+    """Return which gangs to stop so that ``amounts`` fit, by shares; empty when nothing helps.
 
     With ``lasting``, also when one of them could take its room back by right. Kueue stops them all the same, and the
     two stop each other for ever. A gang that yields takes back what its queue owns and no more, for the same reason:
@@ -196,7 +196,7 @@ def _held_by_own(search: _Search, candidate: Candidate) -> bool:
 
 
 def _first_pass(search: _Search, strategy: str, *, entitled: bool) -> tuple[bool, list[Candidate]]:
-    """Take from the heaviest queues what ``strategy`` allows; return whether that sufficed, and whom it spared.
+    """Take from the heaviest queues what ``strategy`` allows; return whether that sufficed, and which it spared.
 
     An ``entitled`` gang's queue owns all that it would use: it takes from whoever borrows.
     """

@@ -1,4 +1,4 @@
-"""Whom to stop so that a gang can start: Kueue's classical preemption.
+"""Which gangs to stop so that a gang can start: Kueue's classical preemption.
 
 Candidates come from the gang's own queue (``within_queue``) and, for reclaiming, from queues of its tree that use more
 than their own (``reclaim_within_cohort``). Over some it has *hierarchical advantage*: its request fits quota that a
@@ -227,7 +227,7 @@ def _of_queue(
 def classical_targets(
     preemptor: Preemptor, amounts: AmountsByFlavor, needs: frozenset[FlavorResource]
 ) -> list[Candidate]:
-    """Return whom to stop so that ``amounts`` fit, given that ``needs`` do not fit now; empty when nothing helps."""
+    """Return which gangs to stop so that ``amounts`` fit, where ``needs`` do not fit now; empty when nothing helps."""
     own = own_candidates(preemptor, needs)
     hierarchical, reclaim = _reclaim_candidates(preemptor, amounts, needs, bool(own))
     stopping = preemptor.allocations.stopping

@@ -66,13 +66,13 @@ def book(
     heads: Iterable[Head],
     known: Mapping[str, Booking],
     *,
-    anew: Iterable[str],
+    movable: Iterable[str],
     put_off: Iterable[str] = (),
 ) -> None:
     """Enter the bookings of ``heads`` into a timetable that has none.
 
     ``known`` says by uid what was booked before. Of those that keep it, and those known to have no bounded start, only
-    the ones in ``anew`` may move up. Those ``put_off`` by somebody who may do that keep their order among each other.
+    the ones in ``movable`` may move up. Those ``put_off`` by one that may do that keep their order among each other.
     """
     heads = sorted(heads, key=lambda each: each.place)
     for each in heads:
@@ -81,7 +81,7 @@ def book(
             kept = before.not_before(table.now)
             if table.holds(kept):
                 table.book(kept)
-    searched, wanted, guarded = set(anew), {each.uid for each in heads}, set(put_off)
+    searched, wanted, guarded = set(movable), {each.uid for each in heads}, set(put_off)
     changes, moved = 0, True
     in_vain: dict[str, tuple[int, int]] = {}
     while moved:

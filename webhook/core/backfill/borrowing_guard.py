@@ -42,7 +42,7 @@ class _Held:
 
 @dataclass(slots=True)
 class BorrowingGuard:
-    """Who is held up by whom, and who is to be told when that ends."""
+    """Which gangs hold up which, and what to wake when that ends."""
 
     pending: PendingQueues
     allocations: Allocations
@@ -69,7 +69,7 @@ class BorrowingGuard:
         view = self.allocations.projected if usage is None else usage
         taking = _Taking(eclass.queue.node, decision.assignment.usage, view)
         # For the head of a strict queue nothing is held back while it is judged: what is found then counts for it only.
-        held = self._holder(taking, fences, anew=usage is not None or eclass.queue.strict or eclass.queue.backfills)
+        held = self._holder(taking, fences, recheck=usage is not None or eclass.queue.strict or eclass.queue.backfills)
         if held is None:
             return decision
         return replace(decision, fence=_reason(held, taking), victims=(), awaits=(), owed=held.owed)
@@ -88,14 +88,14 @@ class BorrowingGuard:
         """Remember that somebody is held up by this."""
         self.watched[owed] = None
 
-    def settle(self, fences: Fences, *, anew: bool) -> bool:
-        """Wake those whom no starved gang holds up any more; return whether there may be some.
+    def settle(self, fences: Fences, *, recheck: bool) -> bool:
+        """Wake the gangs that no starved gang holds up any more; return whether there may be some.
 
-        ``anew`` tells that more may have changed than allocations.
+        ``recheck`` says that more may have changed than allocations.
         """
-        if anew:
+        if recheck:
             self._found.clear()
-        if not self.watched or (self._settled == self.allocations.version and not anew):
+        if not self.watched or (self._settled == self.allocations.version and not recheck):
             return False
         self._settled = self.allocations.version
         over = [owed for owed in self.watched if not self._lasts(owed, fences)]
@@ -117,13 +117,13 @@ class BorrowingGuard:
         side = list(_side(node, meeting))
         return _short(usage, side, owed.key) and not _kept_out_by(usage, node, side, owed.key, asked[owed.key])
 
-    def _holder(self, taking: "_Taking", fences: Fences, *, anew: bool = False) -> _Held | None:
+    def _holder(self, taking: "_Taking", fences: Fences, *, recheck: bool = False) -> _Held | None:
         """Return a starved gang that would be kept waiting: the first one, by the names of queues."""
         for queue in () if taking.below_own() else self.pending.guarded.get(taking.node.root, ()):
             keys = [] if queue.node is None or queue.node is taking.node else taking.contested(queue.node)
             if not keys or queue.node is None:
                 continue
-            found = _all_starved(queue, fences, taking.usage) if anew else self._starved_in(queue, fences)
+            found = _all_starved(queue, fences, taking.usage) if recheck else self._starved_in(queue, fences)
             lacking = taking.first_lacking(found, queue.node, keys)
             if lacking is not None:
                 eclass, key = lacking

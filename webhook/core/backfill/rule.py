@@ -99,17 +99,17 @@ class Backfill:
     def __post_init__(self) -> None:
         self.heads = Heads(self.pending, self.across_queues)
 
-    def settle(self, fences: Fences, now: float, *, anew: bool = False) -> list[WakeKey]:
+    def settle(self, fences: Fences, now: float, *, recheck: bool = False) -> list[WakeKey]:
         """Book for those that are heads now, and let those that were move up; return under which keys those wait that
-        are to be decided about again: a head has another booking than before. Those ``beside`` whom there may be more
+        are to be decided about again: a head has another booking than before. Those ``beside`` which there may be more
         room are ``freed``.
 
-        ``anew`` tells that more may have changed than allocations and who waits.
+        ``recheck`` says that more may have changed than allocations and who waits.
         """
         self.freed = []
         if not self.pending.backfilling and not self.booked:
             return []
-        if anew:
+        if recheck:
             self._plans = {}
             if self.heads.forget_fenced(fences):
                 self._seen = {}
@@ -312,12 +312,12 @@ class Backfill:
         left = any(each.uid not in turns and not self._is_used(each) for each in ours)
         settled = self._settled.get(scope)
         given_back = left or settled is None or settled[2] != self._given_back_in(queues)
-        anew = list(turns) if given_back else [eclass.head.uid for eclass in new]
-        if known or anew:
+        movable = list(turns) if given_back else [eclass.head.uid for eclass in new]
+        if known or movable:
             assert queues[0].node is not None
             table = Timetable(self.allocations, queues[0].node.root, now)
             put_off = [uid for starter, heads in self.put_off.items() if self._has_room(starter) for uid in heads]
-            book(table, self._heads(table, plan, known), known, anew=anew, put_off=put_off)
+            book(table, self._heads(table, plan, known), known, movable=movable, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
             booked = [
@@ -429,7 +429,7 @@ class Backfill:
         after = Timetable(self.allocations, start.node.root, plan.now, start)
         self._step_out(after, eclass)
         known = {other: plan.bookings[other] for other in by_uid}
-        book(after, self._heads(after, plan, known, eclass), known, anew=plan.turns, put_off=weaker)
+        book(after, self._heads(after, plan, known, eclass), known, movable=plan.turns, put_off=weaker)
         for other in (other for other in by_uid if other not in weaker):
             then = after.booking(other)
             if then is None or then.at_seconds > known[other].at_seconds:

@@ -202,7 +202,7 @@ class Timetable:
         return None
 
     def _in_the_way(self, head: EquivalenceClass) -> list[tuple[float, Usage]]:
-        """Return when who is booked comes, and what is taken then: those only beside whom the head does not fit, where
+        """Return when who is booked comes, and what is taken then: only those beside which the head does not fit, where
         there is no choice in what it takes.
         """
         node, least = head.queue.node, head.smallest

@@ -75,4 +75,4 @@ class Owed:
 WakeKey = Freed | Releasing | NamespaceFences | NodesFreed | QueueHead | BesideHead | BeforeHeads | Owed
 
 Promisee = str | QueueHead
-"""For whom quota is kept that is about to be free: a gang, by uid, or the blocked head of a queue."""
+"""What quota that is about to be free is kept for: a gang, by uid, or the blocked head of a queue."""

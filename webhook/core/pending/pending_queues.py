@@ -231,7 +231,7 @@ class PendingQueues:
                 self.wake_class(eclass)
 
     def head_changed(self, queue: PendingQueue) -> None:
-        """Have those decided about again whom the former head of a queue held up, and the new one of a Backfill queue,
+        """Decide again about the gangs that the former head of a queue held up, and the new one of a Backfill queue,
         which has the rights of a head now.
         """
         self.changes += 1

@@ -292,7 +292,7 @@ class Capacity:
         return amount / largest if largest else float("inf")
 
     def _shorten(self) -> None:
-        """Forget changes that are in every index; one that was not asked for long is made anew when it is."""
+        """Forget changes that are in every index; one that was not asked for long is made again when it is."""
         if len(self._log) <= 8 * max(1024, len(self.nodes)):
             return
         self._indexes = {shape: index for shape, index in self._indexes.items() if index.seen == len(self._log)}

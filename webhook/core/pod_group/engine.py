@@ -134,7 +134,7 @@ class EnsembleEngine:
         gang = group.submitted.pop(whole.uid)
         if whole.uid != group.uid:
             if not group.makes_quorum_with(whole, going):
-                # The same cycle stops those whom it was to join: it waits with them.
+                # The same cycle stops those that it was to join: it waits with them.
                 self._engine.release(whole.uid)
                 fences.drop_reservation(whole.namespace, whole.uid)
                 return ()

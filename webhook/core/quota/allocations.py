@@ -66,7 +66,7 @@ class Allocations:
         self.stopping: dict[str, None] = {}
         """Gangs that are being stopped: still charged, soon gone."""
         self.promises: dict[Promisee, tuple[Node, AmountsByFlavor]] = {}
-        """What the projected usage keeps, by for whom."""
+        """What the projected usage keeps, by what it is kept for."""
         self.elastic: dict[str, Allocation] = {}
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Allocation]] = {}

@@ -121,7 +121,7 @@ class Fences:
             self._tidy(namespace, space)
 
     def set_reservations(self, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """Make ``reservations`` the whole truth (a ledger read anew); return those that were not known like that."""
+        """Make ``reservations`` the whole truth (a ledger read again); return those that were not known like that."""
         wanted = {reservation.uid: reservation for reservation in reservations}
         new = []
         for space in list(self._namespaces.values()):

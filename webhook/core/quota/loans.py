@@ -1,4 +1,4 @@
-"""Who lends to whom at the moment, for people: no decision depends on it.
+"""Which queue lends to which at the moment, for people: no decision depends on it.
 
 What is lent has no names on it: at each cohort there is one pot, of the cohort's own quota and of what its children
 leave idle and may lend. The cohort's own quota is taken for lent first, and the rest of what is borrowed is spread over

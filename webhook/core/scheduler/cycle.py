@@ -50,10 +50,10 @@ class Cycle:
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
         claims.renew(self._state)
-        self._state.settle_bookings(anew=True)
+        self._state.settle_bookings(recheck=True)
         claims.let_heads_pass(self._state)
         self._settle_claims()
-        self._state.settle_guard(anew=True)
+        self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
         while True:
             self._decide_all()

@@ -88,7 +88,7 @@ class FairEntryOrder:
             eclass, decision = _first(queue), self._decide(queue)
             if not (decision.fits or decision.preempts):
                 # What is blocked has no part in the tournament: it steps aside and lets the next of its queue in. In
-                # which order does not matter: what it holds back is its own queue's, and whom it lets go is woken.
+                # which order does not matter: what it holds back is its own queue's, and what it lets go is woken.
                 del self._queues[queue]
                 return _ANY_LEVEL, queue
             offers.append((eclass, decision))

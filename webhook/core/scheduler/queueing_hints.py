@@ -64,7 +64,7 @@ def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict
         blocks += smallest.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     if keys and decision.assignment.mode is not Mode.NO_FIT:
-        # Whom it may stop depends on what it borrows, and by how much: that may be a key that has room.
+        # Which gangs it may stop depends on what it borrows, and by how much: that may be a key that has room.
         keys |= dict.fromkeys(decision.assignment.usage)
     if eclass.request.has_alternatives and (keys or len(eclass.request.choices) > 1):
         # Another flavor for one pod set may leave room, or somebody to stop, for the next.
@@ -120,7 +120,7 @@ def _waits_for_room_only(state: State, eclass: EquivalenceClass, node: Node, dec
     if eclass.shifting or settings.fair_sharing:
         return False
     if decision.fence is not None or eclass.queue.keeps_quota(eclass):
-        # What a blocked head holds back of its queue's own quota is measured anew with each change.
+        # What a blocked head holds back of its queue's own quota is measured again after each change.
         return False
     return _can_stop_nobody(state, eclass, node, decision)
 

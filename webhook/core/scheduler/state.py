@@ -60,7 +60,7 @@ class State:
     backfill: Backfill = field(init=False)
     """The heads of Backfill queues."""
     guard: BorrowingGuard = field(init=False)
-    """Who leaves room to whom."""
+    """Which gangs leave room to which."""
     _decider: Decider | None = None
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class State:
         return known
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
-        """Decide by another policy; where it says something new, everybody is decided about anew."""
+        """Decide by another policy; where it says something new, every gang is decided again."""
         tree = QuotaTree(policy, self.allocations.tree)
         self.allocations.rebase(tree)
         queues, claimants = dict(self.pending.queues), self.claimants()
@@ -133,7 +133,7 @@ class State:
             self.wake(*promised)
 
     def age_usage(self, now: float) -> None:
-        """Sample usage for usage-decay ordering, if that is due, and order the queues that go by it anew."""
+        """Sample usage for usage-decay ordering, if that is due, and reorder the queues that use it."""
         if self.decayed is None:
             return
         queues = self._decaying_queues()
@@ -210,13 +210,13 @@ class State:
         refused = not decision.fits or self.backfill.refusal(eclass, decision, self.fences, self.now) is not None
         return None if refused else decision
 
-    def settle_bookings(self, *, anew: bool = False) -> bool:
-        """Book for the heads of Backfill queues, and have those decided about again whom a head held up that moved, or
+    def settle_bookings(self, *, recheck: bool = False) -> bool:
+        """Book for the heads of Backfill queues, and decide again about gangs held up by a head that moved, or
         beside which there may be more room; return whether there are such heads.
 
-        ``anew`` tells that more may have changed than allocations and who waits.
+        ``recheck`` says that more may have changed than allocations and who waits.
         """
-        moved = self.backfill.settle(self.fences, self.now, anew=anew)
+        moved = self.backfill.settle(self.fences, self.now, recheck=recheck)
         for key in moved:
             self.pending.wake(key)
         freed = self.backfill.freed
@@ -231,12 +231,12 @@ class State:
         allowed = self.backfill.lets_grow(allocation, extra, self.fences, self.now)
         return allowed and self.guard.lets_grow(allocation, extra, self.fences)
 
-    def settle_guard(self, *, anew: bool = False) -> bool:
-        """Have those decided about again whom no starved gang holds up any more; return whether there may be some.
+    def settle_guard(self, *, recheck: bool = False) -> bool:
+        """Decide again about gangs that no starved gang holds up any more; return whether there may be some.
 
-        ``anew`` tells that more may have changed than allocations.
+        ``recheck`` says that more may have changed than allocations.
         """
-        if not self.guard.settle(self.fences, anew=anew):
+        if not self.guard.settle(self.fences, recheck=recheck):
             return False
         self.growing.update(dict.fromkeys(self.partial()))
         return True
@@ -249,7 +249,7 @@ class State:
             self.wake(*promised)
 
     def replace(self, known: Allocation | None, allocation: Allocation) -> None:
-        """Charge ``allocation`` instead of ``known``, and wake whom the difference could help."""
+        """Charge ``allocation`` instead of ``known``, and wake the gangs that the difference could help."""
         node = None if known is None else self.allocations.node_of(known)
         self.allocations.put(allocation)
         queue = self.pending.queues.get(allocation.reservation.queue)
@@ -289,7 +289,7 @@ class State:
                 self.pending.wake_class(record.eclass)
 
     def let_go(self, allocation: Allocation) -> None:
-        """Return what a holding charges and wake whom that could help."""
+        """Return what a holding charges and wake the gangs that this could help."""
         node = self.allocations.node_of(allocation)
         self.allocations.drop(allocation.uid)
         self.forget_stops(allocation.uid)
@@ -313,7 +313,7 @@ class State:
             self.growing[uid] = None
 
     def renounce(self, uid: str) -> None:
-        """Decide anew about claims that counted on ``uid`` being stopped: it is not."""
+        """Decide again about claims that counted on ``uid`` being stopped: it is not."""
         self.stopped_for_share.pop(uid, None)
         self.allocations.unstop(uid)
         for claimant in [claimant for claimant in self.claimants() if uid in self.claims[claimant].awaits]:
@@ -331,7 +331,7 @@ class State:
         return placed if fits_alone(placed) else reservation
 
     def wake_namespace(self, namespace: str) -> None:
-        """Have those decided about again whom the fences of ``namespace`` stopped."""
+        """Decide again about gangs that the fences of ``namespace`` stopped."""
         self.pending.wake(NamespaceFences(namespace))
         for uid, allocation in self.partial().items():
             if allocation.reservation.namespace == namespace:

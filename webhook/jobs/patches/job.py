@@ -126,7 +126,7 @@ def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int])
 def grow(record: JobRecord, reservation: Reservation) -> Patch:
     """Return the patch that writes on a running job that its reservation grew, or that others left its ensemble.
 
-    Its controller then looks at it anew. Empty for a job that carries no admission.
+    Its controller then looks at it again. Empty for a job that carries no admission.
     """
     if record.admission is None:
         return []

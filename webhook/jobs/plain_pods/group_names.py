@@ -81,7 +81,7 @@ def misgrouped(pod: Mapping[str, Any]) -> Problem | None:
         why = f"is another gang than PodGroup {pod_group!r}, which the pod joins too"
         return Problem(named, name, why, "leave one of them out, or give both the same name")
     if count is None:
-        why = f"nobody knows when group {name!r} is complete"
+        why = f"it does not say when group {name!r} is complete"
         return Problem(counted, shown(count), why, "write how many pods it has in all")
     if number_of_pods(count) is None:
         return not_a_number(counted, count)

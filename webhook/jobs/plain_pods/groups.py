@@ -138,9 +138,9 @@ def terms_of(labels: Mapping[str, Any], priority: object, size: int) -> Terms:
 def seated(pods: Sequence[PodRecord]) -> list[PodRecord]:
     """Return the live pods of a gang that have a place in it, ``pods`` being all of it, those that have ended included.
 
-    Whom what runs of a group does not take along waits until its gang starts anew. Of a group that has a size (Kueue's)
-    only so many have a place, those that have succeeded too: what runs goes first, then the oldest. Kueue deletes the
-    others; here they wait.
+    A pod that the running part of a group does not take along waits until the gang starts again. Of a group that has a
+    size (Kueue's) only so many have a place, those that have succeeded too: what runs goes first, then the oldest.
+    Kueue deletes the others; here they wait.
     """
     live = [pod for pod in pods if pod.live]
     known = {terms(pod) for pod in live if pod.group and not pod.gated}

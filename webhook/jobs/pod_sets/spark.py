@@ -55,7 +55,7 @@ def _site(spec: Mapping[str, Any], role: str, count: int) -> PodSetSite:
         raise Unreadable(f"spec.{role}", "", "is missing", "write cores and memory")
     template = paths.find_mapping(described, ("template", "spec"))
     if template.get("containers") or template.get("resources"):
-        raise Unreadable(f"spec.{role}.template.spec", "", "may size the pod anew", "write cores, memory, sidecars")
+        raise Unreadable(f"spec.{role}.template.spec", "", "may resize the pod", "write cores, memory, sidecars")
     pod: dict[str, Any] = {
         "containers": [{"resources": _resources(spec, described, role)}, *_containers(described, "sidecars", role)],
         "initContainers": _containers(described, "initContainers", role),

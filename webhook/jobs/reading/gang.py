@@ -241,7 +241,7 @@ def _ensemble(kind: JobKind, obj: Mapping[str, Any], pod_group: str | None, pod_
 def _max_run_seconds(
     kind: JobKind, obj: Mapping[str, Any], labels: Mapping[str, Any], noted: Admission | Requeue | None
 ) -> int | None:
-    """Return how long one start of it can last: what its limit has left, or its controller's own, which starts anew."""
+    """Return how long one start of it can last: what its limit has left, or its controller's own, which restarts."""
     limits = []
     limit, text = run_limit_seconds(kind, labels), labels.get(names.MAX_EXECUTION_LABEL)
     if limit is None and text is not None and kind.evictable and not isinstance(noted, Admission):

@@ -116,7 +116,7 @@ def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]
 
 
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
-    """Return whether the kind's controller may run again what has ended: a JobSet that is restarted starts all anew.
+    """Return whether the kind's controller may run again what has ended: a restarted JobSet starts all of it again.
 
     Raises Unreadable when that stands in another object, and there is none.
     """

@@ -53,7 +53,7 @@ class _Nomination(Attempt):
 
 @dataclass(slots=True)
 class _Snapshot:
-    """Usage as this cycle has changed it, and whom it stops."""
+    """Usage as this cycle has changed it, and what it stops."""
 
     turns: Turns
     state: State
@@ -95,7 +95,7 @@ class _Snapshot:
 
 def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
-    state.settle_guard(anew=True)
+    state.settle_guard(recheck=True)
     state.pending.open_gates()
     heads = [eclass for queue in state.pending.queues.values() if (eclass := _popped(turns, queue)) is not None]
     usage = state.allocations.usage

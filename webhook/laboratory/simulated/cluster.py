@@ -81,7 +81,7 @@ class SimulatedCluster:
         await self.stop()
 
     def restore(self, backup: Backup, *, bumped: bool = False) -> None:
-        """Set the store back to ``backup``, as ``Store.restore`` says; the controllers begin anew."""
+        """Set the store back to ``backup``, as ``Store.restore`` says; the controllers start over."""
         self.server.store.restore(backup, bumped=bumped)
         for controller in self.controllers:
             controller.begin_anew()

@@ -84,7 +84,7 @@ class ServingCertificate:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
         self._asked_authority = authority
         self._live, self._expires_seconds = self._load(self._pair)
-        # Choosing another context by name changes whom a connection trusts, not whether it asks: that stays this one's.
+        # Choosing another context by name changes what a connection trusts, not whether it asks: that stays this one's.
         self.context.verify_mode = ssl.CERT_OPTIONAL
 
     def client_context(self) -> ssl.SSLContext:

@@ -190,7 +190,7 @@ def _queue_change_refused(change: Change, gated_before: bool) -> Answer | None:
     if not gated_before:
         message = (
             f"the job runs already, outside every queue: the label of queue {now} would not stop it. Suspend it first "
-            "and label it then, or create it anew with the label"
+            "and label it then, or create it again with the label"
         )
     elif now is None:
         message = f"the job runs in queue {before}, which is charged for it; its queue label stays while it runs"

@@ -156,7 +156,7 @@ def judge_scale(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answe
         return ALLOW
     message = (
         f"{kind.kind} {request.namespace}/{request.name} runs as a gang with a reservation; scaling it from {current} "
-        f"to {wanted} replicas would start pods that nobody counted. Suspend it first: it waits for the larger size"
+        f"to {wanted} replicas would start pods that are not reserved. Suspend it first; it waits for the larger size"
     )
     return deny(Refusal.GROWTH, message)
 

@@ -26,7 +26,7 @@ def regrouped(pod: PodFacts, old: PodFacts) -> Answer | None:
     """Return the refusal of a gang's pod that says something else of its group than before; None for any other."""
     if pod.group != old.group:
         also = ", so it keeps a queue label" if old.group and pod.kueue_group == old.group else ""
-        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}{also}); create the pod anew"
+        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}{also}); create the pod again"
         return deny(Refusal.OWN_FIELDS, message)
     if old.group is None:
         return None

@@ -79,7 +79,7 @@ class QueueWriter:
         return True
 
     def _usage(self, counts: Counts) -> tuple[Usage, dict[Node, Loans]]:
-        """Return what is charged to each node, and who lends to whom."""
+        """Return what is charged to each node, and which queue lends to which."""
         usage = Usage(self._tree)
         for node in self._tree.nodes:
             usage.charge(node, counts.charged(node))

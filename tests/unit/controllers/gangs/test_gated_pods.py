@@ -64,7 +64,7 @@ CASES: dict[str, tuple[tuple[PodRecord, ...], Reservation | None, bool, int | No
     ),
     "too few to start are not let go": (THREE[:2], RESERVED, False, 3, Step.END),
     "as few as the quorum are": (THREE[:2], RESERVED, False, 2, Step.LIFT),
-    "those that come when all has ended queue anew": (
+    "those that come when all has ended queue again": (
         (runs(0, phase="Succeeded"), waits(1)),
         RESERVED,
         False,
@@ -136,7 +136,7 @@ def test_a_pod_that_contradicts_those_that_run_does_not_join_them() -> None:
     strangers = (waits(1, priority=5), waits(1, labels=(("tutti.dev/queue-name", "other"),)))
     for stranger in strangers:
         assert liftable([runs(0), stranger], RESERVED) == ()
-        assert liftable([runs(0, phase="Failed"), stranger], RESERVED) == (stranger,), "nobody runs whom it contradicts"
+        assert liftable([runs(0, phase="Failed"), stranger], RESERVED) == (stranger,), "no pod runs that it contradicts"
 
 
 @pytest.mark.parametrize("reservation", [None, STOPPING, replace(RESERVED, adopted=True)])

@@ -147,7 +147,7 @@ async def test_a_min_member_that_is_lowered_while_they_run_spares_those_that_mak
         await play.admin.request("DELETE", f"{JOBS}/left", body=b'{"propagationPolicy": "Background"}')
         await asyncio.sleep(10)
         after = {entry.name: entry.since_seconds for entry in (await play.ledger()).entries.values()}
-        assert after == {"right": before["right"]}, "it was not started anew"
+        assert after == {"right": before["right"]}, "it was not started again"
         await play.admin.request("PATCH", path, body=body.replace(b"2", b"4"), content_type=MERGE_PATCH)
         await asyncio.sleep(3)
         assert await play.running() == ["right"], "raising it concerns who starts from then on"

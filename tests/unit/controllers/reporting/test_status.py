@@ -1,4 +1,4 @@
-"""Status of policy objects: what is written, by whom, and how seldom."""
+"""Status of policy objects: what is written, by which replica, and how seldom."""
 
 import asyncio
 import json

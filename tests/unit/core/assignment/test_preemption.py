@@ -1,4 +1,4 @@
-"""Who is stopped for whom: Kueue's policies, whole gangs, minimal sets, and claims that nobody else may take."""
+"""Which gang is stopped for which: Kueue's policies, whole gangs, minimal sets, claims that no other may take."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInit
 
 
 def stopped(world: World) -> dict[str, tuple[str, str]]:
-    """Run a cycle; return who is stopped, by whom and why. Nothing may be admitted."""
+    """Run a cycle; return which gangs are stopped, for which and why. Nothing may be admitted."""
     plan = world.plan()
     assert plan.admitted == ()
     return {p.uid: (p.by, p.reason) for p in plan.preempted}

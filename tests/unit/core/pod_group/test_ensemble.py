@@ -1,4 +1,4 @@
-"""Jobs that share a PodGroup as one gang and back: nothing is lost on the way, and who may leave whom."""
+"""Jobs that share a PodGroup as one gang and back: nothing is lost on the way, and which jobs may leave."""
 
 from dataclasses import replace
 

@@ -58,7 +58,7 @@ def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: 
 
 
 def test_reserved_pods_count_before_they_exist(fences: Fences) -> None:
-    """A loose pod cannot eat what was admitted, and is told by whom it is held."""
+    """A loose pod cannot eat what was admitted, and is told what holds it."""
     fences.put_reservation(reservation(4))
     reason = fences.pod_shortfall("ns", ONE_GPU)
     assert reason is not None

@@ -1,4 +1,4 @@
-"""Who lends to whom: what is borrowed is lent by somebody, and nobody lends what it uses or keeps."""
+"""Which queue lends to which: all that is borrowed is lent by some queue, and no queue lends what it uses or keeps."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -126,6 +126,6 @@ def test_a_policy_told_in_another_order_makes_the_same_tree() -> None:
     cohorts = [cohort("y", "root"), cohort("x", "root"), cohort("root")]
     before = QuotaTree(policy(*nodes, *cohorts))
     after = QuotaTree(policy(*reversed(nodes), *reversed(cohorts)), before)
-    assert all(after.queues[name] is before.queues[name] for name in "abcd"), "no gang is decided about anew"
+    assert all(after.queues[name] is before.queues[name] for name in "abcd"), "no gang is decided about again"
     assert [child.name for child in before.cohorts["root"].children] == ["x", "y"]
     assert [child.name for child in before.cohorts["x"].children] == ["c", "d"]

@@ -120,7 +120,7 @@ def test_one_cycle_decides_what_repeated_single_steps_would(rules: EngineSetting
 @settings(max_examples=150)
 @given(st.data())
 def test_what_others_are_stopped_for_is_kept_for_it_whoever_leads(rules: EngineSettings, data: st.DataObject) -> None:
-    """A new leader, which knows the ledger and who waits, starts whom the old one would, from the same flavors."""
+    """A new leader, which knows the ledger and who waits, starts what the old one would, from the same flavors."""
     run = Run.start(data, rules)
     for _ in range(data.draw(st.integers(4, 12))):
         run.submit()

@@ -207,9 +207,9 @@ def test_a_group_of_kueues_that_has_succeeded_starts_nothing_more_while_its_pods
     assert record.gang is None
     assert "all 2 pods of the group have succeeded; delete these" in str(record.problem)
     assert groups.seated([decoded(obj) for obj in (*made, sized(2, "2"))]) == []
-    anew = gang_of(sized(2, "2"), sized(3, "2")).gang
-    assert anew is not None
-    assert (anew.pods, anew.quorum) == (2, 2)
+    again = gang_of(sized(2, "2"), sized(3, "2")).gang
+    assert again is not None
+    assert (again.pods, again.quorum) == (2, 2)
 
 
 @pytest.mark.parametrize(

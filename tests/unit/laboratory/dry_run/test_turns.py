@@ -1,8 +1,8 @@
 """Whose turn it is, cycle by cycle: random queues against a model of Kueue's queues.
 
 The model is written from Kueue's rules as plainly as can be: one resource of one flavor, one cohort without limits,
-preemption within a queue, everything computed anew. It knows where gangs wait (in the queue, or set aside until
-something ends), who goes first, who steps aside with whom, and in Kueue's words what each was told.
+preemption within a queue, everything computed again. It knows where gangs wait (in the queue, or set aside until
+something ends), who goes first, which steps aside for which, and in Kueue's words what each was told.
 """
 
 from dataclasses import dataclass, field

@@ -249,7 +249,7 @@ async def test_watches_end_when_the_replica_stops() -> None:
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_slow_reader_misses_nothing_however_changes_and_lines_fall_together(seed: int) -> None:
-    """The reader applies what it is told and, at times, begins anew from the last version that it was told.
+    """The reader applies what it is told and, at times, starts over from the last version that it was told.
 
     As clients do, it takes no version from a list that is not complete.
     """

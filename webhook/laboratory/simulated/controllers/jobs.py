@@ -1,7 +1,7 @@
 """The Job controller: pods for running Jobs, no pods for suspended ones, counts, conditions, back-off.
 
 Follows ``pkg/controller/job`` of Kubernetes 1.36: suspending deletes active pods and clears startTime (earlier releases
-leave it); resuming sets it anew; pods are created in batches that double while none is refused; a refused pod is
+leave it); resuming sets it again; pods are created in batches that double while none is refused; a refused pod is
 retried with a back-off; each ended pod is counted once (by the tracking finalizer); the interim conditions
 SuccessCriteriaMet and FailureTarget come before Complete and Failed, which wait until no pod is left terminating. Not
 modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex.

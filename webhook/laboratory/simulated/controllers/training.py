@@ -1,9 +1,9 @@
 """The training operator: pods of PyTorchJob, TFJob and their kin, straight from replica specs.
 
 Follows training-operator 1.9: one pod per replica index, named for it; suspending deletes the pods, resuming starts
-them anew; the master (or chief, or worker 0) decides success; ``cleanPodPolicy`` defaults to None, so workers outlive a
-job that has Succeeded; a PyTorchJob's workers get an init container that waits for its master. Not modelled: services,
-elastic policies, gang scheduling plug-ins.
+them again; the master (or chief, or worker 0) decides success; ``cleanPodPolicy`` defaults to None, so workers outlive
+a job that has Succeeded; a PyTorchJob's workers get an init container that waits for its master. Not modelled:
+services, elastic policies, gang scheduling plug-ins.
 """
 
 from dataclasses import dataclass
