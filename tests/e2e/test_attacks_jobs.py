@@ -3,6 +3,7 @@
 The table in docs/threat-model.md names these tests.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -189,3 +190,52 @@ def test_an_amount_that_no_pod_can_ask_is_refused_by_name(owner: Kubectl, admin:
     assert "spec.containers[0].resources.requests.memory" in message
     assert "write at most 9223372036854775" in message
     assert "9E" in refused_create(owner, job("huge", 1, huge, QUEUE))
+
+
+# -- a gang that is stopped gives its room back
+
+
+def test_pods_of_a_gang_cannot_be_made_to_go_for_ever(owner: Kubectl, admin: Kubectl) -> None:
+    """Who waits for their room would wait as long."""
+    running_gang(owner, admin)
+    slow = pod_template()
+    slow["spec"]["terminationGracePeriodSeconds"] = 10**9
+    assert "terminationGracePeriodSeconds: 3600 or less" in refused_create(owner, job("slow", 1, slow, QUEUE))
+    first, second = (found["metadata"]["name"] for found in owner.pods(phase="Running"))
+    assert "within an hour" in owner.refused("delete", "pod", first, "--grace-period=999999999", "--wait=false")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": first, "namespace": owner.namespace},
+        "deleteOptions": {"gracePeriodSeconds": 10**9},
+    }
+    path = f"/api/v1/namespaces/{owner.namespace}/pods/{first}/eviction"
+    assert "within an hour" in owner.refused("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    owner("delete", "pod", second, "--grace-period=1", "--wait=false")
+
+
+def test_a_finalizer_on_pods_that_never_had_a_node_holds_no_room(owner: Kubectl, admin: Kubectl) -> None:
+    give_queue(admin, 2)
+    stuck = pod_template()
+    stuck["metadata"] = stuck.get("metadata", {}) | {"finalizers": ["example.com/never"]}
+    stuck["spec"]["schedulerName"] = "nobody"
+    owner.create(job("stuck", 2, stuck, QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=stuck")) == 2, what="its pods wait for a node")
+    names = [found["metadata"]["name"] for found in owner.pods("job-name=stuck")]
+    owner("delete", "job", "stuck", "--wait=false")
+    owner.create(job("next", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=next", phase="Running")) == 2, what="the next one starts")
+    for name in names:
+        owner.patch("pod", name, {"metadata": {"finalizers": None}})
+
+
+def test_an_account_of_namespace_default_is_no_operator_whatever_its_name(owner: Kubectl, admin: Kubectl) -> None:
+    uid = running_gang(owner, admin)
+    for account in ("kuberay-operator", "spark-operator", "training-operator", "jobset-controller-manager"):
+        admin("create", "rolebinding", account, "--clusterrole=edit", f"--serviceaccount=default:{account}")
+        member = pod("member", pod_template(labels={GANG: uid, "tutti.dev/pod-set": "main"}))
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "gang", "uid": uid, "controller": True}
+        member["metadata"]["ownerReferences"] = [reference]
+        acting = f"--as=system:serviceaccount:default:{account}"
+        told = admin.refused("create", "-f", "-", acting, stdin=yaml.safe_dump(member))
+        assert "only its controller creates its pods" in told, told

@@ -24,6 +24,8 @@ from webhook.laboratory.simulated.requests.refusals import Refused
 
 MALLORY: Final = User.named("mallory")
 PREFIX: Final = "evil-"
+LEAVING_TRIES: Final = 10
+LEAVING_SECONDS: Final = 2.0
 JOBS: Final = ("batch", "jobs")
 PODS: Final = ("", "pods")
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -55,10 +57,15 @@ class HostileTenants:
         for kind, namespace, name in self._jobs:
             with suppress(ApiError, Refused):
                 await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
-        for storage, path in ((JOBS, PATHS["Job"]), (PODS, "/api/v1/namespaces/{}/pods")):
-            for stored in self._theirs(storage):
-                with suppress(ApiError, Refused):
-                    await self._api.request("DELETE", f"{path.format(stored.key[0])}/{stored.key[1]}")
+        for _ in range(LEAVING_TRIES):
+            for storage, path in ((JOBS, PATHS["Job"]), (PODS, "/api/v1/namespaces/{}/pods")):
+                for stored in self._theirs(storage):
+                    with suppress(ApiError, Refused):
+                        await self._api.request("DELETE", f"{path.format(stored.key[0])}/{stored.key[1]}")
+            if not self._theirs(JOBS) and not self._theirs(PODS):
+                return
+            # While no webhook answers nothing goes; and what an owner that is not theirs makes again comes back.
+            await asyncio.sleep(LEAVING_SECONDS)
 
     def _acts(self) -> tuple[Callable[[], Any], ...]:
         return (

@@ -197,7 +197,7 @@ class Cluster:
         self._reviewers.leaf.write(keys, "reviewers-ca")
         reviewer = self._reviewers.client(REVIEWER)
         self.reviewer = reviewer.write(keys, "reviewer")
-        kubeconfig.write_admission(keys / "admission.yaml", kubeconfig.with_certificate(reviewer))
+        kubeconfig.write_admission(keys / "admission.yaml", *self.reviewer)
         self.authority.serving("kube-apiserver", hosts).write(keys, "apiserver")
         kubeconfig.write_private(keys / "service-accounts.key", service_account_key().decode())
         admin = self.authority.client("tutti-admin", ("system:masters",))

@@ -2,12 +2,16 @@
 
 import base64
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.e2e.controlplane.pki import Leaf
+
+OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
+DOCUMENTED = "/etc/kubernetes/admission/webhooks.kubeconfig"
 
 
 def with_certificate(leaf: Leaf) -> dict[str, Any]:
@@ -33,20 +37,18 @@ def write(path: Path, server: str, authority: bytes, user: dict[str, Any], names
     return write_private(path, yaml.safe_dump(document, sort_keys=False))
 
 
-def write_admission(path: Path, user: dict[str, Any]) -> Path:
-    """Write an API server's AdmissionConfiguration by which it calls every webhook as ``user``."""
-    users = write_private(
-        path.with_suffix(".kubeconfig"),
-        yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}),
-    )
-    settings = {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "WebhookAdmissionConfiguration",
-        "kubeConfigFile": str(users),
-    }
-    plugins = [{"name": f"{kind}AdmissionWebhook", "configuration": settings} for kind in ("Mutating", "Validating")]
-    document = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
-    return write_private(path, yaml.safe_dump(document))
+def write_admission(path: Path, certificate: str | Path, key: str | Path) -> Path:
+    """Write the AdmissionConfiguration of docs/operating.md, by which an API server shows webhooks a certificate."""
+    # On loopback a webhook has a port for a name: every one is shown it.
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    users = [{"name": name, "user": user} for name in ("tutti-webhook.tutti-system.svc", "*")]
+    document = {"apiVersion": "v1", "kind": "Config", "users": users}
+    kubeconfig = write_private(path.with_suffix(".kubeconfig"), yaml.safe_dump(document))
+    text = OPERATING.read_text()
+    (block,) = [each for each in text.split("```yaml") if "kind: AdmissionConfiguration" in each.split("```")[0]]
+    documented = textwrap.dedent(block.split("```")[0])
+    assert DOCUMENTED in documented
+    return write_private(path, documented.replace(DOCUMENTED, str(kubeconfig)))
 
 
 def write_private(path: Path, text: str) -> Path:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.manifests.documents import MANIFESTS, documents_of, files_of, kustomizations, named, of_kind, read
+from webhook.server.jobs.gang_checks import GRACE_SECONDS_MAX
 
 ROOT = MANIFESTS.parent
 CRDS = MANIFESTS / "crds"
@@ -158,3 +159,15 @@ def loose_parts(schema: dict[str, Any], path: str) -> list[str]:
     parts = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}
     below = [found for name, part in parts.items() if part for found in loose_parts(part, f"{path}.{name}")]
     return [path, *below] if loose else below
+
+
+def test_one_line_of_a_kustomization_pins_every_image_by_its_digest() -> None:
+    """Kustomize replaces images by name: a second name would stay a tag."""
+    found = re.findall(r"image: *(\S+)", "\n".join(path.read_text() for path in MANIFESTS.rglob("*.yaml")))
+    assert found
+    assert {image.partition(":")[0] for image in found} == {"tutti"}
+
+
+def test_the_policy_and_the_webhook_agree_on_how_slowly_pods_may_go() -> None:
+    policy = (MANIFESTS / "base" / "pods-policy.yaml").read_text()
+    assert f".orValue(0) <= {GRACE_SECONDS_MAX}" in policy

@@ -68,8 +68,11 @@ class PodRecord:
 
     @property
     def terminal(self) -> bool:
-        """It has ended and holds nothing (of a ResourceQuota, only ``count/pods`` counts it until it is deleted)."""
-        return self.phase in ("Succeeded", "Failed")
+        """It has ended and holds nothing (of a ResourceQuota, only ``count/pods`` counts it until it is deleted).
+
+        What is deleted before it was given a node is given none: a finalizer may keep it for ever, and nothing runs.
+        """
+        return self.phase in ("Succeeded", "Failed") or (self.terminating and not self.node)
 
     @property
     def live(self) -> bool:

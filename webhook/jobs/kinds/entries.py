@@ -293,6 +293,7 @@ SPARK: Final = JobKind(
         }
     ),
     # The driver makes the executors.
+    pods_make_pods=True,
     ordered_start=(Signal(path=parse("spec.executor.instances")),),
 )
 

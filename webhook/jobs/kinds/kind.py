@@ -178,6 +178,8 @@ class JobKind:
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
     pod_owners: frozenset[str] = frozenset()
     """Further kinds (``Kind.group``) that stand between its objects and their pods."""
+    pods_make_pods: bool = False
+    """Its first pods make the others, under accounts of their own namespace, and own them: Spark's driver does."""
     evictable: bool = True
     """Suspending it takes its pods away. Argo's suspend leaves them: such a kind is gated at creation only."""
     ordered_start: tuple[Signal, ...] = ()

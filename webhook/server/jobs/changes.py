@@ -15,7 +15,7 @@ from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
 from webhook.jobs.reading.gating import is_child, is_noted, managed_by_other, owner_of, queue_label
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child
-from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, preset_node, reading
+from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
 from webhook.server.jobs.growth import growth
 from webhook.server.jobs.ungated import newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -249,7 +249,7 @@ def _size_judged(change: Change) -> Answer:
     assert asking.asks is not None
     if not change.running:
         denial, warnings = check_job(rules, asking)
-        denial = denial or preset_node(asking)
+        denial = denial or unfit_template(asking)
         if denial is not None:
             return denial
         return allow((*warnings, *gang_warnings(rules, kind, change.obj, asking)))

@@ -6,7 +6,7 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from webhook.core.ledger import bounds
 from webhook.core.model import quantity
@@ -19,6 +19,9 @@ from webhook.jobs.reading.gang import GangReading, read_gang
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.job_facts import JobRules
 from webhook.untyped import paths
+
+GRACE_SECONDS_MAX: Final = 3600
+"""How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
 
 
 def gang_problem(asking: GangReading) -> Answer | None:
@@ -43,8 +46,10 @@ def gang_problem(asking: GangReading) -> Answer | None:
     return None if too_large is None else deny(Refusal.MALFORMED_GANG, too_large, 422)
 
 
-def preset_node(asking: GangReading) -> Answer | None:
-    """Return the refusal of a gang whose template names its node: such pods are refused, so it would never start."""
+def unfit_template(asking: GangReading) -> Answer | None:
+    """Return the refusal of a gang whose template names its node, or has its pods go too slowly: such pods are refused,
+    so it would never start.
+    """
     for site in asking.sites:
         node = site.spec.get("nodeName")
         if node and site.metadata_path is not None:
@@ -53,6 +58,13 @@ def preset_node(asking: GangReading) -> Answer | None:
                 "by the scheduler and its gates; leave it empty and use nodeSelector or affinity"
             )
             return deny(Refusal.NODE_PRESET, message, 422)
+        grace = site.spec.get("terminationGracePeriodSeconds")
+        if isinstance(grace, int) and grace > GRACE_SECONDS_MAX:
+            message = (
+                f"the template of pod set {site.name} lets its pods take {grace} s to go; others wait for their room: "
+                f"write terminationGracePeriodSeconds: {GRACE_SECONDS_MAX} or less"
+            )
+            return deny(Refusal.MALFORMED_GANG, message, 422)
     return None
 
 

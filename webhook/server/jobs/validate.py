@@ -14,7 +14,7 @@ from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import is_child, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
 from webhook.server.jobs.children import judge_child, judge_scale
-from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, lingering, preset_node, reading
+from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, lingering, reading, unfit_template
 from webhook.server.jobs.ungated import judge_ungated, mislabelled, newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
@@ -82,7 +82,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     problem = (
         (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
-        or preset_node(asking)
+        or unfit_template(asking)
     )
     if problem is not None:
         return problem

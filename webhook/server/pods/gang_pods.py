@@ -142,6 +142,8 @@ def _ledger_note(review: PodReview, rules: PodRules) -> str:
 
 def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation) -> Answer | None:
     pod, user = review.pod, review.request.username
+    if _made_by_its_pod(review, rules, reservation):
+        return None
     if user not in rules.creators.of(reservation.kind) and user not in rules.settings.known_manifest_users:
         message = (
             f"label {names.GANG_LABEL} claims a place in {reservation}, but only its controller creates its pods, "
@@ -157,6 +159,17 @@ def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation)
     whose = f"{owner.kind.partition('.')[0]} {owner.name} (uid {owner.uid})"
     message = f"the pod belongs to {whose}, not to {reservation}: leave label {names.GANG_LABEL} out of its template"
     return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def _made_by_its_pod(review: PodReview, rules: PodRules, reservation: Reservation) -> bool:
+    """Return whether a pod of the gang that makes others made this one: it goes with its owner, as theirs do."""
+    owner, namespace = review.pod.controller, review.request.namespace
+    if owner is None or owner.kind != "Pod." or not rules.creators.makes_by_pods(reservation.kind):
+        return False
+    if not review.request.username.startswith(f"system:serviceaccount:{namespace}:"):
+        return False
+    maker = rules.view.fences.pod(namespace, owner.uid)
+    return maker is not None and maker.gang == reservation.uid and not maker.terminal
 
 
 def _whose(pod: PodFacts) -> str:

@@ -16,11 +16,16 @@ class Creators:
         self.controllers: frozenset[str] = frozenset().union(*(kind.controller_users for kind in kinds.values()))
         """Every username under which some kind's controller works."""
         self._of_kind = {key: _users_of(key, kinds) for key in kinds}
+        self._by_pods = frozenset(key for key, kind in kinds.items() if kind.pods_make_pods)
         self._below = {key: _kinds_below(key, kinds) for key in kinds}
 
     def of(self, kind: str) -> frozenset[str]:
         """Return who may create pods for a gang of ``kind``: its controller, its children's and others; else nobody."""
         return self._of_kind.get(kind, frozenset())
+
+    def makes_by_pods(self, kind: str) -> bool:
+        """Return whether pods of a gang of ``kind`` make further ones of it."""
+        return kind in self._by_pods
 
     def below(self, kind: str) -> frozenset[str]:
         """Return the kinds of objects that may stand between a gang of ``kind`` and its pods."""

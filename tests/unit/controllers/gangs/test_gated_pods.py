@@ -38,8 +38,10 @@ def waits(number: int, **changes: object) -> PodRecord:
 def runs(number: int, *, since: float = 100.0, **changes: object) -> PodRecord:
     text = annotations.encode_admission(Admission("uid", 1, 5, "q", {"pods": 3}, since_seconds=since))
     name = f"ring-{number}"
-    record = PodRecord(name, "ns", name, number + 1, ONE, "uid", "pods", "Running", group="ring", admission=text)
-    return replace(record, **changes)  # type: ignore[arg-type]
+    record = PodRecord(
+        name, "ns", name, number + 1, ONE, "uid", "pods", "Running", node="node-1", group="ring", admission=text
+    )
+    return replace(record, node="node-1", **changes)  # type: ignore[arg-type]
 
 
 def told(pod: PodRecord) -> PodRecord:
@@ -88,9 +90,21 @@ CASES: dict[str, tuple[tuple[PodRecord, ...], Reservation | None, bool, int | No
     "rule 8: it returns it when the last is gone": ((runs(0, phase="Succeeded"),), RESERVED, False, 3, Step.RELEASE),
     "a gang without pods returns its entry": ((), RESERVED, False, None, Step.RELEASE),
     "rule 2: a stopping gang's pods go first": ((runs(0), waits(1)), STOPPING, False, 3, Step.STOP),
-    "rule 2: its entry stays until they are gone": ((runs(0, terminating=True),), STOPPING, True, 3, Step.NOTHING),
+    "rule 2: its entry stays until they are gone": (
+        (runs(0, terminating=True),),
+        STOPPING,
+        True,
+        3,
+        Step.NOTHING,
+    ),
     "rule 4: pods that wait are written before the entry goes": (THREE, STOPPING, False, 3, Step.VOID),
-    "rule 4: also while others are going": ((runs(0, terminating=True), waits(1)), STOPPING, False, 3, Step.VOID),
+    "rule 4: also while others are going": (
+        (runs(0, terminating=True), waits(1)),
+        STOPPING,
+        False,
+        3,
+        Step.VOID,
+    ),
     "and then it goes": (WRITTEN, STOPPING, True, 3, Step.RELEASE),
     "what an earlier leader wrote is written again": (WRITTEN, STOPPING, False, 3, Step.VOID),
     "who comes while the others go is told the gang's place too": ((*WRITTEN, waits(3)), STOPPING, True, 3, Step.VOID),

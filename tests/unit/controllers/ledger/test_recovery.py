@@ -156,19 +156,21 @@ async def test_pods_that_outlive_their_job_hold_what_the_leader_remembers_though
 async def test_pods_of_a_deleted_job_that_nobody_remembers_are_let_go_first_but_not_for_ever(
     owned: bool, goes: bool
 ) -> None:
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+    slow = Pace(pod_stop_seconds=1_000)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a"), pace=slow) as cluster:
         admin, pod = cluster.api(), "/api/v1/namespaces/team-a/pods/worker"
         job = {"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "gone", "controller": True}
         metadata = {"name": "worker", "namespace": "team-a", "labels": {names.GANG_LABEL: "gone"}}
-        metadata |= {"finalizers": ["example.org/slow"], "ownerReferences": [job] if owned else []}
-        spec = {"containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}
+        metadata |= {"ownerReferences": [job] if owned else []}
+        spec: dict[str, Any] = {"containers": [{"name": "main", "image": "train:1"}], "restartPolicy": "Never"}
+        spec |= {"nodeName": "node-1", "terminationGracePeriodSeconds": 1_000}
         await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(10)
         assert await ledger_is_written(admin) is not owned, "what nobody owns may run for ever"
         if goes:
-            await admin.request("PATCH", pod, body=b'{"metadata": {"finalizers": null}}', content_type=MERGE_PATCH)
+            await admin.request("DELETE", pod, body=b'{"gracePeriodSeconds": 0}')
             await asyncio.sleep(2)
             assert await ledger_is_written(admin)
         await asyncio.sleep(30)

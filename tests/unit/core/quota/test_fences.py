@@ -36,6 +36,13 @@ def fences() -> Fences:
     return fences
 
 
+def test_a_pod_that_is_deleted_before_it_had_a_node_holds_nothing(fences: Fences) -> None:
+    """Its finalizer may keep it for ever; nobody gives it a node any more."""
+    fences.put_pod(pod(0, node="node-1", terminating=True))
+    fences.put_pod(pod(1, terminating=True))
+    assert fences.present("ns", "uid") == 1
+
+
 def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences) -> None:
     """The first key that is short, what is asked and what there is."""
     reason = fences.shortfall(gang(5), {"main": 5})
@@ -113,7 +120,7 @@ def test_a_terminating_pod_counts_in_the_fence_beside_its_replacement(fences: Fe
     fences.put_reservation(reservation(3))
     for number in range(3):
         fences.put_pod(pod(number))
-    fences.put_pod(pod(0, terminating=True))
+    fences.put_pod(pod(0, node="node-1", terminating=True))
     assert fences.live_pods("ns", "uid", "main") == 2
     assert fences.pod_shortfall("ns", ONE_GPU) is not None
 
@@ -128,7 +135,7 @@ def test_ended_and_reclaimed_pods_give_their_room_back(fences: Fences) -> None:
 
 def test_quota_is_present_until_the_last_pod_is_gone(fences: Fences) -> None:
     """Deleting is not gone."""
-    fences.put_pod(pod(0, terminating=True))
+    fences.put_pod(pod(0, node="node-1", terminating=True))
     assert fences.present("ns", "uid") == 1
     fences.drop_pod("ns", "pod-0")
     assert fences.present("ns", "uid") == 0
@@ -179,7 +186,7 @@ def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, boo
     for what, number, member, phase, terminating in events:
         match what:
             case "put_pod":
-                pods[number] = pod(number, member=member, phase=phase, terminating=terminating)
+                pods[number] = pod(number, member=member, phase=phase, node="node-1", terminating=terminating)
                 kept.put_pod(pods[number])
             case "drop_pod":
                 pods.pop(number, None)

@@ -87,6 +87,16 @@ async def test_28_more_resource_names_than_a_reservation_holds(gate: Gate, amoun
     assert "are more than 1000" in answer.message
 
 
+async def test_a_template_whose_pods_take_years_to_go(gate: Gate) -> None:
+    obj = suspended()
+    obj["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600
+    assert (await judged(gate, review(obj))).allowed
+    obj["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 10**9
+    answer = await judged(gate, review(obj))
+    assert answer.code == 422
+    assert "terminationGracePeriodSeconds: 3600 or less" in answer.message
+
+
 @pytest.mark.parametrize("value", ["", "-1", "0x10", "１", " 1", "1 ", None, True, {}, [], "1.5", "1500m", "NaN", 1.5])
 async def test_29_a_gpu_count_is_a_whole_number(gate: Gate, value: Any) -> None:
     obj = suspended()
@@ -209,7 +219,7 @@ async def test_37_huge_and_unknown_fields_are_ignored(gate: Gate) -> None:
     assert (await judged(gate, orjson.dumps(found | {"newEnvelopeField": []}))).allowed
 
 
-async def test_38_a_preset_node_is_for_the_scheduler_and_for_mirror_pods() -> None:
+async def test_38_a_unfit_template_is_for_the_scheduler_and_for_mirror_pods() -> None:
     gate = Gate(view())
     preset = pod(nodeName="node-7")
     assert not (await judged(gate, review(preset), "/validate/pods")).allowed

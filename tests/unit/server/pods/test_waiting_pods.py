@@ -141,7 +141,7 @@ async def test_nobody_brings_a_place_in_the_queue_along(fenced: Gate) -> None:
     assert names.REQUEUE in (await create(fenced, forged)).message
 
 
-async def test_a_preset_node_passes_by_the_gate_and_is_refused(fenced: Gate) -> None:
+async def test_a_unfit_template_passes_by_the_gate_and_is_refused(fenced: Gate) -> None:
     preset = waiting(nodeName="node-7")
     preset["spec"]["schedulingGates"] = []
     assert "preset" in (await create(fenced, preset)).message

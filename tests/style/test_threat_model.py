@@ -1,0 +1,26 @@
+"""The threat model names what was tried: each test that it names is there, and each attack of the suite is in it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "threat-model.md").read_text()
+SUITE = ROOT / "tests" / "e2e"
+
+
+def attacks() -> set[str]:
+    return {
+        f"{path.stem.removeprefix('test_attacks_')}::{name}"
+        for path in SUITE.glob("test_attacks_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+
+
+def test_the_table_of_attacks_names_every_test_of_the_suite_and_no_other() -> None:
+    assert set(re.findall(r"`(\w+::test_\w+)`", TEXT)) == attacks()
+
+
+def test_every_file_that_the_threat_model_names_is_there() -> None:
+    named = [name for name in re.findall(r"`((?:tests|webhook|manifests|docs)/[\w./-]+)`", TEXT) if "*" not in name]
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
