@@ -329,8 +329,8 @@ MUTANTS: Final = (
         "8",
         "that no pod is known proves nothing while the pods lag behind",
         "webhook/controllers/gangs/pod_proof.py",
-        "        if self._gangs.of(uid).proved_gone or ",
-        "        if True or ",
+        "        if self._gangs.of(uid).proved_gone:\n",
+        "        if True:\n",
         RULES_TESTS,
     ),
     Mutant(

@@ -196,10 +196,6 @@ class Feeds:
         """Read every job of a kind again, and return when that is done."""
         await asyncio.gather(*(self.informers[job_feed(each)].reread() for each in self.kinds[kind].every_version))
 
-    def jobs_position(self, kind: str) -> int:
-        """Return the newest resourceVersion seen of jobs of a kind: everything up to it is in the view."""
-        return max(self.informers[job_feed(served)].position for served in self.kinds[kind].every_version)
-
     async def _run_one(self, name: str) -> None:
         informer = self.informers[name]
         synced = asyncio.create_task(self._note_synced(name, informer))

@@ -1,11 +1,12 @@
 """Proof that a gang is gone, its job and every pod of it, before its quota is given away (ledger rule 8).
 
 Jobs and pods arrive over separate watches, and one can lag behind the other: a job may be seen to be gone before its
-pods were seen to exist. The pods known from the watch prove something only if it is at least as far as the watch that
-told of the job's end; otherwise one consistent list, for all gangs in question together, settles it.
+pods were seen to exist. How far each has come cannot be told apart from their resourceVersions, which mean something
+within one resource only (pods may be kept in an etcd of their own). So one consistent list of pods, asked for after the
+end was seen and for all gangs in question together, settles it.
 
 A job that is not in the view may also be one that was never seen: the leader before this one may have read further. The
-view proves that it is gone once it is as far as the ledger was when this leadership began.
+view proves that it is gone once its kind was read again since this leadership began.
 """
 
 import asyncio
@@ -42,38 +43,29 @@ class PodProof:
         self._unlabelled: set[str] = set()
         """The same for gangs whose pods no selector finds."""
         self._task: asyncio.Task[None] | None = None
-        self._expected = 0
-        self._relisted = False
+        self._leads = False
         self._rereads: dict[str, asyncio.Task[None]] = {}
+        """Kind to its being read again in this leadership."""
 
-    def expect(self, version: int) -> None:
-        """Take pods and jobs for known once they are read up to ``version``, at which this leadership began.
+    def expect(self) -> None:
+        """Take jobs and plain pods for gone only once they were read again: a leadership begins.
 
         What an earlier leader reserved for it had read before that: until then a gang that seems gone may only not have
         been seen yet.
         """
-        self._expected, self._relisted = version, False
+        self._leads = True
+        for record in self._gangs:
+            record.proved_gone = False
         self._cancel_rereads()
 
-    def caught_up(self) -> bool:
-        """Return whether the pods are read up to the expected version; if not, have them listed."""
-        pods = self._feeds.informers["pods"]
-        if pods.position >= self._expected:
+    def caught_up(self, kind: str) -> bool:
+        """Return whether gangs of a kind were read since this leadership began; if not, have them listed."""
+        if not self._leads:
             return True
-        if not self._relisted:
-            self._relisted = True
-            pods.relist()
-        return False
-
-    def jobs_caught_up(self, kind: str) -> bool:
-        """Return whether jobs of a kind are read up to the expected version; if not, have them listed."""
-        if kind == POD_GROUP.key:
-            return self.caught_up()
-        if self._feeds.jobs_position(kind) >= self._expected:
-            return True
-        # Of a kind that is not served no version is ever read: its list is asked for, and answered by 404.
         if kind not in self._rereads:
-            self._rereads[kind] = asyncio.create_task(self._feeds.reread_jobs(kind), name=f"reread {kind}")
+            # Of a kind that is not served the list is asked for, and answered by 404.
+            reread = self._feeds.informers["pods"].reread() if kind == POD_GROUP.key else self._feeds.reread_jobs(kind)
+            self._rereads[kind] = asyncio.create_task(reread, name=f"reread {kind}")
         return self._rereads[kind].done()
 
     def holds(self, uid: str, kind: str, *, labelled: bool = True) -> bool:
@@ -83,9 +75,8 @@ class PodProof:
         """
         if kind == POD_GROUP.key:
             # Its pods are all there is of it, and what is known of them comes from one watch.
-            return self.caught_up()
-        needed = max(self._feeds.jobs_position(kind), self._expected)
-        if self._gangs.of(uid).proved_gone or self._feeds.informers["pods"].position >= needed:
+            return self.caught_up(kind)
+        if self._gangs.of(uid).proved_gone:
             return True
         (self._asked if labelled else self._unlabelled).add(uid)
         if self._task is None or self._task.done():

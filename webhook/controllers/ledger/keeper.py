@@ -66,11 +66,6 @@ class LedgerKeeper(Fenced):
         """How large the objects were that the last commit wrote."""
 
     @property
-    def resource_version(self) -> int:
-        """The newest version of any object of the ledger as last written or read."""
-        return max(int(kept.resource_version or 0) for kept in (self._index, *self._pages.values()))
-
-    @property
     def entries_bytes(self) -> int:
         """What all entries take, without claims and bookings, which are left out where there is no room for them."""
         return sum(self._layout.bytes_of.values())

@@ -164,7 +164,7 @@ class Reconciler:
             why = "there is no ledger yet" if first else "the ledger cannot be read"
             await self._recover(LedgerBroken(why, self._keeper.unreadable, first=first))
         assert self._keeper.ledger is not None
-        self._proof.expect(self._keeper.resource_version)
+        self._proof.expect()
         self._view.set_ledger(self._keeper.ledger)
         self._gangs.load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
@@ -300,7 +300,7 @@ class Reconciler:
         gang = job or self._view.ledger.entries.get(uid)
         if gang is None:
             return False
-        if (job is None or gated_pods.is_pod_group(gang)) and not self._proof.jobs_caught_up(gang.kind):
+        if (job is None or gated_pods.is_pod_group(gang)) and not self._proof.caught_up(gang.kind):
             self._lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
