@@ -13,7 +13,7 @@ class QuotaMissing:
     resource: str
     missing: int
     ahead: int = 0
-    """Jobs before it in its queue: they may take what becomes free."""
+    """Jobs before it, in its queue and in others that wait for the same room: they may take what becomes free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,10 @@ class EquivalenceClass:
         del self.order[bisect_left(self.order, (gang.created_seconds, uid))]
         return gang
 
+    def before(self, group: tuple[float, int], other: tuple[float, int], place: tuple[float, str]) -> int:
+        """Return how many gangs of the class, which stands at ``group``, are before one at ``place`` of ``other``."""
+        return len(self.order) if group < other else bisect_left(self.order, place) if group == other else 0
+
     @property
     def head(self) -> Gang:
         """The gang whose turn it is."""
@@ -243,9 +247,7 @@ class PendingQueue:
         group, place = (self._rank_of(gang), -gang.priority), (gang.created_seconds, gang.uid)
         count = 0
         for eclass in self.eclasses.values():
-            theirs = (eclass.rank, -eclass.sample.priority)
-            if theirs <= group:
-                count += len(eclass.order) if theirs < group else bisect_left(eclass.order, place)
+            count += eclass.before((eclass.rank, -eclass.sample.priority), group, place)
         apart = (*self.backoff.values(), *self.claiming.values())
         return count + sum(self._place_of(other) < (*group, *place) for other in apart)
 

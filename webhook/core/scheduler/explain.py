@@ -1,6 +1,8 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from webhook.core.assignment.decision import Attempt, Decision
@@ -21,7 +23,7 @@ from webhook.core.model.moments import time_text
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.queueing import EquivalenceClass, GangRecord
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
@@ -32,8 +34,14 @@ _HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_STARVED, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
-def explain(gang: Gang, decision: Decision, node: Node, allocations: Allocations, ahead: int = 0) -> Reason:
-    """Return why ``decision`` does not let ``gang`` start at queue ``node``, where so many wait ``ahead`` of it."""
+Ahead = Callable[[Node, FlavorResource], int]
+"""How many jobs are before one that waits for room of a node."""
+
+
+def explain(
+    gang: Gang, decision: Decision, node: Node, allocations: Allocations, ahead: Ahead = lambda node, key: 0
+) -> Reason:
+    """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
     if decision.fence is not None:
         return decision.fence
     if decision.awaits and not decision.fits:
@@ -108,12 +116,12 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
     return _cap(node.parent, key, rest)
 
 
-def _short(block: Block, node: Node, allocations: Allocations, mode: Mode, ahead: int) -> Reason:
+def _short(block: Block, node: Node, allocations: Allocations, mode: Mode, ahead: Ahead) -> Reason:
     usage = allocations.usage
     binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     holders = _holders(binding, block.key, allocations)
-    missing = _missing(usage, node, block, holders, ahead)
+    missing = _missing(usage, node, block, holders, ahead(binding, block.key))
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
         Code.WAITING_FOR_QUOTA,
@@ -183,9 +191,33 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
-    why = explain(eclass.head, decision, queue.node, state.allocations, queue.ahead_of(gang))
+    before = partial(_ahead_of, state, record, decision.assignment.level)
+    why = explain(eclass.head, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
+
+
+def _ahead_of(state: State, record: GangRecord, level: int, node: Node, key: FlavorResource) -> int:
+    """Return how many jobs wait before a gang in its queue, or in others below ``node`` for the same ``key``.
+
+    Those of other queues come in the order in which a cycle looks at them; by fair sharing that is theirs only when
+    their turn comes, so none of them counts as before it.
+    """
+    gang, queue = record.gang, record.queue
+    assert queue is not None
+    count, place = queue.ahead_of(gang), (level, -gang.priority)
+    if node.is_queue or state.settings.fair_sharing:
+        return count
+    for other in state.pending.queues.values():
+        if other is queue or other.node is None or other.closed is not None or node not in other.node.path():
+            continue
+        for eclass in other.eclasses.values():
+            if eclass.ineligible is not None or eclass.hopeless or eclass.never or key not in eclass.request.keys:
+                continue
+            asks = eclass.smallest
+            borrows = eclass.level if asks is None else state.allocations.usage.highest_level(other.node, asks)
+            count += eclass.before((borrows, -eclass.sample.priority), place, (gang.created_seconds, gang.uid))
+    return count
 
 
 def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:

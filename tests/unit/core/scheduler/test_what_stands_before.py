@@ -18,6 +18,14 @@ def backfill(limit_seconds: int | None) -> World:
     return world
 
 
+def ahead(world: World, uid: str) -> int:
+    """Return how many jobs are said to be before the one with this uid."""
+    why = world.engine.reason(uid)
+    assert why is not None
+    (missing,) = (each for each in why.blockers if isinstance(each, QuotaMissing))
+    return missing.ahead
+
+
 def test_of_several_that_wait_each_is_told_how_many_jobs_are_before_it() -> None:
     world = World(queue("q", 4)).submit(gang("runs", "q", 4))
     world.cycle()
@@ -30,6 +38,34 @@ def test_of_several_that_wait_each_is_told_how_many_jobs_are_before_it() -> None
         NOBODY + "needs 2 more cpu and 1 job before it",
         NOBODY + "needs 2 more cpu and 2 jobs before it",
     ]
+
+
+def test_jobs_of_other_queues_that_wait_for_the_same_room_of_the_cohort_are_before_it_too() -> None:
+    world = World(queue("a", 2, cohort="all"), queue("b", 2, cohort="all"), queue("c", 2)).submit(gang("runs", "a", 4))
+    world.cycle()
+    world.submit(
+        gang("elsewhere", "c", 3, created=0.5),
+        gang("first", "b", 4, created=1.0),
+        gang("second", "b", 4, created=2.0),
+        gang("mine", "a", 4, created=3.0),
+        gang("later", "b", 4, created=4.0),
+    )
+    world.cycle()
+    told = {name: world.engine.reason(name) for name in ("first", "second", "mine", "later")}
+    ahead = {
+        name: [each.ahead for each in why.blockers if isinstance(each, QuotaMissing)]
+        for name, why in told.items()
+        if why
+    }
+    assert ahead == {"first": [0], "second": [1], "mine": [2], "later": [3]}
+
+
+def test_a_job_of_another_queue_that_has_to_borrow_is_not_before_one_that_asks_what_its_queue_owns() -> None:
+    world = World(queue("a", 2, cohort="all"), queue("b", 2, cohort="all")).submit(gang("runs", "b", 4))
+    world.cycle()
+    world.submit(gang("borrower", "b", 2, created=1.0), gang("mine", "a", 2, created=2.0))
+    world.cycle()
+    assert (ahead(world, "mine"), ahead(world, "borrower")) == (0, 1)
 
 
 def test_what_nobody_holds_is_given_by_a_higher_quota_only() -> None:
