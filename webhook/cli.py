@@ -224,6 +224,17 @@ def cancel(
 
 
 @app.command()
+def top(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Move waiting jobs before all others of their priority in their queue: for who has the verb top on workloads."""
+    _each("top", jobs, selector, namespace, kubeconfig)
+
+
+@app.command()
 def queues(
     name: Annotated[str | None, typer.Argument(help="One in full: limits, what it borrows and lends.")] = None,
     sort: Annotated[

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name
 from webhook.core.model import names
+from webhook.core.model.moments import time_text
 from webhook.errors import Forbidden, NotFound, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
@@ -114,7 +116,16 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> st
     return f"{job}: is deleted; its quota returns when its last pod is gone"
 
 
-VERBS: Final[Mapping[str, Verb]] = {"hold": hold, "release": release, "cancel": cancel}
+async def top(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+    """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
+    kind, path, obj = await _find(api, job, namespace, kinds)
+    if status.finished(kind, obj) is not None or _is_admitted(obj):
+        raise WrongName(f"{job} does not wait: only what waits has a place in a queue")
+    await _merge(api, path, obj, {"metadata": {"annotations": {names.TOP: time_text(SystemClock().now())}}})
+    return f"{job}: is the first of its priority in its queue; its priority stays, and nobody is stopped for it"
+
+
+VERBS: Final[Mapping[str, Verb]] = {"hold": hold, "release": release, "cancel": cancel, "top": top}
 
 
 def _kind(word: str, kinds: Kinds) -> JobKind:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
-from webhook.commands.verbs import cancel, every_kind, hold, release, selected
+from webhook.commands.verbs import cancel, every_kind, hold, release, selected, top
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.errors import NotFound, WrongName
@@ -129,3 +129,18 @@ async def test_kinds_that_the_installation_adds_are_known_from_its_configuration
         assert sweep is not None
         with pytest.raises(WrongName, match="there is no Sweep 'grid'"):
             await hold(api, "sweep/grid", "team-a", kinds)
+
+
+async def test_a_waiting_job_that_is_moved_to_the_top_starts_before_an_older_one() -> None:
+    async with cluster() as api:
+        for name in ("runs", "older", "younger"):
+            await create(api, waiting_job(name, pods=3))
+            await asyncio.sleep(3)
+        assert "first of its priority" in await top(api, "job/younger", "team-a")
+        with pytest.raises(WrongName, match="does not wait"):
+            await top(api, "job/runs", "team-a")
+        await asyncio.sleep(2)
+        await cancel(api, "job/runs", "team-a")
+        await asyncio.sleep(60)
+        assert not (await stored(api, "younger"))["spec"]["suspend"]
+        assert (await stored(api, "older"))["spec"]["suspend"]

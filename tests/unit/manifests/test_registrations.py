@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manifests import cel, output, policies, reconciler_policies, registrations, rights_to_use
+from manifests import cel, output, policies, reconciler_policies, registrations, rights_to_use, top
 from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
@@ -56,6 +56,12 @@ def test_the_written_policies_are_up_to_date() -> None:
 def test_the_written_policies_of_the_reconciler_are_up_to_date() -> None:
     text = output.text(reconciler_policies.documents(KIND_LIST), source="manifests.reconciler_policies")
     assert reconciler_policies.TARGET.read_text() == text, "run python -m manifests.reconciler_policies"
+
+
+def test_the_written_policy_of_who_may_move_jobs_to_the_top_is_up_to_date() -> None:
+    assert top.TARGET.read_text() == output.text(top.documents(KIND_LIST), "manifests.top"), (
+        "run python -m manifests.top"
+    )
 
 
 def test_the_written_rights_to_use_are_up_to_date() -> None:
@@ -286,7 +292,9 @@ def test_but_what_it_starts_is_sent_since_the_pods_could_not_be(name: str) -> No
 
 def policy_text(name: str) -> str:
     """Return all expressions of a policy as one text."""
-    named_so = [each for each in policies.documents(KIND_LIST) if each["metadata"]["name"] == name]
+    named_so = [
+        each for each in (*policies.documents(KIND_LIST), *top.documents(KIND_LIST)) if each["metadata"]["name"] == name
+    ]
     (found,) = [each for each in named_so if each["kind"] == "ValidatingAdmissionPolicy"]
     return str(found["spec"])
 
@@ -306,7 +314,8 @@ def test_each_row_of_the_table_of_what_is_ours_is_kept_by_a_policy_on_each_of_it
         for name in by_place[place] if writer is not Writer.EDITOR else ():
             # A job's template keeps its annotations and gates to the webhook: without the label they mean nothing.
             if place is not Place.TEMPLATE or row.form is Form.LABEL:
-                assert f"'{row.key}'" in policy_text(name), name
+                held_by = "tutti-top" if writer is Writer.TOPPER else name
+                assert f"'{row.key}'" in policy_text(held_by), held_by
     if row.key in OWN_LABELS:
         for name in (*families, "tutti-marked-elsewhere", "tutti-marked-pods"):
             assert f"'{row.key}'" in policy_text(name), name

@@ -35,12 +35,13 @@ _GANGS: Final = (metrics.QUEUE_WAITING, metrics.QUEUE_RUNNING, metrics.QUEUE_ACT
 
 
 def admitted(reservation: Reservation, gang: Gang, context: ReadContext, now: float) -> None:
-    """Count an admission and how long the gang has waited for it."""
+    """Count an admission and how long the gang has waited for it, unless it was moved before others."""
     queue = metrics.queue_label(reservation.queue)
     classes = {**context.priority_classes, **context.workload_priority_classes}
     priority = metrics.class_label(gang.priority, classes.items())
     metrics.ADMITTED.labels(queue).inc()
-    metrics.WAIT_SECONDS.labels(queue, priority).observe(max(0.0, now - gang.created_seconds))
+    if gang.created_seconds >= 0:
+        metrics.WAIT_SECONDS.labels(queue, priority).observe(max(0.0, now - gang.created_seconds))
 
 
 @dataclass(slots=True)

@@ -96,7 +96,9 @@ class Gang:
     pod_sets: tuple[PodSet, ...]
     priority: int = 0
     created_seconds: float = 0.0
-    """Unix time of the place in the queue: creation, unless an eviction sent it back."""
+    """Unix time of the place in the queue: creation, unless an eviction sent it back; below 0 for who was moved to the
+    top.
+    """
     quorum: int | None = None
     """Pods that must be able to run together (PodGroup minMember); None means the floors of all pod sets."""
     max_run_seconds: int | None = None

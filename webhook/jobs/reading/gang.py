@@ -136,7 +136,7 @@ def _gang(
         queue=queue_label(obj, kind),
         pod_sets=pod_sets,
         priority=priority,
-        created_seconds=created if requeue is None else requeue.place_seconds,
+        created_seconds=_place(metadata, created if requeue is None else requeue.place_seconds),
         quorum=_quorum(kind, obj, sites, pod_sets, admitted, shared=bool(ensemble)),
         max_run_seconds=_max_run_seconds(kind, obj, labels, admission or requeue),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
@@ -176,6 +176,14 @@ def _named_classes(
     for name in (*fields, *[site.spec.get("priorityClassName") for site in sites]):
         if name and isinstance(name, str):
             yield classes.get(name, BUILT_IN_PRIORITIES.get(name)), f"PriorityClass {name!r}"
+
+
+def _place(metadata: Mapping[str, Any], place_seconds: float) -> float:
+    """Return the place in the queue: before all others for who was moved to the top, the last one first, until it is
+    sent back.
+    """
+    moved = seconds(paths.find(metadata, ("annotations", names.TOP)))
+    return -moved if moved > 0 and moved >= place_seconds else place_seconds
 
 
 def _quorum(

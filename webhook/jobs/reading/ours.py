@@ -39,6 +39,7 @@ class Writer(StrEnum):
     TUTTI = "Tutti's account"
     EDITOR = "whoever may edit the object"
     CLOSER = "whoever may edit the object adds it, the verb ungate takes it away"
+    TOPPER = "whoever may edit the object and has the verb top"
     ADDER = "whoever may create the pod adds it, Tutti takes it away"
 
 
@@ -64,6 +65,7 @@ OURS: Final = (
     Ours(names.OFFER, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PLACEMENT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
+    Ours(names.TOP, Form.ANNOTATION, {Place.JOB: Writer.TOPPER}),
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.LEDGER_PAGE, Form.LABEL, {Place.LEDGER: _BY_TUTTI}),
