@@ -16,6 +16,7 @@ import structlog
 from webhook.cluster.view import View
 from webhook.core.model import names
 from webhook.errors import ApiError, Unavailable
+from webhook.jobs.reading.gating import record_gated_by
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.untyped import paths
@@ -92,7 +93,4 @@ def outdated_labels(view: View) -> list[str]:
 
 
 def _gated_by_namespace(job: JobRecord) -> bool:
-    if job.finished is not None or not job.is_ours:
-        return False
-    gang = job.gang
-    return gang is None or (gang.pod_group is None and not any(gang.labels.get(key) for key in names.QUEUE_LABELS))
+    return job.finished is None and job.is_ours and record_gated_by(job, {}, ()) is None

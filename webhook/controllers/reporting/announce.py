@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -33,6 +34,17 @@ _WITHOUT = {
 """What is not waited for, and what follows."""
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """What people were told of a gang that waits."""
+
+    since_seconds: float
+    code: Code | None = None
+    """Why it waits."""
+    told: Code | None = None
+    """The last reason that an event gave."""
+
+
 class Announcer:
     """Events and decision lines of one cluster's reconciler. A follower has one too and never speaks."""
 
@@ -43,21 +55,22 @@ class Announcer:
         self._view = view
         self._kinds = kinds
         self._now = now
-        self._queued: dict[str, float] = {}
-        self._told: dict[str, str] = {}
-        self._codes: dict[str, str] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        """By uid, the one that was looked at last at the end."""
         self._delayed: set[str] = set()
+        """Uids of admitted gangs of which it was told that their start fails."""
         self._unread: dict[str, str] = {}
         self._unreadable: set[Regarding] = set()
         self._unreadable_at = float("-inf")
 
     def queued(self, uid: str) -> None:
         """Note that a gang waits, or waits again."""
-        self._queued.setdefault(uid, self._now())
+        self._waiting.setdefault(uid, _Waiting(self._now()))
 
     def admitted(self, reservation: Reservation) -> None:
         """Tell that a gang was admitted."""
-        self._forget(reservation.uid)
+        self._waiting.pop(reservation.uid, None)
+        self._delayed.discard(reservation.uid)
         pods = sum(reservation.counts.values())
         flavors = sorted({flavor for pod_set in reservation.pod_sets for flavor in pod_set.flavors.values()})
         where = f" of queue {reservation.queue}" if reservation.queue else ""
@@ -127,33 +140,28 @@ class Announcer:
     def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
         self.unread()
-        for uid in list(itertools.islice(self._queued, LOOKED_AT_MAX)):
-            since = self._queued.pop(uid)
+        self._delayed &= self._view.ledger.entries.keys()
+        for uid in list(itertools.islice(self._waiting, LOOKED_AT_MAX)):
+            waits = self._waiting.pop(uid)
             if uid not in self._view.jobs or uid in self._view.ledger.entries:
-                self._forget(uid)
                 continue
             # To the end of the line: with many waiting, each is looked at in turn.
-            self._queued[uid] = since
+            self._waiting[uid] = waits
             reason = reason_of(uid)
             if reason is None:
                 # Held, ended or about to go, it waits for nothing.
-                self._codes.pop(uid, None)
+                waits.code = None
                 continue
-            self._codes[uid] = reason.code
+            waits.code = reason.code
             if reason.code is Code.PENDING_EVALUATION and not reason.help:
                 # The next cycle decides: it would be over before anybody reads it.
                 continue
-            if now - since >= QUEUED_AFTER_SECONDS and self._told.get(uid) != reason.code:
-                self._told[uid] = reason.code
+            if now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
+                waits.told = reason.code
                 self._note(uid, "Queued", f"{reason.code}: {reason}")
         metrics.WAITING.clear()
-        for code, number in Counter(self._codes.values()).items():
+        for code, number in Counter(waits.code for waits in self._waiting.values() if waits.code).items():
             metrics.WAITING.labels(code).set(number)
-
-    def _forget(self, uid: str) -> None:
-        for table in (self._queued, self._told, self._codes):
-            table.pop(uid, None)
-        self._delayed.discard(uid)
 
     def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         job = self._view.jobs.get(uid)

@@ -22,7 +22,7 @@ class Notes:
         self.regarding.append(regarding)
 
 
-def test_that_the_next_cycle_decides_is_no_event_and_whom_a_gang_could_stop_is_one() -> None:
+def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_stop_is_one() -> None:
     world, notes = World(), Notes()
     job = world.waits("train")
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
@@ -58,3 +58,18 @@ def test_where_neighbours_are_hidden_events_name_none() -> None:
     announcer.queued(job.uid)
     announcer.tick(11, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "behind team-speech/secret and team-vision/own"))
     assert notes.told == ["Queued WaitingForQuota: behind a job of another namespace and team-vision/own"]
+
+
+def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:
+    world, notes = World(), Notes()
+    job = world.waits("train")
+    reservation = world.admits(job)
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    for second in range(3):
+        announcer.start_failed(job.uid, "no")
+        announcer.tick(second, lambda _uid: None)
+    assert len(notes.told) == 1
+    world.releases(reservation)
+    announcer.tick(4, lambda _uid: None)
+    announcer.start_failed(job.uid, "no")
+    assert len(notes.told) == 2

@@ -1,7 +1,6 @@
 """Label and field selectors as an API server reads them: query text, or the LabelSelector of a registration.
 
-Grammar of the text form: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a notin (b,c)``, ``a``, ``!a``, joined by
-commas (``k8s.io/apimachinery/pkg/labels``). ``!=`` and ``notin`` also match objects that lack the key.
+Label selectors are those of the product; here are the server's refusals, and field selectors.
 """
 
 import re
@@ -9,15 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from webhook.core.model.gang import Requirement
+from webhook.core.model.policy import LabelSelector
+from webhook.kube import selectors
 from webhook.laboratory.simulated.requests.refusals import Json, bad_request
 
 Predicate = Callable[[Mapping[str, str]], bool]
 ObjectPredicate = Callable[[Json], bool]
 
-_TERM: Final = re.compile(
-    r"\s*(?:(?P<absent>!)\s*)?(?P<key>[A-Za-z0-9._/\-]+)\s*"
-    r"(?:(?P<op>==|!=|=)\s*(?P<value>[A-Za-z0-9._\-]*)|(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?\s*(?:,|$)"
-)
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def everything(labels: Mapping[str, str]) -> bool:
@@ -28,62 +27,21 @@ def everything(labels: Mapping[str, str]) -> bool:
 @lru_cache(maxsize=1024)
 def parse_labels(text: str) -> Predicate:
     """Return the predicate of a ``labelSelector`` query value. Raises Refused (400) when it cannot be read."""
-    terms: list[Predicate] = []
-    at = 0
-    while at < len(text):
-        match = _TERM.match(text, at)
-        if match is None or match.end() == at:
-            raise bad_request(f'unable to parse requirement: found "{text[at : at + 64]}"')
-        terms.append(_term(match))
-        at = match.end()
-    if not terms:
-        return everything
-    if len(terms) == 1:
-        return terms[0]
-    return lambda labels: all(term(labels) for term in terms)
-
-
-def _term(match: re.Match[str]) -> Predicate:
-    key, op, value = match["key"], match["op"], match["value"]
-    if match["absent"]:
-        return lambda labels: key not in labels
-    if op in ("=", "=="):
-        return lambda labels: labels.get(key) == value
-    if op == "!=":
-        return lambda labels: labels.get(key) != value
-    if match["set"]:
-        values = frozenset(part.strip() for part in match["values"].split(","))
-        return _one_of(key, values, match["set"] == "in")
-    return lambda labels: key in labels
-
-
-def _one_of(key: str, values: frozenset[str], wanted: bool) -> Predicate:
-    if wanted:
-        return lambda labels: labels.get(key) in values
-    return lambda labels: labels.get(key) not in values
+    try:
+        return selectors.parse_labels(text).matches if text.strip() else everything
+    except ValueError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
 
 
 def compile_selector(selector: Mapping[str, Any] | None) -> Predicate:
     """Return the predicate of a LabelSelector object; an absent or empty one matches everything."""
     if not selector:
         return everything
-    equal: dict[str, str] = dict(selector.get("matchLabels") or {})
-    terms = [_expression(expression) for expression in selector.get("matchExpressions") or ()]
-    return lambda labels: all(labels.get(k) == v for k, v in equal.items()) and all(term(labels) for term in terms)
-
-
-def _expression(expression: Mapping[str, Any]) -> Predicate:
-    key, values = expression["key"], frozenset(expression.get("values") or ())
-    match expression["operator"]:
-        case "In":
-            return _one_of(key, values, True)
-        case "NotIn":
-            return _one_of(key, values, False)
-        case "Exists":
-            return lambda labels: key in labels
-        case "DoesNotExist":
-            return lambda labels: key not in labels
-    raise bad_request(f'"{expression["operator"]}" is not a valid label selector operator')
+    expressions = selector.get("matchExpressions") or ()
+    if unknown := [each["operator"] for each in expressions if each["operator"] not in _OPERATORS]:
+        raise bad_request(f'"{unknown[0]}" is not a valid label selector operator')
+    requirements = (Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in expressions)
+    return LabelSelector(dict(selector.get("matchLabels") or {}), tuple(requirements)).matches
 
 
 def parse_fields(text: str, allowed: tuple[str, ...]) -> ObjectPredicate | None:
