@@ -22,6 +22,7 @@ from webhook.core.model import names
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
+from webhook.server.pods.changes import BARE_LABELS
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
 from webhook.server.review.resources_table import BUILT_IN, Handling
 from webhook.untyped.paths import Path as FieldPath
@@ -289,7 +290,9 @@ def classified(
 
 
 def regrouped() -> str:
-    """Return when a gang pod is looked at: new, by a subresource, or with another gang, group, queue, owner or gate."""
+    """Return when a gang pod is looked at: new, by a subresource, or with another gang, group, queue, owner or gate,
+    or without a label by which its controller finds it.
+    """
     return "\n|| ".join(
         [
             "request.operation == 'CREATE'",
@@ -316,6 +319,9 @@ def regrouped() -> str:
                 )
             ),
             "object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences",
+            "oldObject.metadata.?labels.orValue({}).exists(key,\n"
+            f"  (key.contains('/') || key in {list(BARE_LABELS)})\n"
+            "  && object.metadata.?labels[?key] != oldObject.metadata.?labels[?key])",
             "object.spec.?schedulingGates != oldObject.spec.?schedulingGates",
         ]
     )

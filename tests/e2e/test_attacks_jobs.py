@@ -239,3 +239,16 @@ def test_an_account_of_namespace_default_is_no_operator_whatever_its_name(owner:
         acting = f"--as=system:serviceaccount:default:{account}"
         told = admin.refused("create", "-f", "-", acting, stdin=yaml.safe_dump(member))
         assert "only its controller creates its pods" in told, told
+
+
+def test_a_pod_of_a_gang_keeps_the_labels_by_which_its_controller_finds_it(owner: Kubectl, admin: Kubectl) -> None:
+    """The Job controller lets go of a pod that it finds no more: it would run on when the gang is stopped."""
+    running_gang(owner, admin)
+    name = owner.pods(phase="Running")[0]["metadata"]["name"]
+    for label in ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
+        assert "its controller lets go of it" in owner.refused("label", "pod", name, f"{label}-")
+        assert "its controller lets go of it" in owner.refused("label", "pod", name, f"{label}=x", "--overwrite")
+    owner("label", "pod", name, "debug=yes")
+    owner("label", "pod", name, "debug-")
+    owner.patch("job", "gang", {"spec": {"suspend": True}})
+    wait_until(lambda: not owner.pods("job-name=gang"), what="all its pods go")

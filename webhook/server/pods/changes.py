@@ -1,7 +1,7 @@
 """Changes of pods that exist: what Tutti wrote stays, and a resize stays within its place or what the fences leave."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
@@ -14,6 +14,11 @@ from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.pod_facts import PodFacts
 from webhook.wire import pods as wire
+
+BARE_LABELS: Final = ("controller-uid", "job-name", "spark-app-selector", "spark-role")
+"""Labels without a domain by which controllers find their pods."""
+APP_LABELS: Final = "app.kubernetes.io/"
+"""These have a domain and are their users' own."""
 
 
 def judge_change(review: PodReview, rules: PodRules) -> Answer:
@@ -34,13 +39,35 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
             f"scheduling gate {names.SCHEDULING_GATE} is removed by Tutti when the gang is admitted, not by {user!r}"
         )
         return deny(Refusal.GATE_REMOVED, message)
-    return _owner_change(review, rules) if old.gang is not None and pod.controller != old.controller else ALLOW
-
-
-def _owner_change(review: PodReview, rules: PodRules) -> Answer:
-    user, settings = review.request.username, rules.settings
-    if user in settings.collector_users or user in rules.creators.controllers or user in settings.known_manifest_users:
+    if old.gang is None or _is_controller(user, rules):
         return ALLOW
+    if (label := _label_of_its_controller(review)) is not None:
+        message = f"label {label} of a gang's pod stays: without it its controller lets go of it, and it runs on"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    return _owner_change(review) if pod.controller != old.controller else ALLOW
+
+
+def _is_controller(user: str, rules: PodRules) -> bool:
+    settings = rules.settings
+    return (
+        user in settings.collector_users or user in rules.creators.controllers or user in settings.known_manifest_users
+    )
+
+
+def _label_of_its_controller(review: PodReview) -> str | None:
+    """Return a label that says whose the pod is, if it would change or go. Further labels are anybody's."""
+    now, before = (_labels(each) for each in (review.request.object, review.request.old_object))
+    changed = (key for key, value in before.items() if now.get(key) != value)
+    return next((key for key in changed if key in BARE_LABELS or ("/" in key and not key.startswith(APP_LABELS))), None)
+
+
+def _labels(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    labels = ((document or {}).get("metadata") or {}).get("labels")
+    return labels if isinstance(labels, dict) else {}
+
+
+def _owner_change(review: PodReview) -> Answer:
+    user = review.request.username
     message = f"the controller of a gang's pod is changed by its job's controller alone, not by {user!r}"
     return deny(Refusal.FOREIGN_CREATOR, message)
 
