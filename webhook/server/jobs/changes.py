@@ -27,6 +27,7 @@ from webhook.server.review.job_facts import (
     is_suspended,
     malformed_suspend,
     not_ours,
+    own_annotations,
     own_fields,
     ruling_alone,
 )
@@ -62,7 +63,7 @@ def judge_change(change: Change) -> Answer:
     """Return the answer to a change of a job that is stored."""
     request, rules, kind, obj, old = change.request, change.rules, change.kind, change.obj, change.old
     if _say_the_same(obj, old) and malformed_suspend(kind, obj) is None:
-        return not_ours(rules, obj)
+        return allow((_no_hold(change),)) if _suspends_what_waits(change) else not_ours(rules, obj)
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))
@@ -85,6 +86,27 @@ def judge_change(change: Change) -> Answer:
     if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
         return ALLOW
     return _size_judged(change)
+
+
+def _suspends_what_waits(change: Change) -> bool:
+    """Return whether somebody writes a waiting job as it is stored, as who suspends it does: nothing else is said."""
+    rules, kind, old = change.rules, change.kind, change.old
+    changed = any(
+        paths.find(change.obj, ("metadata", field)) != paths.find(old, ("metadata", field))
+        for field in ("annotations", "finalizers")
+    )
+    if changed or change.running or change.request.subresource or not is_suspended(kind, old):
+        return False
+    held = names.HOLD in own_annotations(old) or paths.find(old, ("metadata", "annotations", names.ADMISSION_GATES))
+    return not held and ruling_alone(rules, kind, old) is not None
+
+
+def _no_hold(change: Change) -> str:
+    where, name = change.request.namespace, change.request.name
+    return (
+        f"{paths.render(change.kind.suspend or ())} is true already: the job waits, and starts when its turn comes. To "
+        f"keep it from starting: tutti hold {change.kind.kind.lower()}/{name} -n {where}"
+    )
 
 
 def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.reviews import GPU, containers, create, stored, view, with_quota
+from tests.unit.server.reviews import GPU, ask, containers, create, review, stored, view, with_quota
 from webhook.core.model import names
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.model.reasons import Code, Reason
@@ -17,6 +17,17 @@ from webhook.server.gate import Gate
 @pytest.fixture
 def waiting() -> Gate:
     return Gate(view())
+
+
+async def test_who_suspends_a_job_that_waits_is_told_how_to_hold_it() -> None:
+    """It is stored suspended already, so nothing changes, and kubectl says only that."""
+    told = await ask(Gate(view()), "/validate/jobs", review(stored(), old=stored(), operation="UPDATE"))
+    assert told.allowed
+    assert "To keep it from starting: tutti hold job/train -n team-a" in told.warnings[0]
+    collected, free = stored(), stored(queue=None)
+    collected["metadata"]["finalizers"] = ["example.org/accounting"]
+    for new, old in ((collected, stored()), (free, free)):
+        assert not (await ask(Gate(view()), "/validate/jobs", review(new, old=old, operation="UPDATE"))).warnings
 
 
 async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
