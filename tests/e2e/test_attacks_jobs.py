@@ -252,3 +252,13 @@ def test_a_pod_of_a_gang_keeps_the_labels_by_which_its_controller_finds_it(owner
     owner("label", "pod", name, "debug-")
     owner.patch("job", "gang", {"spec": {"suspend": True}})
     wait_until(lambda: not owner.pods("job-name=gang"), what="all its pods go")
+
+
+def test_a_job_that_was_admitted_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:
+    """Nobody could stop them any more: whoever is owed their room would wait for ever."""
+    running_gang(owner, admin)
+    assert "pods of an admitted job go with it" in owner.refused("delete", "job", "gang", "--cascade=orphan")
+    path = f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/gang"
+    assert "pods of an admitted job go with it" in owner.refused("delete", "--raw", path)
+    owner("delete", "job", "gang", "--wait=false")
+    wait_until(lambda: not owner.pods(), what="its pods go with it")

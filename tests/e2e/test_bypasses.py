@@ -166,7 +166,7 @@ def test_a_job_re_created_under_the_same_name_waits_for_the_pods_of_the_first(ow
     owner.create(GANGS["job"]("gang"))
     running(owner, 2)
     first = uid_of(owner, "job")
-    owner("delete", "job", "gang", "--cascade=orphan")
+    admin("delete", "job", "gang", "--cascade=orphan")
     owner.create(GANGS["job"]("gang"))
     assert uid_of(owner, "job") != first
     stays(lambda: suspended(owner, "job", "gang") and len(owner.pods()) == 2, 3, "it waits while the orphans run")
