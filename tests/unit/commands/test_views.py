@@ -236,6 +236,14 @@ async def test_one_queue_says_from_whom_it_borrows_and_the_other_what_it_lends()
         find_queues(documents, "nope")
 
 
+async def test_of_queues_of_one_name_that_of_the_given_namespace_is_meant() -> None:
+    documents = await World().documents("queues")
+    assert len(find_queues(documents, "jobs")) == 2
+    (found,) = find_queues(documents, "jobs", "team-speech")
+    assert found["spec"]["clusterQueue"] == "speech"
+    assert find_queues(documents, "vision", "team-speech")
+
+
 async def test_a_member_of_a_namespace_sees_the_limit_of_the_queue_behind_theirs() -> None:
     world = World()
     world.admits(world.waits("big", cpu=3, pods=2))

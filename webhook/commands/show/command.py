@@ -45,7 +45,7 @@ async def queues(
         documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
         beside = await outside(api) if output == "table" and name is None else None
     if name is not None:
-        documents = find_queues(documents, name)
+        documents = find_queues(documents, name, namespace)
         if output == "table":
             for document in documents:
                 print_queue(terminal.console(), document)

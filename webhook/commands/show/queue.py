@@ -11,9 +11,10 @@ from webhook.visibility.documents.queue import FULL_NAME
 from webhook.visibility.http.tables import Document
 
 
-def find_queues(documents: Sequence[Document], name: str) -> list[Document]:
-    """Return the documents of that name: of one name there may be queues in several namespaces. Raises WrongName."""
+def find_queues(documents: Sequence[Document], name: str, namespace: str | None = None) -> list[Document]:
+    """Return the documents of that name: those of ``namespace`` where it has any, else of all. Raises WrongName."""
     found = [document for document in documents if name in names_of(document)]
+    found = [document for document in found if document["metadata"]["namespace"] == namespace] or found
     if not found:
         known = sorted({names_of(document)[0] for document in documents})
         there = f"there are {', '.join(known[:20])}" if known else "you see none"
