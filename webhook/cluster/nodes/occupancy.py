@@ -87,6 +87,8 @@ class Occupancy:
     def drop_node(self, name: str) -> None:
         """Forget one node."""
         self.capacity.drop_node(name)
+        # Who waited for a flavor's last node waits for none any more.
+        self._freed = True
         self._unsettle_at(name)
         for uid in self._daemons:
             self.capacity.unbind(_to_come(uid, name))

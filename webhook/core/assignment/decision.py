@@ -103,6 +103,9 @@ class Decider:
             for each in gang.pod_sets
             if self._must_fit(self.nodes, chosen[each.name].values())
         ]
+        late = next((each for each in asked if not self.nodes.may_ask(each.shape)), None)
+        if late is not None:
+            return Misplaced(late, 0, certain=False, postponed=True)
         return place(self.nodes, asked, self.nodes.held_by(gone)) if asked else None
 
     def _must_fit(self, nodes: Capacity, flavors: Collection[Flavor]) -> bool:

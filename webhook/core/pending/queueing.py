@@ -18,6 +18,7 @@ from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, S
 from webhook.core.model.reasons import Reason
 from webhook.core.pending.gang_state import Event, GangState, allows
 from webhook.core.pending.keyed_heap import KeyedHeap
+from webhook.core.placement.fit import Asked
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 OrderKey = tuple[float, int, float, str]
@@ -75,6 +76,8 @@ class EquivalenceClass:
     """Under this policy it can never start: there is nothing to keep for it."""
     never: bool = False
     """In a Backfill queue: that was so when the class was made, before anybody decided about it."""
+    short_of: Asked | None = None
+    """Pods of it that have to fit the nodes at least; None where something else would help too."""
     fence: Reason | None = None
     """What the fences said, where they were what blocked it."""
     level: int = 0

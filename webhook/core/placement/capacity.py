@@ -11,14 +11,18 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.node import UNBOUNDED, NodeRecord
 from webhook.core.placement.shape import Shape
 
 SHAPES_MAX = 256
 """Indexes kept; the one used longest ago goes first."""
+
+ROUND_VISITS = 50_000
+"""Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
 
 Places = Mapping[str, int]
 """Node to pods."""
@@ -112,6 +116,10 @@ class Capacity:
         self._pods_of: dict[str, dict[str, Bound]] = {}
         """Uid of a gang to its bound pods."""
         self._indexes: dict[Shape, Index] = {}
+        self._due: dict[Shape, None] = {}
+        """New shapes that wait for their turn."""
+        self._new_left = UNBOUNDED
+        """How many more new ones may be looked at in this round."""
         self._log: list[str] = []
         """Names of nodes that changed, in order."""
         self._largest: dict[str, int] | None = None
@@ -133,7 +141,10 @@ class Capacity:
         before = self.nodes.get(node.name)
         if before == node:
             return
-        self._largest, self._populated = None, {}
+        if before is None or before.capacity != node.capacity:
+            self._largest = None
+        if before is None or before.labels != node.labels:
+            self._populated = {}
         self._add(node.name, {} if before is None else before.capacity, -1)
         self.nodes[node.name] = node
         self._add(node.name, node.capacity, 1)
@@ -255,6 +266,37 @@ class Capacity:
             del self.free[node]
         self._log.append(node)
 
+    # -- new shapes ---------------------------------------------------------------------------------------------------
+
+    def begin_round(self) -> bool:
+        """Let as many new shapes be looked at as a round of decisions may cost, those first that had to wait; return
+        whether any had. Who makes a thousand jobs that all ask something else holds up others by that, and no process.
+        """
+        waited = bool(self._due)
+        most = max(1, ROUND_VISITS // max(1, len(self.nodes)))
+        turn = list(islice(self._due, most))
+        for shape in turn:
+            del self._due[shape]
+            self.index(shape)
+        self._new_left = most - len(turn)
+        return waited
+
+    @property
+    def has_due(self) -> bool:
+        """Shapes wait for the next round."""
+        return bool(self._due)
+
+    def may_ask(self, shape: Shape) -> bool:
+        """Return whether a shape may be looked at in this round; if not, it will be in a later one."""
+        if shape in self._indexes:
+            return True
+        if not self._new_left:
+            self._due[shape] = None
+            return False
+        self._new_left -= 1
+        self.index(shape)
+        return True
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def index(self, shape: Shape) -> Index:
@@ -271,6 +313,10 @@ class Capacity:
             del self._indexes[next(iter(self._indexes))]
         self._shorten()
         return index
+
+    def known_index(self, shape: Shape) -> Index | None:
+        """Return the index of ``shape``, up to date, if there is one."""
+        return self.index(shape) if shape in self._indexes else None
 
     def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""

@@ -11,11 +11,15 @@ from webhook.core.placement.node import PODS
 
 def misplaced(found: Misplaced) -> Reason:
     """Return the reason in short: a decision is made more often than somebody asks for it."""
+    if found.postponed:
+        return Reason(Code.PENDING_EVALUATION, "whether its pods fit the nodes is looked at in one of the next cycles")
     return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}", help=_help(found))
 
 
 def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
+    if found.postponed:
+        return misplaced(found)
     shape, lack = found.asked.shape, Counter[str]()
     kept_out, pieces = Counter[str](), Counter[str]()
     for name, node in capacity.nodes.items():

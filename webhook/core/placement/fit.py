@@ -35,6 +35,8 @@ class Misplaced:
     """Pods of it that fit."""
     certain: bool
     """It is impossible, not only unfound: every other pod set left out, it would not fit either."""
+    postponed: bool = False
+    """It is not known yet: too many shapes are new in this round."""
 
 
 @dataclass(slots=True)

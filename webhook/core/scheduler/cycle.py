@@ -255,11 +255,10 @@ class Cycle:
         assert record.queue is not None
         amounts = state.allocations.promises[uid][1]
         places = state.decider.places(record.gang, claim.planned.counts, claim.planned.flavors)
-        assert not isinstance(places, Misplaced), "looked at before"
         state.allocations.withdraw_promise(uid)
         state.pending.withdraw(uid)
         reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
-        reservation = state.allot(reservation, places)
+        reservation = state.allot(reservation, None if isinstance(places, Misplaced) else places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
 
     def _hold_back(self, eclass: EquivalenceClass, decision: Decision) -> None:

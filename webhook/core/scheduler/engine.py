@@ -19,7 +19,6 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.pending.gang_state import GangState
 from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Allocation
@@ -36,6 +35,8 @@ class Engine:
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
         self._state = State.empty(settings or EngineSettings())
+        self._round_seconds = float("-inf")
+        """When a follower last looked at new shapes on the nodes."""
 
     @property
     def policy(self) -> Policy:
@@ -127,8 +128,7 @@ class Engine:
 
     def wake_nodes(self) -> None:
         """Decide again about gangs that fitted no nodes: some became free, or there are more."""
-        self._state.pending.wake(NodesFreed())
-        self._state.stirred = True
+        self._state.wake_nodes()
 
     def wake_namespace(self, namespace: str) -> None:
         """Decide again about gangs that fences of ``namespace`` blocked: one changed, or a pod went away."""
@@ -145,6 +145,8 @@ class Engine:
         state.fences, state.now, state.followed = fences, now, None
         state.pending.end_backoffs(now)
         state.age_usage(now)
+        if state.nodes is not None and state.nodes.begin_round():
+            self.wake_nodes()
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
@@ -163,6 +165,9 @@ class Engine:
         state = self._state
         state.fences, state.now, state.followed = fences, now, claims
         state.pending.end_backoffs(now)
+        if state.nodes is not None and now - self._round_seconds >= 1:
+            self._round_seconds = now
+            state.nodes.begin_round()
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""
@@ -176,6 +181,8 @@ class Engine:
 
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
+        if self._state.nodes is not None and self._state.nodes.has_due:
+            return now
         decayed = self._state.decayed
         times = (self._state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)

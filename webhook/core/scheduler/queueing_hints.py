@@ -27,8 +27,11 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
     fenced = decision.fence is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
-    if decision.fence is not None and decision.fence.code is Code.NODES_DO_NOT_FIT:
+    eclass.short_of = None
+    if decision.misplaced is not None:
         wake_on = [NodesFreed()]
+        if decision.misplaced.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
+            eclass.short_of = decision.misplaced.asked
     head = None if eclass.shifting else decision.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)

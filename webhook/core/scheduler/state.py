@@ -296,7 +296,7 @@ class State:
         self.pending.wake(NamespaceFences(allocation.reservation.namespace))
         if self.nodes is not None:
             self.nodes.withdraw(allocation.uid)
-            self.pending.wake(NodesFreed())
+            self.wake_nodes()
         if node is not None:
             self.wake(node, allocation.amounts)
         self.stirred = True
@@ -311,6 +311,20 @@ class State:
             self.pending.wake(Releasing(node.root.index, key))
         for uid in self.partial():
             self.growing[uid] = None
+
+    def wake_nodes(self) -> None:
+        """Have those decided about again who fitted no nodes, but for those who fit none still."""
+        nodes = self.nodes
+
+        def still_short(eclass: EquivalenceClass) -> bool:
+            asked = eclass.short_of
+            if nodes is None or asked is None or not nodes.has_nodes(dict(asked.shape.selector)):
+                return False
+            known = nodes.known_index(asked.shape)
+            return known is not None and known.total < asked.count
+
+        self.pending.wake(NodesFreed(), unless=still_short)
+        self.stirred = True
 
     def renounce(self, uid: str) -> None:
         """Decide again about claims that counted on ``uid`` being stopped: it is not."""

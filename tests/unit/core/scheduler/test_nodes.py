@@ -1,8 +1,11 @@
 """The engine with nodes: a gang starts where its pods fit, and not merely where its sums do."""
 
+import pytest
+
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy
 from webhook.core.model.reasons import Code
+from webhook.core.placement import capacity
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.node import NodeRecord
 from webhook.core.quota.fences import Fences
@@ -109,3 +112,43 @@ def test_a_reservation_says_where_its_pods_are_to_go() -> None:
     made.submit(gang("g", "q", cpu=2, pods=3), 0.0)
     (reservation,) = made.cycle(1.0, Fences(), epoch=1).admitted
     assert reservation.pod_sets[0].places == {"a": 2, "b": 1}
+
+
+def test_who_makes_many_jobs_that_all_ask_something_else_holds_up_others_and_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 4)
+    made, _ = engine(queue("q", 1000), nodes={"a": 60, "b": 60})
+    for size in range(1, 8):
+        made.submit(gang(f"g{size}", "q", cpu=size), float(size))
+    rounds = []
+    while len(rounds) < 10 and sum(map(len, rounds)) < 7:
+        assert not rounds or made.next_wake(1.0) == 1.0
+        rounds.append(admitted(made))
+        waits = made.reason("g7")
+        assert waits is None or waits.code is Code.PENDING_EVALUATION
+    assert rounds == [["g1", "g2"], ["g3", "g4"], ["g5", "g6"], ["g7"]]
+    made.submit(gang("known", "q", cpu=3), 9.0)
+    assert admitted(made) == ["known"]
+    assert made.next_wake(1.0) is None
+
+
+def test_who_fits_no_nodes_is_decided_about_again_when_as_many_of_its_pods_fit_as_it_lacks() -> None:
+    made, there = engine(queue("q", 100), nodes={"a": 2, "b": 4})
+    made.submit(gang("wide", "q", cpu=4, pods=3), 0.0)
+    assert admitted(made) == []
+    for name in ("c", "d"):
+        assert not made.undecided()
+        there.put_node(NodeRecord(name, {"cpu": 4000}))
+        made.wake_nodes()
+    assert made.undecided() == {"wide"}
+    assert admitted(made, 2.0) == ["wide"]
+
+
+def test_who_waits_for_nodes_that_are_all_gone_waits_no_longer() -> None:
+    made, there = engine(queue("q", 100), nodes={"a": 2})
+    made.submit(gang("wide", "q", cpu=4), 0.0)
+    assert admitted(made) == []
+    there.drop_node("a")
+    made.wake_nodes()
+    assert admitted(made, 2.0) == ["wide"]
