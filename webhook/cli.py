@@ -88,6 +88,16 @@ def reconciler(config: ConfigOption = None) -> None:
 
 
 @app.command()
+def hub(config: ConfigOption = None) -> None:
+    """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+    from webhook.fleet.process import serve_hub  # noqa: PLC0415
+
+    assembly.run_process(serve_hub, load(config))
+
+
+@app.command()
 def demo(
     cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
     kubeconfig: Annotated[Path | None, typer.Option(help="A cluster where Tutti is installed, instead.")] = None,

@@ -152,6 +152,8 @@ class Config(Section):
     """For flavors without the annotation that says it, and for gangs without a queue."""
     hide_neighbours: bool = False
     """Reasons, events and refusals name no jobs of other namespaces."""
+    fleet_members: Path | None = None
+    """Directory of kubeconfigs, one a member, named as the member: what ``tutti hub`` places jobs in."""
     left_to_kueue: bool = False
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -142,7 +142,7 @@ class Hub:
         copy = copy_read(kind, found)
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
-        own, placement = await self._record(job, copy.job)
+        own, placement = await self._record(kind, job, copy.job)
         verdict = strays.verdict(copy, cluster, placement, complete=not self.fleet.unswept)
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
@@ -150,11 +150,13 @@ class Hub:
             await job.write(own, placement.adopted(copy.offer, member.name, cluster, copy.uid))
         return verdict
 
-    async def _record(self, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Placement | None]:
+    async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Placement | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""
         try:
             own = await job.read()
         except NotFound:
+            # Gone, or its whole kind is not served at the moment, which says nothing of the job: then this is NotFound.
+            await self.fleet.api.request("GET", collection_path(kind), query={"limit": "1"})
             return None, None
         if paths.find(own, ("metadata", "uid")) != uid:
             return None, None

@@ -16,7 +16,7 @@ from webhook.core.fleet.steps import Step, Wish, eligible, next_step
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.copies import copy_made, encode, placement_of, wanted
-from webhook.fleet.member import Found, Member, NoAnswer
+from webhook.fleet.member import Look, Member, NoAnswer
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.kube.api import JSON_PATCH, Api
@@ -101,7 +101,7 @@ class FleetJob:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, member: str) -> Found | None:
+    async def _look(self, member: str) -> Look | None:
         if member not in self._fleet.members:
             return None
         try:
@@ -110,7 +110,7 @@ class FleetJob:
             log.debug("fleet.no_answer", error=str(error))
             return None
 
-    async def _target(self, wish: Wish, placement: Placement, found: Found | None) -> tuple[str, str] | None:
+    async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> tuple[str, str] | None:
         """Return the member to offer the gang to now, and its cluster; None to leave it where it is."""
         if not wish.runs or placement.holds or self._waits_on(wish, placement, found):
             return None
@@ -124,7 +124,7 @@ class FleetJob:
                 return name, look.sight.cluster
         return None
 
-    def _waits_on(self, wish: Wish, placement: Placement, found: Found | None) -> bool:
+    def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
         if placement.phase is not Phase.OFFERED:
             return False
@@ -138,7 +138,7 @@ class FleetJob:
     # -- acting -------------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, step: Step, job: dict[str, Any], placement: Placement, found: Found | None, target: tuple[str, str] | None
+        self, step: Step, job: dict[str, Any], placement: Placement, found: Look | None, target: tuple[str, str] | None
     ) -> Step:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(placement.member)
@@ -186,7 +186,7 @@ class FleetJob:
             await self.write(job, placement.proven_gone())
         return Step.PROVE
 
-    async def _mirror(self, job: dict[str, Any], placement: Placement, found: Found | None) -> None:
+    async def _mirror(self, job: dict[str, Any], placement: Placement, found: Look | None) -> None:
         """Show the member's status on the hub's job while it runs there."""
         if placement.phase is not Phase.GRANTED or found is None or found.object is None:
             return
@@ -194,7 +194,7 @@ class FleetJob:
         if copy is not None and copy.uid == placement.copy_uid and copy.permitted:
             await self._report(job, found)
 
-    async def _report(self, job: dict[str, Any], found: Found) -> None:
+    async def _report(self, job: dict[str, Any], found: Look) -> None:
         status = None if found.object is None else found.object.get("status")
         if not isinstance(status, dict) or status == job.get("status"):
             return

@@ -13,11 +13,13 @@ from urllib.parse import quote
 import orjson
 import structlog
 
+from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.permit import permit_text
 from webhook.core.fleet.placement import Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
@@ -26,13 +28,15 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, Api
 from webhook.untyped import paths
+from webhook.untyped.values import text
 
 log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
 REST_SECONDS: Final = 2.0
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
-_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
+_CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+_LEDGER: Final = f"{_CONFIG_MAPS}/{names.LEDGER_NAME}"
 
 
 class NoAnswer(Exception):
@@ -40,7 +44,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Look:
     """A look at one gang's copy, and the object itself."""
 
     sight: Sight
@@ -64,6 +68,15 @@ class Member:
         self._api = api
         self._rests_until = 0.0
 
+    def reach(self, api: Api) -> Api:
+        """Ask by another connection from now on; return the one before, on which requests may be under way."""
+        before, self._api, self._rests_until = self._api, api, 0.0
+        return before
+
+    async def close(self) -> None:
+        """Release its connection."""
+        await self._api.close()
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def cluster(self) -> str:
@@ -74,7 +87,7 @@ class Member:
             raise NoAnswer(f"{self.name}: namespace kube-system is not there")
         return uid
 
-    async def look(self, kind: JobKind, namespace: str, name: str) -> Found:
+    async def look(self, kind: JobKind, namespace: str, name: str) -> Look:
         """Return what it has of one gang. Raises NoAnswer."""
         cluster = await self.cluster()
         found = await self._get(object_path(kind, namespace, name))
@@ -82,7 +95,7 @@ class Member:
         copy = None if found is None else copy_read(kind, found)
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits
-        return Found(Sight(cluster, knows, copy, reserved), found)
+        return Look(Sight(cluster, knows, copy, reserved), found)
 
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, placement: Placement) -> bool:
         """Return whether one piece of evidence says that the copy of ``placement`` is gone. Raises NoAnswer."""
@@ -162,17 +175,24 @@ class Member:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     async def _ledger(self) -> _Ledger | None:
-        """Return what its ledger says; None where it cannot be read, which proves nothing."""
+        """Return what its ledger says; None where it cannot be read, which proves nothing.
+
+        The index is read first: an entry never moves, so what stood before stands on a page that the index lists.
+        """
         found = await self._get(_LEDGER)
         if found is None:
             return _Ledger(False, False, {})
-        data = paths.find_mapping(found, ("data",))
+        book = LedgerBook(_data(found))
+        listed = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE})
+        for page in (listed or {}).get("items") or ():
+            name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
+            book.pages[name] = Found(uid, _data(page))
         try:
-            ledger = ledger_text.decode({str(key): str(value) for key, value in data.items()})
-            knows = orjson.loads(data[ledger_text.META]).get(ledger_text.PERMITS) is True
-        except (ledger_text.LedgerCorrupt, KeyError, ValueError):
+            ledger = book.read()
+            knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True
+        except (ledger_text.LedgerCorrupt, Misplaced, KeyError, ValueError):
             return None
-        return _Ledger(True, knows, ledger.entries)
+        return None if ledger is None else _Ledger(True, knows, ledger.entries)
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         try:
@@ -217,3 +237,7 @@ class Member:
 
     def _rest(self) -> None:
         self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS
+
+
+def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}

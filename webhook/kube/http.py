@@ -92,7 +92,7 @@ class HttpApi:
         self,
         server: str,
         session: aiohttp.ClientSession,
-        credentials: Credentials | None = None,
+        credentials: "Credentials | GivenToken | None" = None,
         *,
         proxy: str | None = None,
         server_hostname: str | None = None,
@@ -267,6 +267,29 @@ async def connect(kubeconfig: Path | str | None = None, user_agent: str = "tutti
         proxy=configuration.proxy or _environment_proxy(configuration.host),
         server_hostname=configuration.tls_server_name,
     )
+
+
+class GivenToken:
+    """A bearer token that is what it is: whoever gave it gives another connection when it changes."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def header(self) -> str | None:
+        """Return the value of the Authorization header."""
+        return f"Bearer {self._token}" if self._token else None
+
+    async def renewed(self, refused: str | None) -> bool:
+        """There is no other."""
+        return False
+
+
+def reach(
+    server: str, tls: ssl.SSLContext, token: str = "", *, server_hostname: str = "", user_agent: str = "tutti"
+) -> HttpApi:
+    """Return the API server at ``server``, by what is given alone: no file, proxy or variable is looked at."""
+    session = _session(tls, user_agent)
+    return HttpApi(server, session, GivenToken(token), server_hostname=server_hostname or None)
 
 
 def _library(name: str) -> Any:

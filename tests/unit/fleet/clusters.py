@@ -107,9 +107,10 @@ class Side:
         return sum(pod["status"].get("phase") == "Running" for pod in listed)
 
     async def reserved(self) -> int:
-        path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
-        data = orjson.loads(await self.admin.request("GET", path))["data"]
-        return len(data.keys() - {"meta", "claims", "bookings"})
+        path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+        listed = orjson.loads(await self.admin.request("GET", path))["items"]
+        ledger = [item["data"] for item in listed if item["metadata"]["name"].startswith(names.LEDGER_NAME)]
+        return sum(text.startswith('{"kind"') for data in ledger for text in data.values())
 
 
 class Watchers:

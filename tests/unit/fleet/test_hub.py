@@ -8,7 +8,9 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
 from webhook.core.fleet.placement import Phase
+from webhook.core.ledger import pages
 from webhook.core.model import names
+from webhook.errors import NotFound
 from webhook.fleet.copies import placement_of
 from webhook.laboratory.simulated.api import WritePoint
 
@@ -47,6 +49,16 @@ async def test_what_has_ended_shows_its_end_and_leaves_nothing_in_its_member(job
         stored = await world.hub.get(kind, name)
         assert stored is not None
         assert not stored["metadata"].get("finalizers")
+
+
+async def test_a_reservation_is_found_wherever_the_members_ledger_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "INDEX_BYTES", 0)
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job())
+        await runs_in(world, 3, 0)
+        assert await world.members["a"].reserved() == 1
+        await world.until(lambda: world.over(*SEED), 120)
+        assert await world.empty("PyTorchJob")
 
 
 async def test_gangs_that_one_member_has_no_room_for_go_to_the_next() -> None:
@@ -137,6 +149,25 @@ async def test_nothing_is_offered_before_each_member_was_swept() -> None:
         assert await world.places(*SEED) == []
         world.links["b"].thaw()
         await runs_in(world, 3, 0)
+
+
+async def test_a_kind_that_the_hub_does_not_serve_for_a_while_costs_no_gang_its_copy() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        asked, copy = world.own.request, await world.members["a"].get(*SEED)
+
+        async def not_served(method: str, path: str, **more: Any) -> bytes:
+            if "pytorchjobs" in path:
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+            return await asked(method, path, **more)
+
+        world.own.request = not_served  # type: ignore[method-assign]
+        await asyncio.sleep(60)
+        world.own.request = asked  # type: ignore[method-assign]
+        await asyncio.sleep(20)
+        kept = await world.members["a"].get(*SEED)
+        assert (kept or {})["metadata"]["uid"] == (copy or {})["metadata"]["uid"]
 
 
 async def test_a_record_that_was_lost_is_found_again_in_the_member() -> None:

@@ -1,0 +1,126 @@
+"""A member's kubeconfig names a server and proves who asks; what would do anything else is refused by name."""
+
+import base64
+import builtins
+import os
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.errors import PolicyError
+from webhook.fleet.kubeconfig import read
+
+AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n").decode()
+KEY = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n").decode()
+Edit = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
+
+
+def good() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "m", "cluster": {"server": "https://m.example.org:6443", "certificate-authority-data": AUTHORITY}}
+        ],
+        "users": [{"name": "hub", "user": {"token": "abc.def"}}],
+        "contexts": [{"name": "m", "context": {"cluster": "m", "user": "hub"}}],
+        "current-context": "m",
+    }
+
+
+def edited(edit: Edit) -> str:
+    document = good()
+    edit(document, document["clusters"][0]["cluster"], document["users"][0]["user"])
+    return yaml.safe_dump(document)
+
+
+HOSTILE: dict[str, tuple[Edit, str]] = {
+    "a command": (lambda d, c, u: u.update(exec={"command": "/bin/sh", "args": ["-c", "id"]}), "would run a command"),
+    "a plug-in": (
+        lambda d, c, u: u.update({"auth-provider": {"name": "gcp", "config": {"cmd-path": "sh"}}}),
+        "plug-in",
+    ),
+    "a token in a file": (lambda d, c, u: u.update(tokenFile="/var/run/secrets/token"), "would read a file"),
+    "a key in a file": (lambda d, c, u: u.update({"client-key": "/certs/tls.key"}), "would read a file"),
+    "a certificate in a file": (lambda d, c, u: u.update({"client-certificate": "/certs/tls.crt"}), "read a file"),
+    "an authority in a file": (lambda d, c, u: c.update({"certificate-authority": "/etc/shadow"}), "read a file"),
+    "any certificate": (lambda d, c, u: c.update({"insecure-skip-tls-verify": True}), "would take any server"),
+    "any certificate, in words": (lambda d, c, u: c.update({"insecure-skip-tls-verify": "yes"}), "take any server"),
+    "plain http": (lambda d, c, u: c.update(server="http://m.example.org"), "is not https"),
+    "a unix socket": (lambda d, c, u: c.update(server="unix:///run/m.sock"), "is not https"),
+    "a file as server": (lambda d, c, u: c.update(server="file:///etc/passwd"), "is not https"),
+    "a cloud's metadata": (lambda d, c, u: c.update(server="https://169.254.169.254/"), "link-local"),
+    "credentials in the address": (lambda d, c, u: c.update(server="https://me:pw@m.example.org"), "more or less"),
+    "a proxy": (lambda d, c, u: c.update({"proxy-url": "http://proxy:3128"}), "proxy"),
+    "impersonation": (lambda d, c, u: u.update({"as": "system:admin"}), "impersonate"),
+    "groups": (lambda d, c, u: u.update({"as-groups": ["system:masters"]}), "impersonate"),
+    "a password": (lambda d, c, u: u.update(username="a", password="b"), "basic authentication"),
+    "a header in the token": (lambda d, c, u: u.update(token="x\r\nImpersonate-User: admin"), "one line"),
+    "a command of another user": (
+        lambda d, c, u: d["users"].append({"name": "other", "user": {"exec": {"command": "id"}}}),
+        "would run a command",
+    ),
+    "two users of one name": (
+        lambda d, c, u: d["users"].append({"name": "hub", "user": {"token": "other"}}),
+        "is 2 of the users",
+    ),
+    "what nobody knows": (lambda d, c, u: u.update({"plugin": "x"}), "not known to be harmless"),
+    "nobody": (lambda d, c, u: u.clear(), "nothing to prove who it is"),
+    "half a key pair": (lambda d, c, u: u.update({"client-key-data": KEY}), "without its certificate"),
+    "no context": (lambda d, c, u: d.pop("current-context"), "names nothing"),
+}
+LAUGHS = "".join(f"{x}: &{x} [{','.join(['*' + y] * 10)}]\n" for y, x in zip("abcdefg", "bcdefgh", strict=True))
+TEXTS = {
+    "no YAML": ("{[", "expected"),
+    "a list": ("[1, 2]", "is no kubeconfig"),
+    "a tag that builds objects": ("!!python/object/apply:os.system ['id']", "could not determine a constructor"),
+    "laughs": ("a: &a [1,1,1,1,1,1,1,1,1,1]\n" + LAUGHS, "stands for more"),
+    "too much": ("x: " + "a" * 300_000, "is too long"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_process_and_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started or a file was read")
+
+    for module, name in ((subprocess, "Popen"), (os, "system"), (os, "posix_spawn"), (builtins, "open"), (os, "open")):
+        monkeypatch.setattr(module, name, refused)
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_kubeconfig_is_refused_and_said_why(case: str) -> None:
+    edit, why = HOSTILE[case]
+    text = edited(edit)
+    with pytest.raises(PolicyError, match=why):
+        read(text, "member m")
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_text_that_is_no_kubeconfig_is_refused(case: str) -> None:
+    text, why = TEXTS[case]
+    with pytest.raises(PolicyError, match=why):
+        read(text, "member m")
+
+
+def test_a_kubeconfig_with_a_token_is_taken() -> None:
+    account = read(edited(lambda d, c, u: None), "member m")
+    assert (account.server, account.token) == ("https://m.example.org:6443", "abc.def")
+    assert "CERTIFICATE" in account.authority
+
+
+def test_a_kubeconfig_with_a_key_pair_is_taken() -> None:
+    text = edited(lambda d, c, u: (u.clear(), u.update({"client-certificate-data": AUTHORITY, "client-key-data": KEY})))
+    account = read(text, "member m")
+    assert account.certificate
+    assert account.key
+
+
+def test_no_secret_stands_in_what_is_said_or_shown() -> None:
+    with pytest.raises(PolicyError) as refused:
+        read(edited(lambda d, c, u: u.update(token="secret token")), "member m")
+    assert "secret" not in str(refused.value)
+    assert "abc.def" not in repr(read(yaml.safe_dump(good()), "member m"))

@@ -1,0 +1,100 @@
+"""The members of ``tutti hub`` come from a directory, as a mounted Secret has them, and follow it."""
+
+import asyncio
+import base64
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from tests.unit.fleet.test_kubeconfig import good
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.errors import PolicyError
+from webhook.fleet import process
+from webhook.fleet.hub import Hub
+from webhook.fleet.process import accounts, reached, serve_hub
+from webhook.jobs.kinds.registry import KINDS
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+
+def write(directory: Path, name: str, token: str = "abc", **user: Any) -> None:
+    document = good()
+    authority = trustme.CA().cert_pem.bytes()
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(authority).decode()
+    document["users"][0]["user"] = {"token": token, **user}
+    (directory / name).write_text(yaml.safe_dump(document))
+
+
+def test_each_file_is_a_member_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path, "left")
+    write(tmp_path, "right")
+    (tmp_path / "..data").mkdir()
+    (tmp_path / ".hidden").write_text("x")
+    assert list(accounts(tmp_path)) == ["left", "right"]
+
+
+def test_every_member_that_is_wrong_is_said_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "left", exec={"command": "id"})
+    write(tmp_path, "right", tokenFile="/token")
+    with pytest.raises(PolicyError) as refused:
+        accounts(tmp_path)
+    assert [problem.path for problem in refused.value.problems] == [
+        "member left: users[0].user.exec",
+        "member right: users[0].user.tokenFile",
+    ]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_directory_without_members_is_said(tmp_path: Path, there: bool) -> None:
+    with pytest.raises(PolicyError, match="fleet_members"):
+        accounts(tmp_path if there else tmp_path / "absent")
+
+
+async def test_a_hub_without_members_does_not_start() -> None:
+    with pytest.raises(PolicyError, match="fleet_members"):
+        await serve_hub(Config(), asyncio.Event())
+
+
+async def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text(yaml.safe_dump(good()))
+    with pytest.raises(PolicyError, match="cannot be used"):
+        reached(accounts(tmp_path)["m"])
+
+
+async def test_a_client_certificate_is_taken_from_the_kubeconfig_and_leaves_no_file(tmp_path: Path) -> None:
+    leaf = trustme.CA().issue_cert("hub.example.org")
+    pair = {
+        "client-certificate-data": base64.b64encode(leaf.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(leaf.private_key_pem.bytes()).decode(),
+    }
+    write(tmp_path, "m", **pair)
+    await reached(accounts(tmp_path)["m"]).close()
+
+
+async def test_new_credentials_are_taken_and_hostile_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "FOLLOW_SECONDS", 0.01)
+    monkeypatch.setattr(process, "OLD_CONNECTION_SECONDS", 0.0)
+    write(tmp_path, "m", "first")
+    known = accounts(tmp_path)
+    own = SimulatedCluster(Random(1)).api()
+    hub = Hub(own, {"m": reached(known["m"])}, KINDS, clock=LoopClock())
+    following = asyncio.create_task(process._follow(hub, tmp_path, known))
+    try:
+        write(tmp_path, "m", "second")
+        async with asyncio.timeout(10):
+            while known["m"].token != "second":
+                await asyncio.sleep(0.01)
+        write(tmp_path, "m", "third", exec={"command": "id"})
+        await asyncio.sleep(0.2)
+        assert known["m"].token == "second"
+        assert not following.done()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await hub.fleet.members["m"].close()
