@@ -37,10 +37,16 @@ class LeaderRecord:
 
     def ended_seconds(self) -> float | None:
         """Return when the lease ends unless it is renewed, by its holder's clock; None where that cannot be read."""
-        try:
-            return unix_seconds(self.renewed) + self.lease_seconds
-        except (ValueError, OverflowError):
-            return None
+        renewed = readable_seconds(self.renewed)
+        return None if renewed is None else renewed + self.lease_seconds
+
+
+def readable_seconds(time: str) -> float | None:
+    """Return a time of a record as Unix seconds; None where it cannot be read."""
+    try:
+        return unix_seconds(time)
+    except (ValueError, OverflowError):
+        return None
 
 
 def parse(text: str) -> LeaderRecord | None:

@@ -280,7 +280,7 @@ async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
 async def test_a_leader_whose_lease_has_run_out_leads_no_more() -> None:
     lease = LeaderRecord("reconciler-0", 6.0, "2027-01-15T07:00:00Z", micro_time_text(NOW), 1)
     stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())}
-    assert "leader reconciler-0, renewed" in printed(print_ledger, stored, NOW + 5)
+    assert "leader reconciler-0 for 60m, renewed 5s ago" in printed(print_ledger, stored, NOW + 5)
     said = printed(print_ledger, stored, NOW + 90)
     assert "no replica leads: the lease of reconciler-0 expired 84s ago" in said
     assert "leader reconciler-0" not in said

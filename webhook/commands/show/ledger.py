@@ -19,7 +19,7 @@ from webhook.core.pod_group.ensemble import uid_of
 from webhook.core.quota.tree import for_people
 from webhook.errors import NotFound
 from webhook.kube.api import Api
-from webhook.kube.election import LeaderRecord, leader_of
+from webhook.kube.election import LeaderRecord, leader_of, readable_seconds
 from webhook.visibility.http.tables import Document
 from webhook.wire.times import human_age
 
@@ -86,10 +86,16 @@ def leader_line(leader: LeaderRecord | None, now: float) -> tuple[bool, str]:
     ended = leader.ended_seconds()
     if ended is not None and now > ended:
         return False, (
-            f"no replica leads: the lease of {leader.holder} expired {human_age(now - ended)} ago "
-            f"(renewed {leader.renewed}); nothing is admitted until a reconciler takes over"
+            f"no replica leads: the lease of {leader.holder} expired {human_age(now - ended)} ago; "
+            "nothing is admitted until a reconciler takes over"
         )
-    return True, f"leader {leader.holder}, renewed {leader.renewed}, since {leader.acquired}"
+    return True, f"leader {leader.holder} for {_age(leader.acquired, now)}, renewed {_age(leader.renewed, now)} ago"
+
+
+def _age(time: str, now: float) -> str:
+    """Return how long ago a time of the lease is, as people read it; as it stands where it is no time."""
+    seconds = readable_seconds(time)
+    return time if seconds is None else human_age(now - seconds)
 
 
 def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:
