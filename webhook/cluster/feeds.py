@@ -396,12 +396,22 @@ class Feeds:
             log.error("ledger.corrupt", error=str(error))
             ledger = None
         ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
-        if ledger is None or newer(ledger, self.view.ledger) or not ahead:
+        if ledger is not None and self.view.leads:
+            # Taken in beside what the leader knows, each of its writes would cost what runs. Who else writes it meets.
+            if deleted.outdated(self.view.policy, self.view.holding):
+                self._recompile_soon()
+        elif ledger is None or newer(ledger, self.view.ledger) or not ahead:
             self._ledger_read = ledger
             self.view.set_ledger(ledger, changes)
             self.listener.ledger_changed(changes)
             if deleted.outdated(self.view.policy, self.view.holding):
                 self._recompile_soon()
+
+    def follow_ledger(self) -> None:
+        """Take the ledger that is read from now on, where a leader here said what it is."""
+        if self.view.leads:
+            self.view.leads = False
+            self._read_ledger()
 
     # -- what jobs are read with ------------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ class View:
     ledger: Ledger = field(default_factory=Ledger)
     ledger_trusted: bool = False
     """The ledger was read and decoded; False while it is missing or corrupt."""
+    leads: bool = False
+    """A leader here puts every ledger that it writes in; what is read says no more than that until it ends."""
     unsynced: set[str] = field(default_factory=set)
     """Names of feeds that have not finished their first list; those that are unread for a reason are left out."""
     unread: dict[str, str] = field(default_factory=dict)

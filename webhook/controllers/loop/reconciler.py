@@ -97,6 +97,7 @@ class Reconciler:
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.marks, self._announcer, now=clock.now)
+        feeds.follow_ledger()
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
         self.marks.gangs.update(self._view.jobs)
@@ -166,6 +167,7 @@ class Reconciler:
         assert self._keeper.ledger is not None
         self._proof.expect()
         self._view.set_ledger(self._keeper.ledger)
+        self._view.leads = True
         self._gangs.load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
@@ -484,9 +486,10 @@ class Reconciler:
         asyncio.get_running_loop().call_later(delay, self.marks.add, uid)
 
     async def _recover(self, broken: LedgerBroken) -> None:
-        self._view.ledger_trusted = False
+        self._view.ledger_trusted = self._view.leads = False
         ledger = await self._recovery.run(broken)
         self._view.set_ledger(ledger)
+        self._view.leads = True
         self._gangs.load(ledger)
         self.marks.gangs.update(self._view.jobs)
         if broken.first and not ledger.entries:

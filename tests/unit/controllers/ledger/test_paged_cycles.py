@@ -1,6 +1,7 @@
 """A whole reconciler whose ledger is on pages: no queue is oversubscribed between any two of its writes."""
 
 import asyncio
+from collections.abc import Iterable
 
 import orjson
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import LEDGER
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import pages
 from webhook.core.ledger.pages import Found
+from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
@@ -99,3 +101,24 @@ async def test_a_small_clusters_ledger_is_one_object(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(10)
         assert len(parts.view.ledger.entries) == 20
         assert not parts.view.ledger.pages
+
+
+async def test_a_leader_compares_its_own_writes_with_nothing_that_goes_on_running() -> None:
+    """It knows what it changed, and what it then reads of its ledger says no more."""
+    async with led(cpu=100) as (cluster, parts):
+        for number in range(6):
+            await cluster.create(job(number))
+        await asyncio.sleep(10)
+        compared: list[int] = []
+        whole = parts.view.fences.set_reservations
+
+        def noted(reservations: Iterable[Reservation]) -> list[Reservation]:
+            compared.append(1)
+            return whole(reservations)
+
+        parts.view.fences.set_reservations = noted  # type: ignore[method-assign]
+        for number in range(6, 12):
+            await cluster.create(job(number))
+            await asyncio.sleep(2)
+        assert len(parts.view.ledger.entries) == 12
+        assert not compared
