@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import ssl
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import trustme
 import yaml
 
+from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, pytorch_job
 from tests.unit.fleet.test_kubeconfig import good
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -19,6 +21,7 @@ from webhook.fleet.hub import Hub
 from webhook.fleet.process import accounts, reached, serve_hub
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.http import HttpFrontEnd
 
 
 def write(directory: Path, name: str, token: str = "abc", **user: Any) -> None:
@@ -98,3 +101,35 @@ async def test_new_credentials_are_taken_and_hostile_ones_are_not(
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await hub.fleet.members["m"].close()
+
+
+async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    (tmp_path / "members").mkdir()
+    async with fleet("a", starts=False) as world:
+        served = {}
+        for side in (world.hub, *world.members.values()):
+            served[side.name] = HttpFrontEnd(side.cluster.router, {f"token-{side.name}": HUB_ACCOUNT})
+            await served[side.name].start(tls)
+            document = good()
+            document["clusters"][0]["cluster"] = {
+                "server": served[side.name].url,
+                "certificate-authority-data": base64.b64encode(authority.cert_pem.bytes()).decode(),
+            }
+            document["users"][0]["user"] = {"token": f"token-{side.name}"}
+            where = tmp_path if side is world.hub else tmp_path / "members"
+            (where / side.name).write_text(yaml.safe_dump(document))
+        stop = asyncio.Event()
+        config = Config(kubeconfig=tmp_path / "hub", fleet_members=tmp_path / "members")
+        process_running = asyncio.create_task(serve_hub(config, stop))
+        try:
+            await world.hub.cluster.create(pytorch_job(runtime="1s"))
+            await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
+            assert await world.empty("PyTorchJob")
+        finally:
+            stop.set()
+            await process_running
+            for front in served.values():
+                await front.close()
