@@ -297,7 +297,8 @@ def test_a_pod_groups_own_time_out_stops_a_gang_that_does_not_come_up(owner: Kub
     give_queue(admin, 4)
     owner.apply(pod_group("crew", 2) | {"spec": {"minMember": 2, "scheduleTimeoutSeconds": 4}})
     template = pod_template(labels=CREW)
-    template["spec"]["nodeSelector"] = {"no-such": "node"}
+    beside = {"labelSelector": {"matchLabels": {"no-such": "pod"}}, "topologyKey": "kubernetes.io/hostname"}
+    template["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
     for number in range(2):
         owner.create(pod(f"crew-{number}", template))
     evicted = wait_until(lambda: told(owner, "crew", "Evicted"), timeout_seconds=60, what="it is stopped")[-1]

@@ -10,13 +10,13 @@ from typing import Any
 from webhook.cluster.view import View
 from webhook.core.model import names
 from webhook.jobs.patches.marking import prefer_nodes
-from webhook.server.review.answer import Answer, patch
+from webhook.server.review.answer import ALLOW, Answer, patch
 from webhook.server.review.pod_facts import Misshapen, mapping
 from webhook.wire.admission_review import ReviewRequest
 
 
 def placed(request: ReviewRequest, view: View) -> Answer | None:
-    """Return the answer for a pod of an admitted gang at its creation; None for any other."""
+    """Return the answer for a pod that bears a gang's label at its creation, whoever wrote it; None for any other."""
     pod = request.object
     if pod is None or request.subresource or request.operation != "CREATE" or request.resource != "pods":
         return None
@@ -24,8 +24,10 @@ def placed(request: ReviewRequest, view: View) -> Answer | None:
         labels = mapping(mapping(pod, "metadata", ""), "labels", "metadata.")
     except Misshapen:
         return None
+    if names.GANG_LABEL not in labels:
+        return None
     nodes = _nodes(request.namespace, labels, view)
-    return patch(tuple(prefer_nodes(pod, nodes))) if nodes else None
+    return patch(tuple(prefer_nodes(pod, nodes))) if nodes else ALLOW
 
 
 def _nodes(namespace: str, labels: Mapping[str, Any], view: View) -> Mapping[str, int]:

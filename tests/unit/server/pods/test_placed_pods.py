@@ -46,11 +46,15 @@ async def test_what_its_owner_prefers_stays_and_what_was_added_is_not_added_agai
         pod(gang="job-2"),
         pod(gang="job-1", pod_set="other"),
         pod(gang="pending"),
+        {
+            **pod(),
+            "metadata": {"name": "p", "labels": {"tutti.dev/gang": "x", "scheduling.x-k8s.io/pod-group": "crew"}},
+        },
         pod(),
         {**pod(), "metadata": {"name": "p", "labels": {"tutti.dev/gang": ["job-1"]}}},
         {**pod(), "metadata": {"name": "p", "labels": "none"}},
     ],
-    ids=["of an unknown gang", "of an unknown set", "not admitted", "loose", "a list", "no labels"],
+    ids=["of an unknown gang", "of an unknown set", "not admitted", "forged", "loose", "a list", "no labels"],
 )
 async def test_any_other_pod_is_left_as_it_is(other: dict[str, Any]) -> None:
     answer = await ask(gate(), MUTATE, review(other, user=JOB_CONTROLLER))
