@@ -27,7 +27,9 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file; 
 KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, else the pod's own, else ~/.kube/config.")
 ]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="Default: that of the context.")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Default: the namespace of your context.")
+]
 
 
 class Output(StrEnum):
@@ -60,7 +62,7 @@ def _print_version(asked: bool) -> None:
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
 ]
 
 
@@ -100,7 +102,9 @@ def hub(config: ConfigOption = None) -> None:
 @app.command()
 def demo(
     cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
-    kubeconfig: Annotated[Path | None, typer.Option(help="A cluster where Tutti is installed, instead.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Use this cluster instead; Tutti must be installed there.")
+    ] = None,
 ) -> None:
     """Show two teams sharing a cluster: gangs queue, borrow, start and finish before your eyes."""
     from webhook.laboratory.demo import run  # noqa: PLC0415
@@ -112,7 +116,9 @@ def demo(
 def try_files(  # noqa: PLR0917
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
-    one_cycle: Annotated[bool, typer.Option("--one-cycle", help="Decide once, not until nothing changes.")] = False,
+    one_cycle: Annotated[
+        bool, typer.Option("--one-cycle", help="Run one cycle instead of repeating until nothing changes.")
+    ] = False,
     one_head_per_queue: Annotated[
         bool, typer.Option("--one-head-per-queue", help="A cycle considers only the head of each queue, as in Kueue.")
     ] = False,
@@ -121,7 +127,7 @@ def try_files(  # noqa: PLR0917
 ) -> None:
     """Dry run: which gangs of these files would start, which would be stopped, why the others would wait.
 
-    Ends with 2 when something in the files is wrong.
+    Exits with 2 when something in the files is wrong.
     """
     from webhook.laboratory.dry_run import command  # noqa: PLC0415
 
@@ -143,14 +149,17 @@ def simulate(  # noqa: PLR0917
         list[str] | None,
         typer.Option(help="A policy FILE, or private, borrow, reclaim, made from the log; repeat for more columns."),
     ] = None,
-    by: Annotated[By, typer.Option(help="What is a queue: what the log says, or each user.")] = By.QUEUE,
+    by: Annotated[By, typer.Option(help="What counts as a queue: the log's own queues, or each user.")] = By.QUEUE,
     load: Annotated[
-        float, typer.Option(min=1, max=100, help="How busy the built-in policies' queues would be alone, in percent.")
+        float,
+        typer.Option(
+            min=1, max=100, help="How busy each queue of the built-in policies would be on its own, in percent."
+        ),
     ] = 70,
-    resume: Annotated[bool, typer.Option("--resume", help="Preempted jobs go on where they were.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Preempted jobs continue where they stopped.")] = False,
     nodes: Annotated[
         str | None,
-        typer.Option(help="On nodes: SIZE (as many as the quota), COUNTxSIZE (64x8), or a file of Node objects."),
+        typer.Option(help="Simulate nodes: SIZE (enough for the quota), COUNTxSIZE (64x8), or a file of Nodes."),
     ] = None,
     print_policy: Annotated[bool, typer.Option("--print-policy", help="Only print the built-in policy.")] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
@@ -158,7 +167,7 @@ def simulate(  # noqa: PLR0917
 ) -> None:
     """Replay a job log under policies, side by side: waits, slowdown, utilisation, preemptions, what sharing cost.
 
-    Ends with 2 when something in the log or a policy is wrong.
+    Exits with 2 when something in the log or a policy is wrong.
     """
     from webhook.laboratory.replay import command  # noqa: PLC0415
 
@@ -172,13 +181,13 @@ def simulate(  # noqa: PLR0917
 @app.command()
 def explain(
     job: Annotated[str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.")],
-    name: Annotated[str | None, typer.Argument(help="The name, where it does not stand after the kind.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The job's name, if not given as KIND/NAME.")] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help.
 
-    A PodGroup of plain pods goes by podgroup/NAME or pg/NAME, a pod by pod/NAME. Ends with 2 when Tutti holds
+    A PodGroup of plain pods goes by podgroup/NAME or pg/NAME, a pod by pod/NAME. Exits with 2 when Tutti knows
     nothing of that name.
     """
     from webhook.commands.show import command  # noqa: PLC0415
@@ -190,7 +199,7 @@ Jobs = Annotated[
     list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.")
 ]
 SelectorOption = Annotated[
-    str | None, typer.Option("--selector", "-l", help="All jobs of the kinds with these labels, as kubectl takes them.")
+    str | None, typer.Option("--selector", "-l", help="Every job of these kinds that matches this label selector.")
 ]
 
 
@@ -240,15 +249,17 @@ def top(
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Move waiting jobs before all others of their priority in their queue: for who has the verb top on workloads."""
+    """Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads."""
     _each("top", jobs, selector, namespace, kubeconfig)
 
 
 @app.command()
 def queues(
-    name: Annotated[str | None, typer.Argument(help="One in full: limits, what it borrows and lends.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show only this one, in full: limits, what it borrows and lends.")
+    ] = None,
     sort: Annotated[
-        Sort | None, typer.Option("--sort", help="A list with the largest first, instead of the tree.")
+        Sort | None, typer.Option("--sort", help="Print a list sorted by this, instead of the tree.")
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
     namespace: NamespaceOption = None,
@@ -256,7 +267,7 @@ def queues(
 ) -> None:
     """Show every queue and cohort, or one in full: quota, usage, who borrows, how many wait.
 
-    Whoever may not see the cluster sees the queues of their namespace.
+    If you may not see the whole cluster, you see the queues of your namespace.
     """
     from webhook.commands.show import command  # noqa: PLC0415
 
@@ -273,9 +284,9 @@ class Shell(StrEnum):
 
 @app.command()
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
-    """Print what a shell has to read to complete commands: source <(tutti completion bash).
+    """Print the completion script of a shell, for example: source <(tutti completion bash).
 
-    For kubectl tutti it needs nothing but kubectl_complete-tutti on PATH, which is installed beside tutti.
+    Completing kubectl tutti needs only kubectl_complete-tutti on PATH; it is installed beside tutti.
     """
     typer.echo(completing.script(shell), nl=False)
 
@@ -290,7 +301,7 @@ def ledger(kubeconfig: KubeconfigOption = None) -> None:
 
 @app.command()
 def status(kubeconfig: KubeconfigOption = None) -> None:
-    """Say whether Tutti is well: webhook, reconciler, who leads, certificates, ledger, queues. Ends with 1 if not."""
+    """Say whether Tutti is well: webhook, reconciler, who leads, certificates, ledger, queues. Exits with 1 if not."""
     from webhook.commands.show import command  # noqa: PLC0415
 
     raise typer.Exit(0 if asyncio.run(command.status(kubeconfig)) else 1)
@@ -312,7 +323,7 @@ def uninstall(
 def policy_check(
     files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")], config: ConfigOption = None
 ) -> None:
-    """Compile policy objects of any dialect; print the quota tree and what is wrong. Ends with 2 when anything is."""
+    """Compile policy objects of any dialect; print the quota tree and what is wrong. Exits with 2 if anything is."""
     from webhook.config import load  # noqa: PLC0415
     from webhook.laboratory.dry_run import policy_check as check  # noqa: PLC0415
 
