@@ -132,9 +132,14 @@ def run(work: Coroutine[Any, Any, T], size_bytes: int) -> T:
     """Return what ``work`` returns, which may not cost too many calls, nor block the loop where time is looked at."""
     if SHORT:
         return counted(lambda: asyncio.run(work), size_bytes)
-    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-        result = runner.run(work)
-        loop = runner.get_loop()
+    # A collection walks all that the fuzzer itself has kept: that is no turn of the loop's.
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+            result = runner.run(work)
+            loop = runner.get_loop()
+    finally:
+        gc.enable()
     assert isinstance(loop, WatchedLoop)
     assert loop.longest_seconds < BLOCK_SECONDS_MAX, f"the loop was blocked for {loop.longest_seconds:.3f} s"
     return result
