@@ -23,14 +23,16 @@ PAST_FAILURES = (
     ("crashing with plain pods", 501167),
     ("rough with hostile tenants", 3276034352),
     ("rough with hostile tenants", 3276034373),
+    ("crashing on few nodes", 525324903),
 )
-"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for rest
-while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
-another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead, a
-rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start that
-was never tried again, two leaders that took jobs for deleted which they had not read yet, a rebuild that
-gave away the room of pods that were ending, a count that forgot succeeded pods because they were deleted, users whose
-groups grew beyond what their queue can ever hold, an owner that was claimed, a wait too short to be ever over."""
+"""Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
+rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
+joined another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of
+pods was dead, a rebuild that forgot whose pods were ending, a standby that took over with memories of what
+never happened, a start that was never tried again, two leaders that took jobs for deleted which they had not
+read yet, a rebuild that gave away the room of pods that were ending, a count that forgot succeeded pods because
+they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
+wait too short to be ever over, room on nodes that a gang being stopped lost when another took over."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

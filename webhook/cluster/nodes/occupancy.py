@@ -195,7 +195,7 @@ class Occupancy:
         entry, capacity = held.reservation, self.capacity
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
         self.short.pop(uid, None)
-        if entry.stopping is not None or entry.adopted or entry.loose_pods:
+        if entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
             return
         known, bound = capacity.allotments.get(uid), capacity.bound_of(uid)
@@ -217,6 +217,9 @@ class Occupancy:
             for node in meant[: max(0, missing - own.total())]:
                 own[node] += self._admits(node, shapes[each.name])
             places[each.name] = dict(+own)
+            if entry.stopping is not None and each.places:
+                # What was sent before may land yet, but nothing of it goes anywhere else.
+                continue
             if own.total() < missing:
                 # Beside what it has already, and what its other sets have.
                 capacity.allot(uid, Allotment(shapes, dict(places)))

@@ -1,5 +1,6 @@
 """Who is on which node, from what is read: bound pods, those to come of DaemonSets, and what is allotted to gangs."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -108,7 +109,7 @@ def test_the_room_of_a_pod_that_has_gone_is_kept_for_its_replacement() -> None:
     assert (cluster.places("g"), cluster.cpus()) == ({"b": 1}, {"a": 2, "b": 2})
 
 
-def test_a_gang_that_is_being_stopped_keeps_what_it_has_and_gets_no_more() -> None:
+def test_a_gang_that_is_being_stopped_keeps_all_that_it_had_until_its_entry_is_dropped() -> None:
     cluster = Cluster()
     cluster.set_reservations({"g": entry("g")})
     cluster.settled()
@@ -117,7 +118,19 @@ def test_a_gang_that_is_being_stopped_keeps_what_it_has_and_gets_no_more() -> No
     cluster.set_reservations({"g": entry("g", stopping="Preempted")})
     cluster.drop_pod("g-0")
     cluster.settled()
-    assert (cluster.places("g"), cluster.cpus()) == ({"a": 1}, {"a": 2, "b": 4})
+    assert (cluster.places("g"), cluster.cpus()) == ({"a": 1, "b": 1}, {"a": 2, "b": 2})
+    cluster.set_reservations({})
+    assert cluster.settled()
+    assert cluster.cpus() == {"a": 4, "b": 4}
+
+
+def test_who_takes_over_keeps_the_places_of_a_gang_that_is_being_stopped() -> None:
+    """A start that was sent before may land yet."""
+    cluster = Cluster()
+    pod_sets = tuple(replace(each, places={"b": 2}) for each in entry("g").pod_sets)
+    cluster.set_reservations({"g": entry("g", stopping="Deactivated", pod_sets=pod_sets)})
+    cluster.settled()
+    assert (cluster.places("g"), cluster.cpus()) == ({"b": 2}, {"a": 4, "b": 0})
 
 
 def test_what_was_decided_and_never_written_is_given_back_when_a_term_begins() -> None:
