@@ -15,7 +15,7 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
 from webhook.core.model import names
 from webhook.core.model.policy import StopPolicy
-from webhook.errors import Forbidden, Unavailable
+from webhook.errors import Forbidden, NotFound, Unavailable
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.http.app import ROOT
 from webhook.wire.times import micro_time_text
@@ -67,6 +67,34 @@ async def test_what_is_wrong_is_named(changed: dict[str, Any], what: str, text: 
     found = await wrong(changed)
     assert list(found) == [what]
     assert text in found[what]
+
+
+GONE = NotFound(404, "NotFound", "not found")
+ELSEWHERE = {f"{DEPLOYMENTS}/tutti-webhook": GONE, f"{DEPLOYMENTS}/tutti-reconciler": GONE}
+SERVED = {
+    "webhooks": [
+        {
+            "clientConfig": {
+                "caBundle": b64encode(AUTHORITY).decode(),
+                "service": {"namespace": "tutti-system", "name": "tutti-webhook"},
+            }
+        }
+    ]
+}
+SERVICE = "/api/v1/namespaces/tutti-system/services/tutti-webhook"
+
+
+async def test_without_deployments_registration_and_lease_say_whether_all_is_well() -> None:
+    well = {**ELSEWHERE, REGISTRATION: SERVED, SERVICE: {"spec": {"type": "ExternalName"}}}
+    of_pods = {"spec": {"type": "ClusterIP", "selector": {"app": "tutti-webhook"}}}
+    found = await look(await answers(World(), **well), NOW)  # type: ignore[arg-type]
+    texts = {finding.what: finding.text for finding in found if finding.well}
+    assert "no Deployment tutti-webhook; registered at tutti-system/tutti-webhook" in texts["webhook"]
+    assert "no Deployment tutti-reconciler; one runs elsewhere and leads" in texts["reconciler"]
+    assert "does not exist: jobs are refused" in (await wrong({**well, SERVICE: GONE}))["webhook"]
+    assert "has no pods without it" in (await wrong({**well, SERVICE: of_pods}))["webhook"]
+    assert "nothing is registered" in (await wrong({**well, REGISTRATION: {"webhooks": []}}))["webhook"]
+    assert "no replica leads" in (await wrong(well, NOW + 60))["reconciler"]
 
 
 async def test_a_lease_that_has_run_out_is_wrong() -> None:

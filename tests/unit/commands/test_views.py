@@ -253,6 +253,14 @@ async def test_a_member_of_a_namespace_sees_the_limit_of_the_queue_behind_theirs
     assert lines[-1].split() == ["cpu", "6", "6", "8"]
 
 
+async def test_a_member_of_a_namespace_sees_its_queues_while_their_jobs_run() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=2))
+    text = printed(print_queues, await world.documents("queues", "team-vision"))
+    assert "jobs, of vision" in text
+    assert "cpu 6 ≤8" in text
+
+
 async def test_without_queues_it_says_what_to_do() -> None:
     assert "apply a ClusterQueue" in printed(print_queues, [])
 

@@ -16,13 +16,14 @@ from webhook.commands.terminal import counted
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
-from webhook.errors import ApiError
+from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
 from webhook.untyped import paths
 from webhook.visibility.http.tables import Document
 from webhook.wire.times import human_age
 
+_SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
 _REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
 _DUE_SECONDS: Final = 7 * 86_400
@@ -47,8 +48,8 @@ async def look(api: Api, now: float) -> list[Finding]:
         return list(_ledger(await read_ledger(api), now))
 
     looks: dict[str, Callable[[], Awaitable[Sequence[Finding]]]] = {
-        "webhook": lambda: _replicas(api, "webhook"),
-        "reconciler": lambda: _replicas(api, "reconciler"),
+        "webhook": lambda: _replicas(api, "webhook", lambda: _registered(api)),
+        "reconciler": lambda: _replicas(api, "reconciler", lambda: _led(api, now)),
         "certificates": certificates,
         "ledger": ledger,
         "queues": lambda: _queues(api),
@@ -71,11 +72,46 @@ def print_health(console: Console, found: Sequence[Finding]) -> None:
     console.print(lines, highlight=False)
 
 
-async def _replicas(api: Api, part: str) -> Sequence[Finding]:
-    status = orjson.loads(await api.request("GET", f"{_DEPLOYMENTS}/tutti-{part}"))
+async def _replicas(api: Api, part: str, elsewhere: Callable[[], Awaitable[tuple[bool, str]]]) -> Sequence[Finding]:
+    """Return how many replicas of a Deployment are ready; without one, what can be seen of what runs ``elsewhere``."""
+    try:
+        status = orjson.loads(await api.request("GET", f"{_DEPLOYMENTS}/tutti-{part}"))
+    except NotFound:
+        well, text = await elsewhere()
+        return [Finding(part, well, f"there is no Deployment tutti-{part}; {text}")]
     wanted = paths.find(status, ("spec", "replicas"))
     wanted, ready = 1 if wanted is None else wanted, paths.find(status, ("status", "readyReplicas")) or 0
     return [Finding(part, ready >= wanted > 0, f"{ready} of {wanted} replicas are ready")]
+
+
+async def _registered(api: Api) -> tuple[bool, str]:
+    """Return whether the API server knows where to ask. Only it can reach the webhook, so no more is seen from here."""
+    registration = orjson.loads(await api.request("GET", _REGISTRATION))
+    clients = [hook.get("clientConfig") or {} for hook in registration.get("webhooks") or ()]
+    if not clients:
+        return False, "nothing is registered: no job is gated"
+    places = set()
+    for client in clients:
+        service = client.get("service")
+        if service is None:
+            places.add(str(client.get("url")).partition("?")[0])
+            continue
+        place = f"{service.get('namespace')}/{service.get('name')}"
+        if service.get("namespace") == names.SYSTEM_NAMESPACE and place not in places:
+            try:
+                stored = orjson.loads(await api.request("GET", f"{_SERVICES}/{service.get('name')}"))
+            except NotFound:
+                return False, f"Service {place}, which is registered, does not exist: jobs are refused"
+            if paths.find(stored, ("spec", "type")) != "ExternalName" and paths.find(stored, ("spec", "selector")):
+                return False, f"Service {place}, which is registered, has no pods without it: jobs are refused"
+        places.add(place)
+    return True, f"registered at {', '.join(sorted(places))}, and whether it answers there is not seen from here"
+
+
+async def _led(api: Api, now: float) -> tuple[bool, str]:
+    """Return whether some reconciler holds the lease, wherever it runs."""
+    well, text = leader_line(leader_of(await read_ledger(api)), now)
+    return well, "one runs elsewhere and leads" if well else text
 
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:

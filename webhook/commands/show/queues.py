@@ -59,7 +59,7 @@ def _amount_of(status: Document, resource: str) -> str:
     owned = f"/{status['nominal'][resource]}" if "nominal" in status else ""
     borrowed = status.get("borrowed", {}).get(resource)
     limit = status.get("limit", {}).get(resource)
-    if limit is not None and limit != status["nominal"].get(resource):
+    if limit is not None and limit != status.get("nominal", {}).get(resource):
         owned += f" ≤{limit}"
     return escape(f"{resource} {used}{owned}") + (f" [yellow](+{borrowed})[/yellow]" if borrowed else "")
 

@@ -88,11 +88,7 @@ def _amounts(
     gauges: tuple[Gauge, ...], labels: tuple[str, str], node: Node, used: AmountsByFlavor, borrowing: Loans
 ) -> None:
     """Add one node's amounts to the series of its labels, in units of the resource."""
-    limits = {
-        key: node.subtree[key] + node.borrowing.get(key, 0)
-        for key in node.quotas
-        if node.parent is None or key in node.borrowing
-    }
+    limits = {key: node.potential(key) for key in node.quotas}
     # Cohorts have no gauge for the last.
     for gauge, amounts in zip(gauges, (node.subtree, used, borrowing.borrowed, borrowing.lent, limits), strict=False):
         for key in limits if amounts is limits else node.subtree.keys() | used.keys():

@@ -171,16 +171,8 @@ def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool =
 
 
 def _limits(node: Node) -> dict[str, int]:
-    """Return the most that a node may use of each resource, where something bounds it."""
-    limits: dict[str, int] = {}
-    unbounded = set()
-    for key in (key for key in node.quotas if not key.is_internal):
-        borrowing = 0 if node.parent is None else node.borrowing.get(key)
-        if borrowing is None:
-            unbounded.add(key.resource)
-        else:
-            limits[key.resource] = limits.get(key.resource, 0) + node.subtree[key] + borrowing
-    return {name: amount for name, amount in limits.items() if name not in unbounded}
+    """Return the most that a node may use of each resource: without a borrowing limit its cohort bounds it."""
+    return for_people({key: node.potential(key) for key in node.quotas})
 
 
 def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:

@@ -132,7 +132,7 @@ QUEUE: Final = {
         reserving=_number("Gangs that hold quota, those being stopped included."),
         usage=_map("What they hold."),
         nominal=_map("What the queue owns, over all flavors."),
-        limit=_map("Most that it may hold, where something bounds it."),
+        limit=_map("Most that it may hold, all others idle."),
         borrowed=_map("What it holds above what it owns."),
         borrowedFrom=_list(
             "Whose quota that is: the queues and cohorts below the same parent that leave quota idle, by how much they "

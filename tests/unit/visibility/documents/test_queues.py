@@ -59,6 +59,13 @@ async def test_a_queue_counts_who_waits_and_runs_and_what_it_borrows() -> None:
     assert above["status"]["borrowed"] == {}
 
 
+async def test_a_queue_without_a_borrowing_limit_is_limited_by_its_cohort() -> None:
+    tree = policy(queue("free", 4, cohort="c"), queue("keeping", (2, None, 1), cohort="c"), cohort("c"))
+    found = {d["metadata"]["name"]: d for d in await World(tree).documents("queues")}
+    assert found["free"]["status"]["limit"] == {"cpu": "5"}
+    assert found["keeping"]["status"]["limit"] == {"cpu": "6"}
+
+
 async def test_a_cohort_is_charged_no_more_than_its_queues_lend_and_a_root_borrows_nothing() -> None:
     """Quota that is lent to nobody is no part of what the cohort has, and its use no part of what it uses."""
     lends = group(default={"cpu": (10, None, 4)})
