@@ -139,10 +139,10 @@ class GroupLoad:
                 await self._api.request("DELETE", f"{PODS.format(group.namespace)}/{name}")
 
     async def _disturb_counted(self, group: Group) -> None:
-        # What has succeeded counts as long as it is there: nobody clears it away before its group has ended.
-        pods = group.missing
         if self._rng.random() < 0.4:
             await self._one_too_many(group)
+        # What has succeeded counts as long as it is there: nobody clears it away before its group has ended.
+        pods = group.missing
         if not pods:
             return
         pods = pods if self._rng.random() < 0.3 else self._rng.sample(pods, 1)
@@ -190,6 +190,9 @@ class GroupLoad:
             pod = orjson.loads(await self._api.request("GET", f"{pods}/{name}"))
         except NotFound:
             await self._api.request("POST", pods, body=orjson.dumps(group.pod(name)))
+            return
+        if group.kueues and "deletionTimestamp" in pod["metadata"]:
+            # It succeeded as it was being deleted: what is gone counts for nothing, and is created again.
             return
         if pod["status"].get("phase") == "Succeeded":
             group.succeeded.add(name)
