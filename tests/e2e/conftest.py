@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.e2e.controlplane.api import Api
 from tests.e2e.controlplane.binaries import release, say
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.external import ExternalCluster, ExternalError
-from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.controlplane.install import NAMESPACE, ROOT, Installation
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.load import api_of
 
@@ -210,3 +211,13 @@ def member(cluster: AnyCluster, kubectl: Kubectl, namespace: str, user: str) -> 
     here("create", "rolebinding", f"{user}-jobs", "--role=gang-editor", f"--user={user}")
     here("create", "rolebinding", f"{user}-edit", "--clusterrole=edit", f"--user={user}")
     return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)
+
+
+@pytest.fixture
+def this_tutti(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command ``tutti`` is that of this checkout."""
+    for name in ("tutti", "kubectl-tutti"):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m webhook "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
