@@ -26,10 +26,13 @@ from tests.unit.kube.fake_api import FakeApi
 from tests.unit.server.reviews import ALICE, reservation, view, with_ledger
 from webhook import config
 from webhook.cluster.feeds import Feeds
+from webhook.cluster.ledger_book import LedgerBook
+from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.bounds import ENTRY_BYTES_MAX
+from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Ledger, reserve
 from webhook.core.model.gang import Gang
 from webhook.dialects import config_map, merge
@@ -159,6 +162,7 @@ class One(FakeApi):
 
 ODD_UID = "3f2a-of-the-odd-one"
 SANE = {"metadata": {"name": "sane", "namespace": "team-a", "uid": "sane", "resourceVersion": "3"}, "spec": {}}
+SANE_DAEMON_SET = SANE | {"spec": {"template": {"spec": {"containers": []}}}}
 
 
 def identified(raw: bytes) -> bytes:
@@ -181,11 +185,13 @@ def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None
     Nothing of ours has failed at it, and nothing is left of it in the end.
     """
     api = One()
-    feeds = Feeds(api, view(), config.Config(), KINDS, Random(1))
+    seen = view()
+    seen.nodes = Occupancy(("team-a",))
+    feeds = Feeds(api, seen, config.Config(), KINDS, Random(1))
     feeds.view.namespaces["team-a"] = {"tutti.dev/gated": "true"}
     feeds._jobs_running = False
     informer: Informer[Any] = feeds.informers[feed]
-    sane = orjson.dumps(SANE)
+    sane = orjson.dumps(SANE_DAEMON_SET if feed == "daemonsets" else SANE)
     api.raw = (sane,) if as_event else (raw, sane)
 
     async def follow() -> None:
@@ -211,7 +217,7 @@ def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None
         running.cancel()
 
     run(follow(), len(raw))
-    assert informer.get("team-a", "sane") is not None, "an object is hidden"
+    assert any(record.name == "sane" for record in informer.records.values()), "an object is hidden"
     assert informer.counts.listener_failures == 0
     assert informer.counts.failures == 0
     assert not mentions((feeds.view, feeds._objects, informer.records, informer.unreadable), ODD_UID)
@@ -276,10 +282,32 @@ def fits_the_ledger(seen: View) -> None:
             assert len(ledger_text.encode_entry(entry)) <= ENTRY_BYTES_MAX
 
 
+NODES = (
+    {
+        "kind": "Node",
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},
+        "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    {
+        "kind": "DaemonSet",
+        "spec": {
+            "template": {
+                "spec": {
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}],
+                    "nodeSelector": {"kubernetes.io/os": "linux"},
+                    "tolerations": [{"operator": "Exists"}],
+                }
+            }
+        },
+    },
+)
 OTHER_FEEDS = (
     "namespaces",
     "resourcequotas",
     "ledger",
+    "ledger-pages",
+    "nodes",
+    "daemonsets",
     "policy-config-map",
     "priorityclasses",
     "limitranges",
@@ -294,9 +322,13 @@ OTHER_FEEDS = (
 
 
 @example(b'{"spec":%s}' % (b'{"x":' * 1_100 + b"1" + b"}" * 1_100), "podgroups.scheduling.x-k8s.io", False)
-@given(json_bytes(changed(st.sampled_from(POLICY)) | OBJECTS), st.sampled_from(OTHER_FEEDS), st.booleans())
+@given(json_bytes(changed(st.sampled_from([*POLICY, *NODES])) | OBJECTS), st.sampled_from(OTHER_FEEDS), st.booleans())
 def test_any_other_object_is_kept_beside_others(raw: bytes, feed: str, as_event: bool) -> None:
-    followed(feed, identified(raw), as_event)
+    def look(feeds: Feeds) -> None:
+        assert feeds.view.nodes is not None
+        feeds.view.nodes.settle((), {})
+
+    followed(feed, identified(raw), as_event, look)
 
 
 @given(json_bytes(OBJECTS), st.booleans())
@@ -398,6 +430,20 @@ def test_a_ledger_is_read_or_corrupt(data: Mapping[str, str]) -> None:
             counted(lambda text=text: ledger_text.decode(text))
         except ledger_text.LedgerCorrupt:
             event("corrupt")
+
+
+@given(st.dictionaries(st.sampled_from(["meta", "pages", "uid-1"]), json_bytes(JSON).map(bytes.decode)), st.data())
+def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], data: st.DataObject) -> None:
+    names = data.draw(json_bytes(JSON).map(bytes.decode) | st.just('{"page-1":"uid-of-page-1"}'))
+    summed = {**page, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(page))}
+    for content in (page, summed):
+        index = {"pages": names}
+        index["meta"] = ledger_text.encode_meta(Ledger(1, 1, pages={"page-1": "u"}), ledger_text.checksum(index))
+        book = LedgerBook(index=index, pages={"page-1": Found("uid-of-page-1", content)})
+        try:
+            counted(book.read)
+        except (ledger_text.LedgerCorrupt, Misplaced) as error:
+            event(type(error).__name__)
 
 
 @given(json_bytes(JSON).map(bytes.decode) | st.text())
