@@ -99,3 +99,67 @@ def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     opening, closing = draw(st.sampled_from([(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":1,"y":', b"}]")]))
     raw = orjson.dumps(draw(objects), option=orjson.OPT_NON_STR_KEYS)
     return raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels)
+
+
+POLICY = (
+    {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "q"},
+        "spec": {
+            "cohortName": "c",
+            "namespaceSelector": {"matchLabels": {"a": "b"}},
+            "resourceGroups": [
+                {
+                    "coveredResources": ["cpu"],
+                    "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
+                }
+            ],
+        },
+    },
+    {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "c"}, "spec": {"parentName": "d"}},
+    {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": "team-a"},
+        "spec": {"clusterQueue": "q"},
+    },
+    {
+        "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
+        "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system"},
+        "spec": {
+            "root": {
+                "name": "root",
+                "min": {"cpu": 4},
+                "max": {"cpu": 4},
+                "children": [{"name": "leaf", "namespaces": ["team-a"], "min": {"cpu": 1}, "max": {"cpu": 4}}],
+            }
+        },
+    },
+    {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "vq"},
+        "spec": {"weight": 1, "capability": {"cpu": 4}, "parent": "root"},
+    },
+)
+NODES = (
+    {
+        "kind": "Node",
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},
+        "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    {
+        "kind": "DaemonSet",
+        "spec": {
+            "template": {
+                "spec": {
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}],
+                    "nodeSelector": {"kubernetes.io/os": "linux"},
+                    "tolerations": [{"operator": "Exists"}],
+                }
+            }
+        },
+    },
+)

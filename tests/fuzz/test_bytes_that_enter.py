@@ -7,146 +7,35 @@ process keeps mentions it. ``make test`` tries the same examples in each run, ``
 import asyncio
 import copy
 import gc
-import sys
-import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-import yaml
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.strategies import JSON, REAL, SCALARS, SHORT, changed, json_bytes
+from tests.fuzz.costs import WatchedLoop, run
+from tests.fuzz.strategies import JSON, NODES, POLICY, REAL, SHORT, changed, json_bytes
 from tests.unit.kube.fake_api import FakeApi
 from tests.unit.server.reviews import ALICE, reservation, view, with_ledger
 from webhook import config
 from webhook.cluster.feeds import Feeds
-from webhook.cluster.ledger_book import LedgerBook
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.bounds import ENTRY_BYTES_MAX
-from webhook.core.ledger.pages import Found, Misplaced
-from webhook.core.ledger.record import Ledger, reserve
+from webhook.core.ledger.record import reserve
 from webhook.core.model.gang import Gang
-from webhook.dialects import config_map, merge
-from webhook.errors import PolicyError
 from webhook.jobs.kinds.registry import KINDS
-from webhook.kube import election
-from webhook.kube.http import connect
 from webhook.kube.informer import Informer
 from webhook.server.gate import Gate
 from webhook.server.review.answer import Refusal
-from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
-
-T = TypeVar("T")
-BLOCK_SECONDS_MAX = 0.05
-CALLS_MAX = 400_000
-"""Calls that one input may cost, Python's and C's, beside one a byte; an honest one costs some thousand."""
 
 OBJECTS = changed(st.sampled_from(list(REAL.values())))
-POLICY = (
-    {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
-        "metadata": {"name": "q"},
-        "spec": {
-            "cohortName": "c",
-            "namespaceSelector": {"matchLabels": {"a": "b"}},
-            "resourceGroups": [
-                {
-                    "coveredResources": ["cpu"],
-                    "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
-                }
-            ],
-        },
-    },
-    {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "c"}, "spec": {"parentName": "d"}},
-    {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": {"name": "lq", "namespace": "team-a"},
-        "spec": {"clusterQueue": "q"},
-    },
-    {
-        "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
-        "kind": "ElasticQuotaTree",
-        "metadata": {"name": "tree", "namespace": "kube-system"},
-        "spec": {
-            "root": {
-                "name": "root",
-                "min": {"cpu": 4},
-                "max": {"cpu": 4},
-                "children": [{"name": "leaf", "namespaces": ["team-a"], "min": {"cpu": 1}, "max": {"cpu": 4}}],
-            }
-        },
-    },
-    {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": "vq"},
-        "spec": {"weight": 1, "capability": {"cpu": 4}, "parent": "root"},
-    },
-)
-
-
-def counted(work: Callable[[], T], size_bytes: int = 0) -> T:
-    """Return what ``work`` returns; fail when that takes more calls than an input of that size may cost."""
-    calls = 0
-
-    def note(_frame: object, what: str, _argument: object) -> None:
-        nonlocal calls
-        calls += what in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        return work()
-    finally:
-        sys.setprofile(before)
-        assert calls < CALLS_MAX + size_bytes, calls
-
-
-class WatchedLoop(asyncio.SelectorEventLoop):
-    """Knows how long its longest turn took, in seconds of processor."""
-
-    longest_seconds = own_seconds = 0.0
-    """The latter is what the test itself took of a turn."""
-
-    def call_soon(self, callback: Any, *args: Any, **more: Any) -> asyncio.Handle:
-        def timed(*args: Any) -> None:
-            began = time.thread_time()
-            try:
-                callback(*args)
-            finally:
-                self.longest_seconds = max(self.longest_seconds, time.thread_time() - began - self.own_seconds)
-                self.own_seconds = 0.0
-
-        return super().call_soon(timed, *args, **more)
-
-
-def run(work: Coroutine[Any, Any, T], size_bytes: int) -> T:
-    """Return what ``work`` returns, which may not cost too many calls, nor block the loop where time is looked at."""
-    if SHORT:
-        return counted(lambda: asyncio.run(work), size_bytes)
-    # A collection walks all that the fuzzer itself has kept: that is no turn of the loop's.
-    gc.disable()
-    try:
-        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-            result = runner.run(work)
-            loop = runner.get_loop()
-    finally:
-        gc.enable()
-    assert isinstance(loop, WatchedLoop)
-    assert loop.longest_seconds < BLOCK_SECONDS_MAX, f"the loop was blocked for {loop.longest_seconds:.3f} s"
-    return result
-
 
 # -- watches: an object beside another, in a list and as an event
 
@@ -282,25 +171,6 @@ def fits_the_ledger(seen: View) -> None:
             assert len(ledger_text.encode_entry(entry)) <= ENTRY_BYTES_MAX
 
 
-NODES = (
-    {
-        "kind": "Node",
-        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},
-        "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
-    },
-    {
-        "kind": "DaemonSet",
-        "spec": {
-            "template": {
-                "spec": {
-                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}],
-                    "nodeSelector": {"kubernetes.io/os": "linux"},
-                    "tolerations": [{"operator": "Exists"}],
-                }
-            }
-        },
-    },
-)
 OTHER_FEEDS = (
     "namespaces",
     "resourcequotas",
@@ -418,113 +288,3 @@ def test_memory_returns_whatever_reviews_came(data: st.DataObject) -> None:
     left, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert left < LEFT_BYTES_MAX
-
-
-# -- texts
-
-
-@given(st.dictionaries(st.sampled_from(["meta", "claims", "bookings", "uid-1"]), json_bytes(JSON).map(bytes.decode)))
-def test_a_ledger_is_read_or_corrupt(data: Mapping[str, str]) -> None:
-    for text in (data, {**data, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(data))}):
-        try:
-            counted(lambda text=text: ledger_text.decode(text))
-        except ledger_text.LedgerCorrupt:
-            event("corrupt")
-
-
-@given(st.dictionaries(st.sampled_from(["meta", "pages", "uid-1"]), json_bytes(JSON).map(bytes.decode)), st.data())
-def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], data: st.DataObject) -> None:
-    names = data.draw(json_bytes(JSON).map(bytes.decode) | st.just('{"page-1":"uid-of-page-1"}'))
-    summed = {**page, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(page))}
-    for content in (page, summed):
-        index = {"pages": names}
-        index["meta"] = ledger_text.encode_meta(Ledger(1, 1, pages={"page-1": "u"}), ledger_text.checksum(index))
-        book = LedgerBook(index=index, pages={"page-1": Found("uid-of-page-1", content)})
-        try:
-            counted(book.read)
-        except (ledger_text.LedgerCorrupt, Misplaced) as error:
-            event(type(error).__name__)
-
-
-@given(json_bytes(JSON).map(bytes.decode) | st.text())
-def test_a_lease_is_read_or_nobodys(text: str) -> None:
-    counted(lambda: election.parse(text))
-
-
-YAML = st.text(max_size=80) | JSON.map(yaml.safe_dump) | json_bytes(JSON).map(bytes.decode)
-LAUGHS = st.integers(2, 12).map(
-    lambda levels: "\n".join(
-        ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels))]
-    )
-)
-
-
-@given(YAML | LAUGHS)
-def test_yaml_is_read_within_bounds_or_refused(text: str) -> None:
-    try:
-        found = counted(lambda: documents(text), 20 * len(text))
-    except UnreadableYaml:
-        event("refused")
-        return
-    assert len(orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)) < 100 * VALUES_MAX + len(text)
-
-
-@given(st.lists(changed(st.sampled_from(POLICY)), max_size=4).map(yaml.safe_dump_all) | YAML | LAUGHS)
-def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str) -> None:
-    def compiled() -> object:
-        objects, _ = config_map.objects_of({"metadata": {"name": "tutti-policy"}, "data": {"a": text}})
-        return merge.compile_policy(objects)
-
-    counted(compiled, 20 * len(text))
-
-
-@given(st.lists(changed(st.sampled_from(POLICY)), max_size=5))
-def test_any_policy_objects_compile_to_a_policy_with_problems(objects: list[Any]) -> None:
-    size = len(orjson.dumps(objects, option=orjson.OPT_NON_STR_KEYS))
-    counted(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
-
-
-CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fairSharing", "x"]), JSON, max_size=4)
-
-
-@given(YAML | LAUGHS | CONFIGURED.map(yaml.safe_dump))
-def test_a_configuration_is_read_or_refused(text: str) -> None:
-    said = ""
-    try:
-        counted(lambda: config.parse(text, "config.yaml"), 20 * len(text))
-    except PolicyError as error:
-        said = str(error)
-    assert len(said) < 1_000 + 10 * len(text)
-
-
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "c",
-    "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-    "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-}
-
-
-@st.composite
-def kubeconfigs(draw: st.DrawFn) -> str:
-    part = draw(st.sampled_from(sorted(KUBECONFIG)))
-    inner = draw(JSON | SCALARS)
-    return yaml.safe_dump(
-        {**KUBECONFIG, part: draw(st.sampled_from([inner, [inner], [{"name": "c", "context": inner}]]))}
-    )
-
-
-@given(kubeconfigs() | YAML)
-def test_a_kubeconfig_connects_or_is_refused(text: str) -> None:
-    async def tried(path: Path) -> None:
-        try:
-            await (await connect(path)).close()
-        except PolicyError:
-            event("refused")
-
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "kubeconfig"
-        path.write_bytes(text.encode("utf-8", "replace"))
-        asyncio.run(tried(path))

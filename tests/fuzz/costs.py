@@ -1,0 +1,67 @@
+"""What one input may cost: calls where tests are short, turns of the event loop where there is time."""
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tests.fuzz.strategies import SHORT
+
+T = TypeVar("T")
+BLOCK_SECONDS_MAX = 0.05
+CALLS_MAX = 400_000
+"""Calls that one input may cost, Python's and C's, beside one a byte; an honest one costs some thousand."""
+
+
+def counted(work: Callable[[], T], size_bytes: int = 0) -> T:
+    """Return what ``work`` returns; fail when that takes more calls than an input of that size may cost."""
+    calls = 0
+
+    def note(_frame: object, what: str, _argument: object) -> None:
+        nonlocal calls
+        calls += what in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        return work()
+    finally:
+        sys.setprofile(before)
+        assert calls < CALLS_MAX + size_bytes, calls
+
+
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """Knows how long its longest turn took, in seconds of processor."""
+
+    longest_seconds = own_seconds = 0.0
+    """The latter is what the test itself took of a turn."""
+
+    def call_soon(self, callback: Any, *args: Any, **more: Any) -> asyncio.Handle:
+        def timed(*args: Any) -> None:
+            began = time.thread_time()
+            try:
+                callback(*args)
+            finally:
+                self.longest_seconds = max(self.longest_seconds, time.thread_time() - began - self.own_seconds)
+                self.own_seconds = 0.0
+
+        return super().call_soon(timed, *args, **more)
+
+
+def run(work: Coroutine[Any, Any, T], size_bytes: int) -> T:
+    """Return what ``work`` returns, which may not cost too many calls, nor block the loop where time is looked at."""
+    if SHORT:
+        return counted(lambda: asyncio.run(work), size_bytes)
+    # A collection walks all that the fuzzer itself has kept: that is no turn of the loop's.
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+            result = runner.run(work)
+            loop = runner.get_loop()
+    finally:
+        gc.enable()
+    assert isinstance(loop, WatchedLoop)
+    assert loop.longest_seconds < BLOCK_SECONDS_MAX, f"the loop was blocked for {loop.longest_seconds:.3f} s"
+    return result

@@ -1,0 +1,132 @@
+"""Any text that Tutti reads is read, or refused by one kind of error: ledger, lease, policy, configuration."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from tests.fuzz.costs import counted
+from tests.fuzz.strategies import JSON, POLICY, SCALARS, changed, json_bytes
+from webhook import config
+from webhook.cluster.ledger_book import LedgerBook
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.record import Ledger
+from webhook.dialects import config_map, merge
+from webhook.errors import PolicyError
+from webhook.kube import election
+from webhook.kube.http import connect
+from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
+
+
+@given(st.dictionaries(st.sampled_from(["meta", "claims", "bookings", "uid-1"]), json_bytes(JSON).map(bytes.decode)))
+def test_a_ledger_is_read_or_corrupt(data: Mapping[str, str]) -> None:
+    for text in (data, {**data, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(data))}):
+        try:
+            counted(lambda text=text: ledger_text.decode(text))
+        except ledger_text.LedgerCorrupt:
+            event("corrupt")
+
+
+@given(st.dictionaries(st.sampled_from(["meta", "pages", "uid-1"]), json_bytes(JSON).map(bytes.decode)), st.data())
+def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], data: st.DataObject) -> None:
+    names = data.draw(json_bytes(JSON).map(bytes.decode) | st.just('{"page-1":"uid-of-page-1"}'))
+    summed = {**page, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(page))}
+    for content in (page, summed):
+        index = {"pages": names}
+        index["meta"] = ledger_text.encode_meta(Ledger(1, 1, pages={"page-1": "u"}), ledger_text.checksum(index))
+        book = LedgerBook(index=index, pages={"page-1": Found("uid-of-page-1", content)})
+        try:
+            counted(book.read)
+        except (ledger_text.LedgerCorrupt, Misplaced) as error:
+            event(type(error).__name__)
+
+
+@given(json_bytes(JSON).map(bytes.decode) | st.text())
+def test_a_lease_is_read_or_nobodys(text: str) -> None:
+    counted(lambda: election.parse(text))
+
+
+YAML = st.text(max_size=80) | JSON.map(yaml.safe_dump) | json_bytes(JSON).map(bytes.decode)
+LAUGHS = st.integers(2, 12).map(
+    lambda levels: "\n".join(
+        ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels))]
+    )
+)
+
+
+@given(YAML | LAUGHS)
+def test_yaml_is_read_within_bounds_or_refused(text: str) -> None:
+    try:
+        found = counted(lambda: documents(text), 20 * len(text))
+    except UnreadableYaml:
+        event("refused")
+        return
+    assert len(orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)) < 100 * VALUES_MAX + len(text)
+
+
+@given(st.lists(changed(st.sampled_from(POLICY)), max_size=4).map(yaml.safe_dump_all) | YAML | LAUGHS)
+def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str) -> None:
+    def compiled() -> object:
+        objects, _ = config_map.objects_of({"metadata": {"name": "tutti-policy"}, "data": {"a": text}})
+        return merge.compile_policy(objects)
+
+    counted(compiled, 20 * len(text))
+
+
+@given(st.lists(changed(st.sampled_from(POLICY)), max_size=5))
+def test_any_policy_objects_compile_to_a_policy_with_problems(objects: list[Any]) -> None:
+    size = len(orjson.dumps(objects, option=orjson.OPT_NON_STR_KEYS))
+    counted(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
+
+
+CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fairSharing", "x"]), JSON, max_size=4)
+
+
+@given(YAML | LAUGHS | CONFIGURED.map(yaml.safe_dump))
+def test_a_configuration_is_read_or_refused(text: str) -> None:
+    said = ""
+    try:
+        counted(lambda: config.parse(text, "config.yaml"), 20 * len(text))
+    except PolicyError as error:
+        said = str(error)
+    assert len(said) < 1_000 + 10 * len(text)
+
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "c",
+    "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+    "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+}
+
+
+@st.composite
+def kubeconfigs(draw: st.DrawFn) -> str:
+    part = draw(st.sampled_from(sorted(KUBECONFIG)))
+    inner = draw(JSON | SCALARS)
+    return yaml.safe_dump(
+        {**KUBECONFIG, part: draw(st.sampled_from([inner, [inner], [{"name": "c", "context": inner}]]))}
+    )
+
+
+@given(kubeconfigs() | YAML)
+def test_a_kubeconfig_connects_or_is_refused(text: str) -> None:
+    async def tried(path: Path) -> None:
+        try:
+            await (await connect(path)).close()
+        except PolicyError:
+            event("refused")
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kubeconfig"
+        path.write_bytes(text.encode("utf-8", "replace"))
+        asyncio.run(tried(path))
