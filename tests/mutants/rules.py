@@ -460,7 +460,7 @@ MUTANTS: Final = (
         OCCUPANCY,
         "        before = {} if known is None else known.places\n",
         "        if known is None:\n            return\n        before = known.places\n",
-        "tests/simulation -k 'on few nodes'",
+        "tests/simulation -k 'few and nodes'",
     ),
     Mutant(
         "N",

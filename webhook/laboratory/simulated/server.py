@@ -30,6 +30,7 @@ from webhook.laboratory.simulated.requests.refusals import (
     bad_request,
     conflict,
     forbidden,
+    internal,
     invalid,
     not_found,
 )
@@ -92,6 +93,7 @@ class SimulatedServer:
 
     async def create(self, resource: Resource, namespace: str, item: Json, call: Call) -> Stored:
         """Store a new object; ``item`` then belongs to the server. Raises Refused."""
+        restores = self.store.restores
         item = self._incoming(resource, namespace, item)
         self._check_namespace(resource, namespace, item)
         metadata = item["metadata"]
@@ -112,6 +114,8 @@ class SimulatedServer:
         if reviewed:
             attributes.object, attributes.name = item, item["metadata"]["name"]
             await self.admission.validate(attributes)
+        if self.store.restores != restores:
+            raise internal("the API server was stopped for a backup to be restored")
         return self._commit_new(resource, namespace, item, call)
 
     def _commit_new(self, resource: Resource, namespace: str, item: Json, call: Call) -> Stored:

@@ -120,6 +120,8 @@ class Store:
         self._shelves: dict[Storage, _Shelf] = {}
         self._listeners: list[Listener] = []
         self._dependents: dict[str, dict[tuple[Storage, Key], None]] = {}
+        self.restores = 0
+        """How often a backup was restored: what was asked before that is stored no more."""
         self.on_restore: dict[Callable[[], None], None] = {}
         """Called when a backup is about to be restored: connections do not outlive that."""
 
@@ -222,6 +224,7 @@ class Store:
         The revision is that of the backup and counts on from there, so that one number comes to mean two states; or,
         ``bumped``, it is higher than any before, while objects keep theirs.
         """
+        self.restores += 1
         for ends in list(self.on_restore):
             ends()
         self.revision = self._floor = self.revision + BUMP if bumped else backup.revision
