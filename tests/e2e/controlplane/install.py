@@ -91,7 +91,6 @@ class Installation:
         self._start_balancer("service-webhook", self.webhook_port, self.webhooks, "webhook_port")
         self._start_balancer("service-visibility", self.visibility_port, self.reconcilers, "visibility_port")
         self.wait_ready(ready_seconds)
-        self._wait_forwarded(ready_seconds)
         if self.read_api:
             self.cluster.wait_served("/apis/visibility.tutti.dev/v1alpha1")
         return self
@@ -105,11 +104,13 @@ class Installation:
         return config_of(documents)
 
     def wait_ready(self, timeout_seconds: float = 60) -> None:
-        """Wait until every replica that runs says that it is ready."""
-        for replica in self.replicas:
-            if replica.component.running:
-                answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")
-                wait_ready(replica.component, "it is ready", answers, timeout_seconds)
+        """Wait until every replica that runs says that it is ready, and the API server reaches a webhook if one runs."""
+        running = [replica for replica in self.replicas if replica.component.running]
+        for replica in running:
+            answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")
+            wait_ready(replica.component, "it is ready", answers, timeout_seconds)
+        if any(replica in self.webhooks for replica in running):
+            self._wait_forwarded(timeout_seconds)
 
     def reconfigure(self, replicas: list[Replica], **settings: Any) -> None:
         """Start some replicas again with other keys in their configuration file, as after a change of its ConfigMap.
@@ -123,7 +124,6 @@ class Installation:
             path.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
             replica.component.start()
         self.wait_ready()
-        self._wait_forwarded()
 
     def apply(self, documents: list[dict[str, Any]]) -> None:
         """Apply manifests of Tutti's, and announce the authority to whoever they make call the webhook."""
@@ -131,7 +131,7 @@ class Installation:
         self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(redirected))
         self.announce_authority()
 
-    def _wait_forwarded(self, timeout_seconds: float = 60) -> None:
+    def _wait_forwarded(self, timeout_seconds: float) -> None:
         """The balancer learns by its own probes that a replica is ready, up to a second later than we do."""
         forwarded = partial(self.cluster.http_ok, f"https://127.0.0.1:{self.webhook_port}/healthz")
         wait_ready(self.cluster.components["service-webhook"], "it forwards to a replica", forwarded, timeout_seconds)
