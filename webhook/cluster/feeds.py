@@ -158,8 +158,9 @@ class Feeds:
             missing_retry_seconds=self.config.missing_kind_retry_seconds,
             audit_seconds=self.config.audit_seconds,
             stand_in=stand_in,
-            on_refusal=self._refusal_changed,
+            on_refusal=lambda: self._refusal_changed(name),
         )
+        metrics.UNREAD_KINDS.labels(name).set(False)
 
     async def run(self) -> None:
         """Run every informer until cancelled. What jobs are read with (priorities, limits, namespaces) comes first."""
@@ -206,7 +207,7 @@ class Feeds:
 
     async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
         await informer.synced.wait()
-        self._refusal_changed()
+        self._survey()
         if name in NEEDED and not informer.served:
             log.error(
                 "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
@@ -214,13 +215,15 @@ class Feeds:
         if name == "ledger":
             self.listener.ledger_changed()
 
-    def _refusal_changed(self) -> None:
+    def _refusal_changed(self, name: str) -> None:
+        metrics.UNREAD_KINDS.labels(name).set(bool(self.informers[name].refusal))
+        self._survey()
+
+    def _survey(self) -> None:
         """Say again what is not read yet, and what cannot be read (``View.unread``)."""
         unread, unsynced = survey(self.informers, self.kinds)
         self.view.unsynced.clear()
         self.view.unsynced.update(unsynced)
-        for name, informer in self.informers.items():
-            metrics.UNREAD_KINDS.labels(name).set(bool(informer.refusal))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
         if unread != self.view.unread:

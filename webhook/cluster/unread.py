@@ -21,6 +21,8 @@ def survey(informers: Mapping[str, Informer[Any]], kinds: Mapping[str, JobKind])
     """Return what is unread for good, as ``View.unread`` has it, and the names of feeds that are still waited for."""
     unread: dict[str, str] = {}
     unsynced = {name for name, informer in informers.items() if not informer.synced.is_set()}
+    if not any(informers[name].refusal for name in unsynced):
+        return unread, unsynced
     for topic, feeds in _topics(kinds):
         refused = [name for name in feeds if name in unsynced and informers[name].refusal]
         unsynced.difference_update(refused)

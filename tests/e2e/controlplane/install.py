@@ -104,7 +104,7 @@ class Installation:
         return config_of(documents)
 
     def wait_ready(self, timeout_seconds: float = 60) -> None:
-        """Wait until every replica that runs says that it is ready, and the API server reaches a webhook if one runs."""
+        """Wait until every replica that runs is ready and, if one of them is a webhook, the API server reaches it."""
         running = [replica for replica in self.replicas if replica.component.running]
         for replica in running:
             answers = partial(self.cluster.http_ok, f"{replica.health}/readyz")

@@ -98,23 +98,19 @@ class SimulatedApi:
             opened = self._router.watch(Request("GET", path, {**query, "watch": "true"}, user=self.user))
         except Refused as refused:
             raise refusal(refused.code, orjson.dumps(refused.status), is_write=False) from refused
-        lines = opened.lines()
         try:
-            while True:
-                try:
-                    async with asyncio.timeout(idle_seconds):
-                        line = await anext(lines)
-                        if plan is not None and plan.chance("watch stalled", plan.rates.watch_stalled):
-                            await asyncio.Future()
-                except (StopAsyncIteration, TimeoutError):
-                    await self._alive()
-                    return
-                if plan is not None and (pause := plan.pause_seconds()):
-                    await asyncio.sleep(pause)
+            async for line in opened.lines(idle_seconds):
+                if plan is not None:
+                    if plan.chance("watch stalled", plan.rates.watch_stalled):
+                        await asyncio.sleep(idle_seconds)
+                        break
+                    if pause := plan.pause_seconds():
+                        await asyncio.sleep(pause)
                 await self._alive()
                 yield line
                 if plan is not None and plan.chance("watch ended", plan.rates.watch_ended):
                     return
+            await self._alive()
         finally:
             opened.end()
 

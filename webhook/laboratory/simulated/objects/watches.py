@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import orjson
@@ -58,7 +59,8 @@ class Watch:
         self._bookmarks = bookmarks
         self._timeout_seconds = timeout_seconds
         self._lines: deque[bytes] = deque()
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[bool] | None = None
+        """The reader, while it waits for a line."""
         self._ended = False
         self._after = 0
         """Revision that the reader has seen. A server that was set back says nothing until it is there again."""
@@ -86,23 +88,28 @@ class Watch:
             self._push(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(refused.status))
             self.end()
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines as they come."""
+    async def lines(self, idle_seconds: float = inf) -> AsyncIterator[bytes]:
+        """Yield the lines as they come; end when none came for ``idle_seconds``."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._timeout_seconds
         bookmark = loop.time() + BOOKMARK_SECONDS
+        idle = loop.time() + idle_seconds
         try:
             while True:
                 while self._lines:
                     yield self._lines.popleft()
+                    idle = loop.time() + idle_seconds
                 if self._ended:
                     return
                 # A timer may fire a hair before its time: what has run out is what was waited for, not what a
                 # comparison with the clock says.
-                if await self._woken_before(min(ends, bookmark)):
+                if await self._woken_before(min(ends, bookmark, idle)):
                     continue
+                if idle < min(ends, bookmark):
+                    return
                 if self._bookmarks and self._store.revision >= self._after:
                     yield self._bookmark()
+                    idle = loop.time() + idle_seconds
                 if ends <= bookmark:
                     return
                 bookmark += BOOKMARK_SECONDS
@@ -115,16 +122,21 @@ class Watch:
             self._ended = True
             self._store.on_restore.pop(self.end, None)
             self._unsubscribe()
-            self._wake.set()
+            self._woken()
 
     async def _woken_before(self, when: float) -> bool:
-        self._wake.clear()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiter = waiter
+        timer = loop.call_at(when, _settle, waiter, False)
         try:
-            async with asyncio.timeout_at(when):
-                await self._wake.wait()
-        except TimeoutError:
-            return False
-        return True
+            return await waiter
+        finally:
+            timer.cancel()
+
+    def _woken(self) -> None:
+        if self._waiter is not None:
+            _settle(self._waiter, True)
 
     def _take(self, event: Event) -> None:
         kind = self._seen_as(event)
@@ -148,7 +160,7 @@ class Watch:
             self.end()
             return
         self._lines.append(line)
-        self._wake.set()
+        self._woken()
 
     def _bookmark(self, initial_end: bool = False) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
@@ -156,3 +168,8 @@ class Watch:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         item = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(item)
+
+
+def _settle(waiter: asyncio.Future[bool], woken: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(woken)
