@@ -18,6 +18,7 @@ from tests.e2e.controlplane.binaries import release, say
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.external import ExternalCluster, ExternalError
 from tests.e2e.controlplane.install import NAMESPACE, ROOT, Installation
+from tests.e2e.controlplane.link import Link
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.load import api_of
 
@@ -171,8 +172,8 @@ def breakable() -> Iterator[Installation]:
 
     Jobs are started one at a time there, so that a test can catch a leader between two starts.
     """
-    with Cluster() as started:
-        yield Installation(started, overrides={"effects_in_flight": 1}).install()
+    with Cluster() as started, Link(started.ports.take(), started.server) as link:
+        yield Installation(started, overrides={"effects_in_flight": 1}, link=link).install()
 
 
 @pytest.fixture

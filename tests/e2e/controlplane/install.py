@@ -18,6 +18,8 @@ from typing import Any, Final
 import yaml
 
 from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.kubeconfig import behind
+from tests.e2e.controlplane.link import Link
 from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -56,9 +58,16 @@ class Installation:
     """Tutti on a cluster of ours; its replicas can be killed, frozen and started again."""
 
     def __init__(
-        self, cluster: Cluster, overlay: Path = OVERLAY, replicas: int = 2, overrides: dict[str, Any] | None = None
+        self,
+        cluster: Cluster,
+        overlay: Path = OVERLAY,
+        replicas: int = 2,
+        overrides: dict[str, Any] | None = None,
+        link: Link | None = None,
     ) -> None:
         self.cluster = cluster
+        self.link = link
+        """Between our processes and the API server."""
         self.overlay = overlay
         self.overrides = overrides or {}
         """Keys of Tutti's configuration file to set on top of the manifest's."""
@@ -176,8 +185,9 @@ class Installation:
 
     def _write_config(self, replica: Replica, base: dict[str, Any]) -> None:
         account = "tutti-webhook" if replica in self.webhooks else "tutti-reconciler"
+        kubeconfig = self.cluster.kubeconfig_for_service_account(NAMESPACE, account)
         local = {
-            "kubeconfig": str(self.cluster.kubeconfig_for_service_account(NAMESPACE, account)),
+            "kubeconfig": str(kubeconfig if self.link is None else behind(kubeconfig, self.link.port)),
             "identity": replica.name,
             "cert_dir": str(self._folder(replica) / "certs"),
             "listen": {

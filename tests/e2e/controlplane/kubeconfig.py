@@ -37,6 +37,13 @@ def write(path: Path, server: str, authority: bytes, user: dict[str, Any], names
     return write_private(path, yaml.safe_dump(document, sort_keys=False))
 
 
+def behind(kubeconfig: Path, port: int) -> Path:
+    """Write a copy of a kubeconfig that leads to another port of localhost, and return where it is."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    return write_private(kubeconfig.with_suffix(f".{port}"), yaml.safe_dump(document))
+
+
 def write_admission(path: Path, certificate: str | Path, key: str | Path) -> Path:
     """Write the AdmissionConfiguration of docs/operating.md, by which an API server shows webhooks a certificate."""
     # On loopback a webhook has a port for a name: every one is shown it.
