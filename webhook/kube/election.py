@@ -105,6 +105,8 @@ class Elector:
         self._process = process or identity
         self.retry_seconds = retry_seconds
         """How often a candidate looks again."""
+        self.attempt_seconds = renew_seconds / 2
+        """How long one request for the record may take: another attempt fits into the renew deadline."""
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._seen: LeaderRecord | None = None

@@ -38,7 +38,7 @@ class Fenced:
         """``now`` is Unix time for the record; ``newest`` the newest version that this process has seen of the index;
         ``on_renewed`` is told the monotonic time by which to renew again.
         """
-        self._objects = Objects(api, namespace, name)
+        self._objects = Objects(api, namespace, name, elector.attempt_seconds)
         self._elector = elector
         self._now = now
         self._on_renewed = on_renewed

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -11,9 +11,6 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
 from webhook.errors import NotFound
 from webhook.kube.api import MERGE_PATCH, Api
-
-WRITE_TIMEOUT_SECONDS: Final = 2.0
-"""One attempt; several fit into the renew deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,10 @@ class Kept:
 class Objects:
     """The requests for the objects of one ledger."""
 
-    def __init__(self, api: Api, namespace: str, index: str) -> None:
+    def __init__(self, api: Api, namespace: str, index: str, attempt_seconds: float) -> None:
+        """``attempt_seconds`` is how long one request may take."""
         self._api = api
+        self._attempt_seconds = attempt_seconds
         self._namespace = namespace
         self._index = index
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -95,7 +94,7 @@ class Objects:
         """Return what is stored, None where there is nothing."""
         try:
             path = f"{self._collection}/{name}"
-            return project(await self._api.request("GET", path, timeout_seconds=WRITE_TIMEOUT_SECONDS))
+            return project(await self._api.request("GET", path, timeout_seconds=self._attempt_seconds))
         except NotFound:
             return None
 
@@ -118,7 +117,7 @@ class Objects:
         sent = orjson.dumps(body)
         metrics.LEDGER_SENT.inc(len(sent))
         return project(
-            await self._api.request("POST", self._collection, body=sent, timeout_seconds=WRITE_TIMEOUT_SECONDS)
+            await self._api.request("POST", self._collection, body=sent, timeout_seconds=self._attempt_seconds)
         )
 
     async def patch(
@@ -139,7 +138,7 @@ class Objects:
                 f"{self._collection}/{name}",
                 body=sent,
                 content_type=MERGE_PATCH,
-                timeout_seconds=WRITE_TIMEOUT_SECONDS,
+                timeout_seconds=self._attempt_seconds,
             )
         )
 
@@ -148,7 +147,7 @@ class Objects:
         body = orjson.dumps({"preconditions": {"uid": uid}})
         try:
             await self._api.request(
-                "DELETE", f"{self._collection}/{name}", body=body, timeout_seconds=WRITE_TIMEOUT_SECONDS
+                "DELETE", f"{self._collection}/{name}", body=body, timeout_seconds=self._attempt_seconds
             )
         except NotFound:
             return

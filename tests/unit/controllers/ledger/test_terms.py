@@ -16,12 +16,13 @@ from webhook.clock import LoopClock
 from webhook.config import Config, Lease
 from webhook.controllers.ledger.faults import LeaseLost
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, Quarantine
-from webhook.controllers.ledger.stored import project
+from webhook.controllers.ledger.stored import Stored, project
 from webhook.controllers.ledger.terms import Terms
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
+from webhook.kube.election import parse
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.metrics import STEPPED_DOWN
 
@@ -35,6 +36,7 @@ class Failing:
         self._api = api
         self.failure: ApiError | None = None
         self.gone = False
+        self.delay_seconds = 0.0
         self.silent: tuple[str, ...] = ()
         """Requests of paths that end so are never answered."""
 
@@ -46,6 +48,7 @@ class Failing:
             raise Unavailable(0, "ConnectionRefused", "nobody listens")
         try:
             async with asyncio.timeout(more.get("timeout_seconds", REQUEST_TIMEOUT_SECONDS)):
+                await asyncio.sleep(self.delay_seconds)
                 while path.endswith(self.silent or ("nothing",)):
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
@@ -58,14 +61,14 @@ class Failing:
 
 
 @asynccontextmanager
-async def led() -> AsyncIterator[tuple[SimulatedCluster, Failing, ReconcilerParts]]:
+async def led(lease: Lease | None = None) -> AsyncIterator[tuple[SimulatedCluster, Failing, ReconcilerParts]]:
     """Yield a cluster with a queue, a connection, and the only leader there is, on it."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.add_node("node")
         for item in POLICY:
             await cluster.create(item)
         line = Failing(cluster.api())
-        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        parts = reconciler(line, Config(lease=lease or Lease()), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(3)
         assert parts.reconciler.leading
@@ -75,8 +78,18 @@ async def led() -> AsyncIterator[tuple[SimulatedCluster, Failing, ReconcilerPart
         await asyncio.gather(running, return_exceptions=True)
 
 
+async def index_of(cluster: SimulatedCluster) -> Stored:
+    return project(await cluster.api().request("GET", LEDGER))
+
+
+async def terms(cluster: SimulatedCluster) -> int:
+    record = parse((await index_of(cluster)).lease or "")
+    assert record is not None
+    return record.transitions
+
+
 async def stored(cluster: SimulatedCluster) -> Ledger:
-    return ledger_text.decode(project(await cluster.api().request("GET", LEDGER)).data)
+    return ledger_text.decode((await index_of(cluster)).data)
 
 
 async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_goes_on_soon_after() -> None:
@@ -90,6 +103,17 @@ async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_g
         assert parts.reconciler.leading
         # The watches are opened again less often the longer there was no answer.
         await asyncio.sleep(40)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+async def test_a_longer_lease_leads_through_an_api_server_that_is_slower_than_the_usual_one() -> None:
+    async with led(Lease(lease_seconds=30, renew_seconds=20)) as (cluster, line, parts):
+        before = await terms(cluster)
+        line.delay_seconds = 3
+        await cluster.create(waiting_job())
+        await asyncio.sleep(120)
+        assert parts.reconciler.leading
+        assert await terms(cluster) == before
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
