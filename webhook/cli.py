@@ -21,7 +21,10 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
-app.add_typer(policy_app, name="policy")
+_JOBS = "Jobs"
+_INSTALLATION = "Queues and the installation"
+_FILES = "Without a cluster"
+_PROCESSES = "Processes, as the image runs them"
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file; see docs/configuration.md.")]
 KubeconfigOption = Annotated[
@@ -71,35 +74,104 @@ def _root(version: VersionOption = False) -> None:
     """Options that stand before a command."""
 
 
-@app.command()
-def webhook(config: ConfigOption = None) -> None:
-    """Serve the admission webhook."""
-    from webhook import assembly  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
+@app.command(rich_help_panel=_JOBS)
+def explain(
+    job: Annotated[str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.")],
+    name: Annotated[str | None, typer.Argument(help="The job's name, if not given as KIND/NAME.")] = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help.
 
-    assembly.run_process(assembly.serve_webhook, load(config))
+    A PodGroup of plain pods goes by podgroup/NAME or pg/NAME, a pod by pod/NAME.
 
+    Exits with 2 when Tutti knows nothing of that name.
+    """
+    from webhook.commands.show import command  # noqa: PLC0415
 
-@app.command()
-def reconciler(config: ConfigOption = None) -> None:
-    """Run the reconciler: one replica leads, the others follow; all serve the read API."""
-    from webhook import assembly  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
-
-    assembly.run_process(assembly.serve_reconciler, load(config))
-
-
-@app.command()
-def hub(config: ConfigOption = None) -> None:
-    """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
-    from webhook import assembly  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
-    from webhook.fleet.process import serve_hub  # noqa: PLC0415
-
-    assembly.run_process(serve_hub, load(config))
+    asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
 
-@app.command()
+Jobs = Annotated[
+    list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.")
+]
+SelectorOption = Annotated[
+    str | None, typer.Option("--selector", "-l", help="Every job of these kinds that matches this label selector.")
+]
+
+
+def _each(name: str, jobs: list[str], selector: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
+    from webhook.commands import verbs  # noqa: PLC0415
+
+    asyncio.run(verbs.each(verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
+
+
+@app.command(rich_help_panel=_JOBS)
+def hold(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Keep jobs from starting, or stop them whole, until they are released: they keep their place."""
+    _each("hold", jobs, selector, namespace, kubeconfig)
+
+
+@app.command(rich_help_panel=_JOBS)
+def release(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Let held jobs wait for their turn again."""
+    _each("release", jobs, selector, namespace, kubeconfig)
+
+
+@app.command(rich_help_panel=_JOBS)
+def cancel(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Delete jobs and their pods, whether they wait or run."""
+    _each("cancel", jobs, selector, namespace, kubeconfig)
+
+
+@app.command(rich_help_panel=_JOBS)
+def top(
+    jobs: Jobs,
+    selector: SelectorOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads."""
+    _each("top", jobs, selector, namespace, kubeconfig)
+
+
+@app.command(rich_help_panel=_INSTALLATION)
+def queues(
+    name: Annotated[
+        str | None, typer.Argument(help="Show only this one, in full: limits, what it borrows and lends.")
+    ] = None,
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="Print a list sorted by this, instead of the tree.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Show every queue and cohort, or one in full: quota, usage, who borrows, how many wait.
+
+    If you may not see the whole cluster, you see the queues of your namespace.
+    """
+    from webhook.commands.show import command  # noqa: PLC0415
+
+    asyncio.run(command.queues(kubeconfig, name=name, namespace=namespace, sort=sort, output=output))
+
+
+@app.command(rich_help_panel=_FILES)
 def demo(
     cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
     kubeconfig: Annotated[
@@ -112,7 +184,7 @@ def demo(
     raise typer.Exit(run(cluster, kubeconfig))
 
 
-@app.command("try")
+@app.command("try", rich_help_panel=_FILES)
 def try_files(  # noqa: PLR0917
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
@@ -142,7 +214,7 @@ def try_files(  # noqa: PLR0917
     raise typer.Exit(status)
 
 
-@app.command()
+@app.command(rich_help_panel=_FILES)
 def simulate(  # noqa: PLR0917
     log: Annotated[Path, typer.Argument(help="Job log: SWF, Philly CSV or JSON, Helios CSV; gzipped or not.")],
     policy: Annotated[
@@ -178,102 +250,6 @@ def simulate(  # noqa: PLR0917
     raise typer.Exit(command.run(log, policy or [], options, output=output, config=config))
 
 
-@app.command()
-def explain(
-    job: Annotated[str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.")],
-    name: Annotated[str | None, typer.Argument(help="The job's name, if not given as KIND/NAME.")] = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Say why a job waits: which queue or ResourceQuota, the numbers, who holds it, what would help.
-
-    A PodGroup of plain pods goes by podgroup/NAME or pg/NAME, a pod by pod/NAME. Exits with 2 when Tutti knows
-    nothing of that name.
-    """
-    from webhook.commands.show import command  # noqa: PLC0415
-
-    asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
-
-
-Jobs = Annotated[
-    list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.")
-]
-SelectorOption = Annotated[
-    str | None, typer.Option("--selector", "-l", help="Every job of these kinds that matches this label selector.")
-]
-
-
-def _each(name: str, jobs: list[str], selector: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
-    from webhook.commands import verbs  # noqa: PLC0415
-
-    asyncio.run(verbs.each(verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
-
-
-@app.command()
-def hold(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Keep jobs from starting, or stop them whole, until they are released: they keep their place."""
-    _each("hold", jobs, selector, namespace, kubeconfig)
-
-
-@app.command()
-def release(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Let held jobs wait for their turn again."""
-    _each("release", jobs, selector, namespace, kubeconfig)
-
-
-@app.command()
-def cancel(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Delete jobs and their pods, whether they wait or run."""
-    _each("cancel", jobs, selector, namespace, kubeconfig)
-
-
-@app.command()
-def top(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads."""
-    _each("top", jobs, selector, namespace, kubeconfig)
-
-
-@app.command()
-def queues(
-    name: Annotated[
-        str | None, typer.Argument(help="Show only this one, in full: limits, what it borrows and lends.")
-    ] = None,
-    sort: Annotated[
-        Sort | None, typer.Option("--sort", help="Print a list sorted by this, instead of the tree.")
-    ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Show every queue and cohort, or one in full: quota, usage, who borrows, how many wait.
-
-    If you may not see the whole cluster, you see the queues of your namespace.
-    """
-    from webhook.commands.show import command  # noqa: PLC0415
-
-    asyncio.run(command.queues(kubeconfig, name=name, namespace=namespace, sort=sort, output=output))
-
-
 class Shell(StrEnum):
     """What can complete our words."""
 
@@ -282,7 +258,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command()
+@app.command(rich_help_panel=_FILES)
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
     """Print the completion script of a shell, for example: source <(tutti completion bash).
 
@@ -291,7 +267,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")
     typer.echo(completing.script(shell), nl=False)
 
 
-@app.command()
+@app.command(rich_help_panel=_INSTALLATION)
 def ledger(kubeconfig: KubeconfigOption = None) -> None:
     """Show the ledger: who leads, and every reservation."""
     from webhook.commands.show import command  # noqa: PLC0415
@@ -299,7 +275,7 @@ def ledger(kubeconfig: KubeconfigOption = None) -> None:
     asyncio.run(command.ledger(kubeconfig))
 
 
-@app.command()
+@app.command(rich_help_panel=_INSTALLATION)
 def status(kubeconfig: KubeconfigOption = None) -> None:
     """Say whether Tutti is well: webhook, reconciler, who leads, certificates, ledger, queues. Exits with 1 if not."""
     from webhook.commands.show import command  # noqa: PLC0415
@@ -307,7 +283,7 @@ def status(kubeconfig: KubeconfigOption = None) -> None:
     raise typer.Exit(0 if asyncio.run(command.status(kubeconfig)) else 1)
 
 
-@app.command()
+@app.command(rich_help_panel=_INSTALLATION)
 def uninstall(
     kubeconfig: KubeconfigOption = None,
     config: Annotated[Path | None, typer.Option(help="Default: the ConfigMap tutti-config of the cluster.")] = None,
@@ -319,9 +295,41 @@ def uninstall(
     asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
 
 
+@app.command(rich_help_panel=_PROCESSES)
+def webhook(config: ConfigOption = None) -> None:
+    """Serve the admission webhook."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+
+    assembly.run_process(assembly.serve_webhook, load(config))
+
+
+@app.command(rich_help_panel=_PROCESSES)
+def reconciler(config: ConfigOption = None) -> None:
+    """Run the reconciler: one replica leads, the others follow; all serve the read API."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+
+    assembly.run_process(assembly.serve_reconciler, load(config))
+
+
+@app.command(rich_help_panel=_PROCESSES)
+def hub(config: ConfigOption = None) -> None:
+    """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
+    from webhook import assembly  # noqa: PLC0415
+    from webhook.config import load  # noqa: PLC0415
+    from webhook.fleet.process import serve_hub  # noqa: PLC0415
+
+    assembly.run_process(serve_hub, load(config))
+
+
+app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)
+
+
 @policy_app.command("check")
 def policy_check(
-    files: Annotated[list[Path], typer.Argument(help="YAML files with policy objects.")], config: ConfigOption = None
+    files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
+    config: ConfigOption = None,
 ) -> None:
     """Compile policy objects of any dialect; print the quota tree and what is wrong. Exits with 2 if anything is."""
     from webhook.config import load  # noqa: PLC0415

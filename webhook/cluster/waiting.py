@@ -1,6 +1,7 @@
 """From a job object to the gang that waits: adds what other objects say about it, or says why it cannot wait yet."""
 
 from dataclasses import replace
+from typing import Final
 
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
 from webhook.core.ledger import bounds
@@ -60,6 +61,12 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     return gang
 
 
+OWNER_GATE: Final = "tutti.dev/owner"
+"""What ``tutti hold`` writes into the annotation for admission gates."""
+RELEASED: Final = "`tutti release` lets it queue again, at its place"
+"""What helps a gang that its owner holds."""
+
+
 def _unread(job: JobRecord, gang: Gang, view: View) -> Reason | None:
     """Return what the gang cannot be judged without and nobody lets Tutti read."""
     needed = [job.kind, POLICY, NAMESPACE_QUEUES]
@@ -76,7 +83,9 @@ def _unread(job: JobRecord, gang: Gang, view: View) -> Reason | None:
 
 
 def behind_gates(gates: str) -> Reason:
-    """Return the reason of a gang whose owner wants others to agree before it is queued."""
+    """Return the reason of a gang that its owner holds, or that others have to agree to before it is queued."""
+    if gates == OWNER_GATE:
+        return Reason(Code.ON_HOLD, "its owner holds it", help=RELEASED)
     return Reason(
         Code.ADMISSION_GATED,
         f"its annotation {names.ADMISSION_GATES} names {gates}",

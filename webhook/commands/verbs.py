@@ -4,6 +4,7 @@ A running job is held by its suspend field, as without Tutti. A waiting one is s
 annotation for admission gates instead, which Kueue's users know: it leaves the queue until the annotation is gone.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +12,13 @@ from typing import Any, Final
 import orjson
 
 from webhook.clock import SystemClock
+from webhook.cluster.waiting import OWNER_GATE
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
-from webhook.errors import Forbidden, NotFound, WrongName
+from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
@@ -24,8 +26,6 @@ from webhook.jobs.reading import annotations, status
 from webhook.kube.api import MERGE_PATCH, Api
 from webhook.untyped import paths
 
-GATE: Final = "tutti.dev/owner"
-"""What ``hold`` writes into the annotation."""
 _USER_AGENT: Final = "tutti-cli"
 
 Kinds = Mapping[str, JobKind]
@@ -36,18 +36,27 @@ Verb = Callable[[Api, str, str, Kinds], Awaitable[str]]
 async def each(
     verb: Verb, jobs: Sequence[str], selector: str | None, namespace: str | None, kubeconfig: Path | None
 ) -> None:
-    """Apply ``verb`` to each of ``jobs`` and print what it did; the first that fails ends it.
+    """Apply ``verb`` to each of ``jobs`` and print what it did; one that fails keeps no other from it.
 
-    With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels.
+    With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels. Raises the first
+    WrongName or ApiError at the end.
     """
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
-    space = namespace or default_namespace(kubeconfig)
+    space, failed = namespace or default_namespace(kubeconfig), list[TuttiError]()
     async with connected(kubeconfig, _USER_AGENT) as api:
         kinds = await every_kind(api)
         for job in jobs if selector is None else await selected(api, jobs, selector, space, kinds):
-            said = await verb(api, job, space, kinds)
+            try:
+                said = await verb(api, job, space, kinds)
+            except (WrongName, ApiError) as error:
+                failed.append(error)
+                continue
             terminal.console().print(said, highlight=False, markup=False)
+    for other in failed[1:]:
+        sys.stderr.write(f"tutti: {other}\n")
+    if failed:
+        raise failed[0]
 
 
 async def every_kind(api: Api) -> Kinds:
@@ -59,7 +68,10 @@ async def every_kind(api: Api) -> Kinds:
 
 
 async def selected(api: Api, words: Sequence[str], selector: str, namespace: str, kinds: Kinds) -> list[str]:
-    """Return, as KIND/NAME, the jobs of the kinds ``words`` that have the labels. Raises WrongName for none."""
+    """Return, as KIND/NAME, the jobs of the kinds ``words`` that have the labels. Raises WrongName for none.
+
+    The oldest of a kind comes first, so that jobs which are released together stand in the order that they had.
+    """
     found: list[str] = []
     for word in words:
         kind = _kind(word, kinds)
@@ -69,10 +81,13 @@ async def selected(api: Api, words: Sequence[str], selector: str, namespace: str
                 listed = orjson.loads(await api.request("GET", path, query={"labelSelector": selector}))["items"]
             except NotFound:
                 continue
-            found += [f"{word}/{item['metadata']['name']}" for item in listed]
+            oldest_first = sorted(
+                (item["metadata"] for item in listed), key=lambda each: str(each.get("creationTimestamp"))
+            )
+            found += [f"{word}/{each['name']}" for each in oldest_first]
             break
     if not found:
-        raise WrongName(f"no {' and no '.join(words)} in namespace {namespace} has the labels {selector!r}")
+        raise WrongName(f"namespace {namespace} has no {' and no '.join(words)} with the labels {selector!r}")
     return found
 
 
@@ -88,7 +103,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
     if _is_held(obj):
         return f"{job}: is held already"
-    gates = [*_gates(obj), GATE] if GATE not in _gates(obj) else _gates(obj)
+    gates = _gates(obj) if OWNER_GATE in _gates(obj) else [*_gates(obj), OWNER_GATE]
     await _merge(api, path, obj, {"metadata": {"annotations": {names.ADMISSION_GATES: ",".join(gates)}}})
     return f"{job}: does not start until it is released"
 
@@ -97,8 +112,8 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> s
     """Let a held job wait for its turn again."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     gates, patch = _gates(obj), dict[str, Any]()
-    if GATE in gates:
-        left = ",".join(gate for gate in gates if gate != GATE)
+    if OWNER_GATE in gates:
+        left = ",".join(gate for gate in gates if gate != OWNER_GATE)
         patch = {"metadata": {"annotations": {names.ADMISSION_GATES: left or None}}}
     if _is_stopped(obj) and kind.suspend is not None:
         patch |= _nested(kind.suspend, False)
@@ -110,9 +125,11 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> s
 
 async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Delete a job and its pods."""
-    _, path, obj = await _find(api, job, namespace, kinds)
+    kind, path, obj = await _find(api, job, namespace, kinds)
     only_this = {"preconditions": {"uid": obj["metadata"]["uid"]}, "propagationPolicy": "Background"}
     await api.request("DELETE", path, body=orjson.dumps(only_this))
+    if kind.suspend is not None and paths.find(obj, kind.suspend) is True:
+        return f"{job}: is deleted"
     return f"{job}: is deleted; its quota returns when its last pod is gone"
 
 
@@ -139,7 +156,10 @@ def _kind(word: str, kinds: Kinds) -> JobKind:
 
 
 async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
-    word, name = kind_and_name(job)
+    try:
+        word, name = kind_and_name(job)
+    except WrongName as error:
+        raise WrongName(f"{error}, or with --selector the KIND alone") from None
     kind = _kind(word, kinds)
     for served in kind.every_version:
         path = object_path(served, namespace, name)
@@ -182,4 +202,4 @@ def _is_admitted(obj: dict[str, Any]) -> bool:
 
 
 def _is_held(obj: dict[str, Any]) -> bool:
-    return GATE in _gates(obj) or _is_stopped(obj)
+    return OWNER_GATE in _gates(obj) or _is_stopped(obj)

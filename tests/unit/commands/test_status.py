@@ -2,6 +2,7 @@
 
 import datetime
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from cryptography import x509
 from tests.unit.commands.test_views import Answers
 from tests.unit.visibility.world import NOW, World
 from webhook.commands.show.health import look
+from webhook.controllers.ledger.quarantine import SINCE
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
 from webhook.core.model import names
-from webhook.core.model.policy import StopPolicy
-from webhook.errors import Forbidden, NotFound, Unavailable
+from webhook.core.model.policy import LocalQueue, StopPolicy
+from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.http.app import ROOT
 from webhook.wire.times import micro_time_text
@@ -25,6 +27,7 @@ AUTHORITY = trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.bytes()
 EXPIRES = x509.load_pem_x509_certificate(AUTHORITY).not_valid_after_utc
 DEPLOYMENTS = "/apis/apps/v1/namespaces/tutti-system/deployments"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 LEDGER = f"/api/v1/namespaces/tutti-system/configmaps/{names.LEDGER_NAME}"
 
 
@@ -36,6 +39,7 @@ async def answers(world: World, **changed: Any) -> Answers:
         f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         REGISTRATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
+        FLAVORS: {},
         LEDGER: {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())},
         f"{ROOT}/queues": {"items": await world.documents("queues")},
     }
@@ -60,6 +64,11 @@ async def test_where_all_is_well_nothing_is_wrong() -> None:
         ({REGISTRATION: {"webhooks": []}}, "certificates", "nothing is registered"),
         ({REGISTRATION: {"webhooks": [{"clientConfig": {}}]}}, "certificates", "no readable caBundle"),
         ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "cannot be read: 403 Forbidden: not yours"),
+        (
+            {FLAVORS: ApiError(500, "InternalError", "failed calling webhook: x509: certificate has expired")},
+            "answer",
+            "x509",
+        ),
         ({f"{ROOT}/queues": Unavailable(503, "ServiceUnavailable", "down")}, "queues", "does not answer: down"),
     ],
 )
@@ -114,3 +123,33 @@ async def test_a_queue_that_admits_nothing_is_named_with_the_reason() -> None:
     found = await wrong({}, world=World(policy(stopped)))
     assert "held" in found["queue"]
     assert "admits nothing" in found["queue"]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (Forbidden(403, "Forbidden", "you may not create flavors"), "not seen: you may not create flavors"),
+        (GONE, "not seen: the cluster does not serve kueue.x-k8s.io"),
+    ],
+)
+async def test_what_keeps_the_webhook_from_being_asked_is_no_fault_of_it(said: Exception, text: str) -> None:
+    found = await look(await answers(World(), **{FLAVORS: said}), NOW)  # type: ignore[arg-type]
+    assert [finding.text for finding in found if finding.what == "answer" and finding.well] == [text]
+
+
+async def test_a_ledger_that_was_broken_is_told_while_its_copy_is_kept() -> None:
+    copy = {"metadata": {"annotations": {SINCE: str(int(NOW) - 90)}}}
+    found = await look(await answers(World(), **{f"{LEDGER}-quarantine-1": copy}), NOW)  # type: ignore[arg-type]
+    (told,) = [finding for finding in found if "broken" in finding.text]
+    assert told.well
+    assert "was broken 90s ago" in told.text
+    assert "tutti-ledger-quarantine-1" in told.text
+
+
+async def test_the_handles_on_a_queue_are_no_queues_of_their_own() -> None:
+    from tests.unit.core.worlds import policy, queue
+
+    one = policy(queue("vision", 4))
+    handles = {("team", name): LocalQueue("team", name, "vision") for name in ("gpus", "more")}
+    found = await look(await answers(World(replace(one, local_queues=handles))), NOW)  # type: ignore[arg-type]
+    assert [finding.text for finding in found if finding.what == "queues"] == ["1 queue, 0 gangs waiting"]

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
-from webhook.commands.verbs import cancel, every_kind, hold, release, selected, top
+from webhook.commands.verbs import cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.errors import NotFound, WrongName
@@ -58,6 +58,8 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         await asyncio.sleep(3)
         assert "does not start until" in await hold(api, "job/train", "team-a")
         assert "is held already" in await hold(api, "job/train", "team-a")
+        with pytest.raises(WrongName, match="with --selector the KIND alone"):
+            await hold(api, "train", "team-a")
         assert "is deleted" in await cancel(api, "job/first", "team-a")
         await asyncio.sleep(60)
         assert (await stored(api))["spec"]["suspend"]
@@ -66,6 +68,28 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         job = await stored(api)
         assert not job["spec"]["suspend"]
         assert names.ADMISSION_GATES not in job["metadata"]["annotations"]
+
+
+async def test_a_job_that_has_gone_keeps_no_other_from_being_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster() as api:
+
+        @asynccontextmanager
+        async def connected(*_: object) -> AsyncIterator[Api]:
+            yield api
+
+        monkeypatch.setattr("webhook.kube.http.connected", connected)
+        await create(api, waiting_job("one"))
+        await create(api, waiting_job("two"))
+        with pytest.raises(WrongName, match="no Job 'gone'"):
+            await each(cancel, ["job/one", "job/gone", "job/two", "job/never"], None, "team-a", None)
+        said = capsys.readouterr()
+        assert re.findall(r"^job/\w+: is deleted", said.out, re.MULTILINE) == [
+            "job/one: is deleted",
+            "job/two: is deleted",
+        ]
+        assert "no Job 'never'" in said.err
 
 
 async def test_a_running_job_that_is_held_stops_whole() -> None:
@@ -104,13 +128,14 @@ async def test_a_job_that_is_not_there_is_named() -> None:
 
 async def test_all_jobs_of_a_sweep_are_chosen_by_their_labels() -> None:
     async with cluster() as api:
-        for name, sweep in (("one", "3"), ("two", "3"), ("other", "4")):
+        for name, sweep in (("two", "3"), ("one", "3"), ("other", "4")):
             job = waiting_job(name)
             job["metadata"]["labels"]["sweep"] = sweep
             await create(api, job)
+            await asyncio.sleep(2)
         kinds = await every_kind(api)
-        assert sorted(await selected(api, ["jobs"], "sweep=3", "team-a", kinds)) == ["jobs/one", "jobs/two"]
-        with pytest.raises(WrongName, match="has the labels 'sweep=5'"):
+        assert await selected(api, ["jobs"], "sweep=3", "team-a", kinds) == ["jobs/two", "jobs/one"]
+        with pytest.raises(WrongName, match="has no jobs with the labels 'sweep=5'"):
             await selected(api, ["jobs"], "sweep=5", "team-a", kinds)
         with pytest.raises(WrongName, match="with --selector the KIND alone"):
             await selected(api, ["jobs/one"], "sweep=3", "team-a", kinds)

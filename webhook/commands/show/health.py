@@ -13,10 +13,13 @@ from rich.table import Table
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
 from webhook.commands.terminal import counted
+from webhook.controllers.ledger.quarantine import kept_since, places_of
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
-from webhook.errors import ApiError, NotFound
+from webhook.dialects import kueue
+from webhook.dialects.registry import resource_of
+from webhook.errors import ApiError, Forbidden, NotFound
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
 from webhook.untyped import paths
@@ -25,6 +28,7 @@ from webhook.wire.times import human_age
 
 _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
+_CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 _REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
 _DUE_SECONDS: Final = 7 * 86_400
 """A certificate that ends sooner should have been renewed by now."""
@@ -45,10 +49,11 @@ async def look(api: Api, now: float) -> list[Finding]:
         return await _authorities(api, now)
 
     async def ledger() -> Sequence[Finding]:
-        return list(_ledger(await read_ledger(api), now))
+        return [*_ledger(await read_ledger(api), now), *await _quarantined(api, now)]
 
     looks: dict[str, Callable[[], Awaitable[Sequence[Finding]]]] = {
         "webhook": lambda: _replicas(api, "webhook", lambda: _registered(api)),
+        "answer": lambda: _answer(api),
         "reconciler": lambda: _replicas(api, "reconciler", lambda: _led(api, now)),
         "certificates": certificates,
         "ledger": ledger,
@@ -85,7 +90,7 @@ async def _replicas(api: Api, part: str, elsewhere: Callable[[], Awaitable[tuple
 
 
 async def _registered(api: Api) -> tuple[bool, str]:
-    """Return whether the API server knows where to ask. Only it can reach the webhook, so no more is seen from here."""
+    """Return whether the API server knows where to ask."""
     registration = orjson.loads(await api.request("GET", _REGISTRATION))
     clients = [hook.get("clientConfig") or {} for hook in registration.get("webhooks") or ()]
     if not clients:
@@ -105,7 +110,29 @@ async def _registered(api: Api) -> tuple[bool, str]:
             if paths.find(stored, ("spec", "type")) != "ExternalName" and paths.find(stored, ("spec", "selector")):
                 return False, f"Service {place}, which is registered, has no pods without it: jobs are refused"
         places.add(place)
-    return True, f"registered at {', '.join(sorted(places))}, and whether it answers there is not seen from here"
+    return True, f"registered at {', '.join(sorted(places))}"
+
+
+async def _answer(api: Api) -> Sequence[Finding]:
+    """Return whether the API server reaches the webhook, by a flavor that it asks about and does not store.
+
+    Nobody else can reach it; a certificate that the API server does not trust is found in this way too.
+    """
+    flavor = resource_of(kueue.GROUP, "ResourceFlavor")
+    assert flavor is not None
+    for version in flavor.versions:
+        probe = {"apiVersion": f"{flavor.group}/{version}", "kind": flavor.kind, "spec": {}}
+        body = orjson.dumps({**probe, "metadata": {"generateName": "tutti-status-"}})
+        try:
+            await api.request("POST", flavor.path(version), query={"dryRun": "All"}, body=body)
+        except NotFound:
+            continue
+        except Forbidden as error:
+            return [Finding("answer", True, f"not seen: {error.message}")]
+        except ApiError as error:
+            return [Finding("answer", False, f"none: {error.message}")]
+        return [Finding("answer", True, "the API server reaches the webhook")]
+    return [Finding("answer", True, f"not seen: the cluster does not serve {flavor.group}")]
 
 
 async def _led(api: Api, now: float) -> tuple[bool, str]:
@@ -145,15 +172,32 @@ def _ledger(stored: Document, now: float) -> Iterator[Finding]:
     yield Finding("ledger", share < ledger_text.FULL_AT, text)
 
 
+async def _quarantined(api: Api, now: float) -> list[Finding]:
+    """Return which copies of broken ledgers are kept: it is well again, and somebody should ask why it was not."""
+    found = []
+    for name in places_of(names.LEDGER_NAME):
+        try:
+            copy = orjson.loads(await api.request("GET", f"{_CONFIG_MAPS}/{name}"))
+        except NotFound:
+            continue
+        age = human_age(now - kept_since(copy))
+        found.append(
+            Finding("ledger", True, f"was broken {age} ago and rebuilt; ConfigMap {name} has what stood there")
+        )
+    return found
+
+
 async def _queues(api: Api) -> Sequence[Finding]:
     """Return the queues that admit nothing; their documents come from the read API, so that it answers is found too."""
     documents = await visible_queues(api, names.SYSTEM_NAMESPACE)
     queues = [document for document in documents if "queueingStrategy" in document["spec"]]
-    waiting = sum(document["status"]["pending"] for document in queues if "clusterQueue" not in document["spec"])
+    counted_once = [document for document in queues if "clusterQueue" not in document["spec"]]
+    waiting = sum(document["status"]["pending"] for document in counted_once)
     blocked = [
         Finding("queue", False, f"{document['metadata']['name']} admits nothing: {condition['message']}")
         for document in queues
         for condition in document["status"].get("conditions", ())
         if condition["type"] == "Active" and condition["status"] == "False"
     ]
-    return [*blocked, Finding("queues", True, f"{counted(len(queues), 'queue')}, {counted(waiting, 'gang')} waiting")]
+    text = f"{counted(len(counted_once), 'queue')}, {counted(waiting, 'gang')} waiting"
+    return [*blocked, Finding("queues", True, text)]

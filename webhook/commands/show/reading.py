@@ -92,7 +92,9 @@ async def read_api(api: Api, path: str) -> list[Document]:
     except Unavailable as error:
         if not error.status:  # nobody at the API server's own address
             raise
-        raise Unavailable(error.status, error.reason, f"Tutti's read API does not answer: {error.message}") from error
+        raise Unavailable(
+            error.status, error.reason, f"Tutti's read API does not answer: {error.message.strip()}"
+        ) from error
     return items
 
 

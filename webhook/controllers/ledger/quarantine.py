@@ -23,6 +23,17 @@ SINCE: Final = "tutti.dev/quarantined-at"
 """Annotation: Unix time of the copy, in whole seconds."""
 
 
+def places_of(ledger_name: str) -> list[str]:
+    """Return the names that copies of a ledger can have."""
+    return [f"{ledger_name}-quarantine-{number}" for number in range(COPIES_MAX)]
+
+
+def kept_since(copy: Mapping[str, Any]) -> float:
+    """Return the Unix time of a copy; 0 where somebody took its note away."""
+    noted = str((copy["metadata"].get("annotations") or {}).get(SINCE, ""))
+    return float(noted) if noted.isdecimal() else 0.0
+
+
 class Quarantine:
     """The places for copies of one ledger."""
 
@@ -30,7 +41,7 @@ class Quarantine:
         self._api = api
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
         self._namespace = namespace
-        self._places = [f"{ledger_name}-quarantine-{number}" for number in range(COPIES_MAX)]
+        self._places = places_of(ledger_name)
         self._tidy_at = 0.0
 
     async def keep(self, data: Mapping[str, str], now_seconds: float) -> None:
@@ -63,7 +74,7 @@ class Quarantine:
         for place in self._places:
             try:
                 found = orjson.loads(await self._api.request("GET", f"{self._collection}/{place}"))
-                since = _since(found)
+                since = kept_since(found)
                 if now_seconds - since > KEPT_SECONDS:
                     await self._api.request("DELETE", f"{self._collection}/{place}")
                 else:
@@ -71,9 +82,3 @@ class Quarantine:
             except NotFound:
                 continue
         return taken
-
-
-def _since(copy: Mapping[str, Any]) -> float:
-    """Return the Unix time of a copy; 0 where somebody took its note away."""
-    noted = str((copy["metadata"].get("annotations") or {}).get(SINCE, ""))
-    return float(noted) if noted.isdecimal() else 0.0

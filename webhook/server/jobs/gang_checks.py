@@ -74,7 +74,9 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
         return ()
     gang, found = rules.view.with_quorum(asking.gang), []
     if asking.missing_class:
-        found.append(f"{asking.missing_class} is not known yet: the job waits until it exists")
+        found.append(
+            f"{asking.missing_class} does not exist, as far as Tutti has seen yet: the job waits until it does"
+        )
     if gang.queue is not None and queue_of(rules, gang) is None:
         found.append(_unknown_queue(rules, gang))
     else:

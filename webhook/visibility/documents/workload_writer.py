@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.cluster.view import View
+from webhook.cluster.waiting import RELEASED
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.model.reasons import Code, Reason
@@ -183,7 +184,7 @@ class WorkloadWriter:
             return Reason(Code.DEACTIVATED, "is being deleted")
         if job.held:
             why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
-            return Reason(Code.ON_HOLD, why, help="it queues again, at its place, when its suspend is lifted")
+            return Reason(Code.ON_HOLD, why, help=RELEASED)
         reason = self.reason(job.uid)
         if reason is not None:
             return reason

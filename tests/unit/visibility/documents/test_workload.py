@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.visibility.world import NOW, World
+from webhook.cluster.waiting import waiting_gang
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
@@ -143,6 +144,15 @@ async def test_a_gang_that_its_owner_suspended_is_inactive_and_on_hold() -> None
     document = await world.workload(job)
     assert document["spec"]["active"] is False
     assert condition(document, "QuotaReserved")["reason"] == "OnHold"
+
+
+@pytest.mark.parametrize(("gates", "code"), [("tutti.dev/owner", "OnHold"), ("tutti.dev/owner,a/b", "AdmissionGated")])
+async def test_a_waiting_gang_is_on_hold_while_nobody_but_its_owner_keeps_it(gates: str, code: str) -> None:
+    world = World()
+    reason = waiting_gang(replace(world.waits("train"), admission_gates=gates), world.view)
+    assert isinstance(reason, Reason)
+    assert reason.code == code
+    assert ("tutti release" in reason.help) == (code == "OnHold")
 
 
 async def test_a_reason_that_keeps_a_gang_from_the_engine_is_shown_too() -> None:
