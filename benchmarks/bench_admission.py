@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import orjson
 import uvloop
 
 from benchmarks.load import BORROWING_CPU, JOBS, NAMESPACE, TOTAL, Load, Outcome, policy, quota_limit_per_second
+from benchmarks.profiling import durations, profiled, show
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from webhook.errors import Conflict
@@ -26,6 +28,7 @@ from webhook.kube.api import Api
 from webhook.kube.http import connect
 
 PEER: Final = {"Kueue (main, Aug 2026), measured on a machine of this size": 14.1}
+TIMEOUT_SECONDS: Final = 300
 WRITE_VERBS: Final = ("POST", "PUT", "PATCH", "DELETE", "APPLY")
 _SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -71,10 +74,13 @@ async def prepare(api: Api, objects: list[dict[str, Any]], *, kueue_kinds: bool)
                 continue
 
 
-async def measure(cluster: Cluster, api: Api, name: str, timeout_seconds: float) -> Outcome:
-    """Run the load once and print what came of it."""
-    before, used_before = await writes(api), processor_millis(cluster)
-    outcome = await Load(api).run(timeout_seconds)
+async def measure(
+    cluster: Cluster, api: Api, name: str, folder: Path | None = None, installation: Installation | None = None
+) -> Outcome:
+    """Run the load once and print what came of it; with ``folder``, where its time went as well."""
+    before, used_before, took = await writes(api), processor_millis(cluster), await durations(api)
+    async with profiled(api, installation, folder) if folder is not None else nullcontext():
+        outcome = await Load(api).run(TIMEOUT_SECONDS)
     await asyncio.sleep(2)
     after, used = await writes(api), processor_millis(cluster) - used_before
     own = Counter(outcome.own_writes)
@@ -89,6 +95,8 @@ async def measure(cluster: Cluster, api: Api, name: str, timeout_seconds: float)
     print(f"  processor per job: {used.total() / TOTAL:.1f} ms")
     for what, millis in used.most_common():
         print(f"    {millis / TOTAL:6.2f}  {what}")
+    if folder is not None:
+        show(await durations(api) - took, TOTAL)
     sys.stdout.flush()
     await api.request(
         "DELETE",
@@ -99,14 +107,14 @@ async def measure(cluster: Cluster, api: Api, name: str, timeout_seconds: float)
     return outcome
 
 
-async def run_floor(cluster: Cluster, api: Api) -> Outcome:
+async def run_floor(cluster: Cluster, api: Api, folder: Path | None) -> Outcome:
     """Measure the least controller."""
     command = [sys.executable, "-m", "benchmarks.floor", str(cluster.kubeconfig)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     try:
         assert process.stdout is not None
         await process.stdout.readline()
-        return await measure(cluster, api, "the least any controller must do (no webhook, no engine)", 300)
+        return await measure(cluster, api, "the least any controller must do (no webhook, no engine)", folder)
     finally:
         process.terminate()
         await process.wait()
@@ -128,16 +136,20 @@ async def _main(arguments: argparse.Namespace) -> None:
         f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}, {TOTAL} jobs, "
         f"borrowing limit {BORROWING_CPU}; the quota alone would allow {quota_limit_per_second():.0f} jobs/s"
     )
-    shape = Shape(operators=False, without_controllers=("job-controller",))
+    folder = arguments.profile
+    flags = ("--profiling=true",) if folder else ()
+    shape = Shape(operators=False, without_controllers=("job-controller",), api_server_flags=flags)
     with Cluster(shape) as cluster:
         api = await connect(cluster.kubeconfig)
         await prepare(api, policy(), kueue_kinds=False)
-        floor = await run_floor(cluster, api) if not arguments.without_floor else None
+        floor = None
+        if not arguments.without_floor:
+            floor = await run_floor(cluster, api, folder and folder / "floor")
         # No pod is created, so nothing would ever leave the nodes.
         installation = Installation(cluster, overrides={"nodeFit": "off"}).install()
         await prepare(api, policy(), kueue_kinds=True)
         await asyncio.sleep(3)
-        ours = await measure(cluster, api, "Tutti (2 webhook replicas, 2 reconcilers)", 300)
+        ours = await measure(cluster, api, "Tutti (2 webhook replicas, 2 reconcilers)", folder, installation)
         print("  peak memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in rss_mib(installation).items()))
         await api.close()
     if floor is not None:
@@ -149,4 +161,5 @@ async def _main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without-floor", action="store_true", help="measure Tutti alone")
+    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="say where the time goes; see profiling.py")
     uvloop.run(_main(parser.parse_args()))

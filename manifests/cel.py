@@ -164,19 +164,15 @@ def joins_pod_group(root: str) -> str:
 
 
 def mislabelled(root: str, family: Family) -> str:
-    """Return an expression: the object names a queue where that has no effect, and is in none."""
+    """Return an expression: an object that is in no queue names one where that has no effect."""
     inside = [path for path in family.label_paths if not _nested(path)]
     # The Jobs that a JobSet makes are described between it and the pod templates.
     inside += [path.replace(".template.spec.template.", ".template.") for path in inside if "[*]" in path]
     labelled = " +\n".join(dict.fromkeys(_labels_at(root, path) for path in inside))
-    return (
-        f"!({one_of(names.QUEUE_LABELS, labels_of(root))})\n&& (\n"
-        + either(
-            one_of(NEAR_MISSES, labels_of(root)),
-            one_of((*names.QUEUE_LABELS, *NEAR_MISSES), annotations_of(root)),
-            f"({labelled}).exists(labels, {one_of(names.QUEUE_LABELS, 'labels')})",
-        )
-        + "\n)"
+    return either(
+        one_of(NEAR_MISSES, labels_of(root)),
+        one_of((*names.QUEUE_LABELS, *NEAR_MISSES), annotations_of(root)),
+        f"({labelled}).exists(labels, {one_of(names.QUEUE_LABELS, 'labels')})",
     )
 
 

@@ -25,7 +25,6 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.server.pods.changes import BARE_LABELS
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
 from webhook.server.review.resources_table import BUILT_IN, Handling
-from webhook.untyped.paths import Path as FieldPath
 
 TARGET: Final = Path(__file__).parent / "base" / "registrations.yaml"
 
@@ -75,6 +74,14 @@ def labelled(key: str, operator: str = "Exists") -> dict[str, str]:
     return {"key": key, "operator": operator}
 
 
+QUEUED: Final = {
+    "tutti": {"matchExpressions": [labelled(TUTTI_QUEUE)]},
+    "kueue": {"matchExpressions": [labelled(KUEUE_QUEUE), labelled(TUTTI_QUEUE, "DoesNotExist")]},
+}
+"""Which new jobs name a queue, each in one of the two."""
+UNQUEUED: Final = {"matchExpressions": [labelled(key, "DoesNotExist") for key in names.QUEUE_LABELS]}
+
+
 def rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
     """Return one rule of an entry, for all versions of the resources."""
     return {
@@ -107,16 +114,16 @@ def condition(name: str, expression: str) -> list[dict[str, str]]:
     return [{"name": name, "expression": expression + "\n" if "\n" in expression else expression}]
 
 
-def by_others(*conditions: dict[str, str], suspends: Sequence[FieldPath] = ()) -> list[dict[str, str]]:
+def by_others(*conditions: dict[str, str], rehearsed: bool = False) -> list[dict[str, str]]:
     """Return matchConditions that leave out what the reconciler writes.
 
     It may write anything, and has to while no webhook answers: stop a gang, void a start before the ledger is rebuilt.
-    With ``suspends`` its starts are sent all the same: a gang that were started then would have its pods refused.
+    With ``rehearsed`` its dry runs are sent all the same: by them it learns whether the pods of what it starts would be
+    let in (``controllers/writes/rehearsal.py``).
     """
     expression = f"request.userInfo.username != '{RECONCILER}'"
-    if suspends:
-        before, now = (cel.suspended(it, suspends) for it in ("oldObject", "object"))
-        expression += f"\n|| oldObject != null && ({before}) && !({now})\n"
+    if rehearsed:
+        expression += " || request.?dryRun.orValue(false)"
     return [*conditions, {"name": "not-by-tutti", "expression": expression}]
 
 
@@ -134,19 +141,15 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
     shared = {"reinvocationPolicy": "IfNeeded", "timeoutSeconds": MUTATE_TIMEOUT_SECONDS}
     born, opting_in = job_rules(families, "CREATE"), {"namespaceSelector": not_gated()} | shared
     entries = [
-        entry(f"{name}-queue", "/mutate/jobs", born, objectSelector={"matchExpressions": expressions}, **opting_in)
-        for name, expressions in (
-            ("tutti", [labelled(TUTTI_QUEUE)]),
-            ("kueue", [labelled(KUEUE_QUEUE), labelled(TUTTI_QUEUE, "DoesNotExist")]),
-        )
+        entry(f"{name}-queue", "/mutate/jobs", born, objectSelector=chosen, **opting_in)
+        for name, chosen in QUEUED.items()
     ]
-    unqueued = {"matchExpressions": [labelled(key, "DoesNotExist") for key in names.QUEUE_LABELS]}
     entries += [
         entry(
             family.name,
             "/mutate/jobs",
             job_rules([family], "CREATE"),
-            objectSelector=unqueued,
+            objectSelector=UNQUEUED,
             matchConditions=condition(
                 "joins-a-pod-group", cel.templates_carry("object", family, names.POD_GROUP_LABELS)
             ),
@@ -206,27 +209,33 @@ def placed_pods_entry() -> dict[str, Any]:
 
 
 def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
-    """What may be stored of a job that opted in, or did so before, or lives where all wait."""
+    """What may be stored of a job that opted in, or did so before, or lives where all wait.
+
+    As in the mutating phase, what labels tell of a new job is left to objectSelectors.
+    """
+    born, opting_in = job_rules(families, "CREATE"), {"namespaceSelector": not_gated()}
     entries = [
-        entry(
-            family.name,
-            "/validate/jobs",
-            job_rules([family], "CREATE", "UPDATE"),
-            namespaceSelector=not_gated(),
-            matchConditions=by_others(
-                *condition(
-                    "opted-in-now-or-before",
-                    f"[object, oldObject].exists(it, it != null && (\n{cel.concerns('it', family)}\n))",
-                ),
-                suspends=family.suspends,
-            ),
-        )
-        for family in families
+        entry(f"{name}-queue", "/validate/jobs", born, objectSelector=chosen, **opting_in)
+        for name, chosen in QUEUED.items()
     ]
-    everything = job_rules(families, "CREATE", "UPDATE")
-    suspends = sorted({path for family in families for path in family.suspends})
-    all_of_them = {"namespaceSelector": gated(), "matchConditions": by_others(suspends=suspends)}
-    return [*entries, entry("gated-namespaces", "/validate/jobs", everything, **all_of_them)]
+    for family in families:
+        rules, opts_in = job_rules([family], "CREATE"), condition("opts-in", cel.concerns("object", family))
+        new = entry(f"{family.name}-new", "/validate/jobs", rules, objectSelector=UNQUEUED, matchConditions=opts_in)
+        before_or_now = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
+        conditions = by_others(*condition("opted-in-now-or-before", before_or_now), rehearsed=True)
+        changed = entry(family.name, "/validate/jobs", job_rules([family], "UPDATE"), matchConditions=conditions)
+        entries += [new | opting_in, changed | opting_in]
+    return [
+        *entries,
+        entry("gated-namespaces-new", "/validate/jobs", born, namespaceSelector=gated()),
+        entry(
+            "gated-namespaces",
+            "/validate/jobs",
+            job_rules(families, "UPDATE"),
+            namespaceSelector=gated(),
+            matchConditions=by_others(rehearsed=True),
+        ),
+    ]
 
 
 def mislabelled_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
@@ -237,6 +246,7 @@ def mislabelled_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             "/validate/jobs",
             job_rules([family], "CREATE"),
             namespaceSelector=not_gated(),
+            objectSelector=UNQUEUED,
             failurePolicy="Ignore",
             matchConditions=condition("means-a-queue", cel.mislabelled("object", family)),
         )

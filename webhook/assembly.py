@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from webhook import logs
+from webhook import collector, logs
 from webhook.clock import Clock, SteadyClock, SystemClock
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.listener import Listener
@@ -382,6 +382,9 @@ def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        collecting = asyncio.create_task(collector.run(), name="collector")
         await main(config, stop)
+        collecting.cancel()
 
+    collector.tune()
     uvloop.run(body())

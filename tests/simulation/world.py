@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import orjson
 
+from tests.simulation import reviews
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
-from tests.simulation.groups import LABEL, GroupLoad
+from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, NAMESPACES, NOMINAL_GPUS, Load
+from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from webhook import assembly
 from webhook.clock import LoopClock
@@ -41,7 +43,6 @@ from webhook.laboratory.simulated.requests.selectors import compile_selector
 from webhook.server.gate import Gate
 from webhook.server.sharding.forward import Forwarder
 
-ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
 EXEMPT: Final = compile_selector(
     {
@@ -453,34 +454,22 @@ class World:
             return Registration(name, path.startswith("/mutate"), path, self._review, rules, **options)
 
         self.cluster.server.admission.register(
-            hook("mutate-jobs", "/mutate/jobs", jobs),
-            hook("plain-pods", "/mutate/pods", pods, conditions=(_joins_pod_group,)),
+            hook("mutate-jobs", "/mutate/jobs", jobs, conditions=(reviews.by_others,)),
+            hook("plain-pods", "/mutate/pods", pods, conditions=(reviews.joins_pod_group,)),
             hook("placed-pods", "/mutate/pods", pods, object_selector=gang),
-            hook("validate-jobs", "/validate/jobs", jobs, scales),
+            hook("validate-jobs", "/validate/jobs", jobs, scales, conditions=(reviews.by_others_or_rehearsed,)),
             hook("gang-pods", "/validate/pods", pods, object_selector=gang),
             Registration(
                 "another",
                 mutating=False,
                 path="/refuse",
-                review=_refusal,
+                review=reviews.refusal,
                 rules=(jobs,),
                 configuration="another",
                 conditions=(self._is_refused,),
             ),
             hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
         )
-
-
-async def _refusal(_path: str, body: bytes) -> bytes:
-    review = orjson.loads(body)
-    status = {"code": 403, "message": "not as it is"}
-    return orjson.dumps({**review, "response": {"uid": review["request"]["uid"], "allowed": False, "status": status}})
-
-
-def _joins_pod_group(request: Any) -> bool:
-    labels = (request["object"] or {})["metadata"].get("labels") or {}
-    joins = LABEL in labels or names.KUEUE_POD_GROUP in labels
-    return request["operation"] == "CREATE" and joins and "tutti.dev/gang" not in labels
 
 
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:

@@ -240,7 +240,7 @@ class Reconciler:
         reservation = ledger.entries.get(job.uid)
         if reservation is not None and reservation.stopping is None and not job.awaits_permit:
             operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
-            batch.effects[job.uid] = Effect("start", job, operations)
+            batch.effects[job.uid] = Effect("start", job, operations, starts=True)
 
     def _broken(self, uid: str, job: JobRecord | None) -> None:
         """Take note that we failed on one job: it must not stop all others."""

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 QUEUED_AFTER_SECONDS = 2.0
 """A gang that was admitted sooner never gets a "Queued" event."""
-LOOKED_AT_MAX = 200
+LOOKED_AT_MAX = 100
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
 """At most one event in so long is about an object that cannot be read: whoever writes such may write many."""

@@ -15,6 +15,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.gang_record import GangRecords, Writes
+from webhook.controllers.writes.rehearsal import Rehearsal
 from webhook.core.model.pods import PodRecord
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.jobs.kinds.kind import JobKind
@@ -50,6 +51,8 @@ class Effect:
     subresource: str = ""
     """Where the patch goes, if not to the job itself: ``status``."""
     pods: tuple[PodWrite, ...] = ()
+    starts: bool = False
+    """Pods come of it, which have to pass the webhook."""
 
 
 class Effects:
@@ -69,6 +72,7 @@ class Effects:
         self._slots = asyncio.Semaphore(in_flight_max)
         self._on_done = on_done
         self._gangs = gangs
+        self._rehearsal = Rehearsal()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def busy(self, uid: str) -> bool:
@@ -153,9 +157,16 @@ class Effects:
         job = effect.job
         path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
         path = f"{path}/{effect.subresource}" if effect.subresource else path
+        body = orjson.dumps(effect.patch)
+
+        async def patch(query: Mapping[str, str] | None = None) -> bytes:
+            return await self._api.request("PATCH", path, query=query, body=body, content_type=JSON_PATCH)
+
         try:
             async with self._slots:
-                raw = await self._api.request("PATCH", path, body=orjson.dumps(effect.patch), content_type=JSON_PATCH)
+                if effect.starts:
+                    await self._rehearsal.passed(lambda: patch({"dryRun": "All"}))
+                raw = await patch()
         except ApiError as error:
             return error
         writes.stored_version = _version(raw)
