@@ -56,7 +56,7 @@ class History:
     def __init__(self, seed: int, order: int, rules: Callable[[], Engine]) -> None:
         self.what, self.order = Random(seed), Random(order) if order else None
         self.rules, self.engine, self.fences = rules, rules(), Fences()
-        self.decay = self.engine._state.decayed is not None
+        self.decay = self.engine.state.decayed is not None
         self.now, self.number = 0.0, 0
         self.known: dict[str, Gang] = {}
         self.admitted: dict[str, Reservation] = {}
@@ -129,7 +129,7 @@ class History:
         """Another leader reads the ledger and what waits, in whatever order they are listed."""
         waiting = [each.uid for each in self.engine.waiting()]
         former, self.engine, self.fences = self.engine, self.rules(), Fences()
-        self.engine.set_policy(self._turned(former._state.policy), NAMESPACES, self.now)
+        self.engine.set_policy(self._turned(former.state.policy), NAMESPACES, self.now)
         for uid in self._mixed(self.admitted):
             self.engine.restore(self.admitted[uid], self.known[uid])
             self.fences.put_reservation(self.admitted[uid])

@@ -12,7 +12,7 @@ from webhook.core.scheduler.engine import Engine
 
 def stored(engine: Engine) -> Ledger:
     """Return what the ledger says once the plans of ``engine`` are written, as another leader reads it."""
-    allocations = engine._state.allocations
+    allocations = engine.state.allocations
     entries = {
         uid: replace(allocation.reservation, stopping="Preempted" if uid in allocations.stopping else None)
         for uid, allocation in allocations.by_uid.items()
@@ -25,7 +25,7 @@ def next_leader(world: World, known: Mapping[str, Gang], unread: Container[str] 
 
     Of those that wait it has not read the jobs of ``unread`` yet.
     """
-    engine, ledger = Engine(world.engine._state.settings), stored(world.engine)
+    engine, ledger = Engine(world.engine.state.settings), stored(world.engine)
     engine.set_policy(world.policy, LABELS, world.now)
     for uid, reservation in ledger.entries.items():
         engine.restore(reservation, known[uid])

@@ -184,7 +184,7 @@ class Run:
 
 def recount(run: Run) -> Usage:
     """Usage from scratch: the sum of what is admitted."""
-    allocations = run.world.engine._state.allocations
+    allocations = run.world.engine.state.allocations
     usage = Usage(allocations.tree)
     for allocation in allocations.by_uid.values():
         node = allocations.node_of(allocation)
@@ -195,7 +195,7 @@ def recount(run: Run) -> Usage:
 
 def assert_sound(run: Run) -> None:
     """No node is oversubscribed, and usage is the sum of reservations."""
-    allocations = run.world.engine._state.allocations
+    allocations = run.world.engine.state.allocations
     usage, fresh = allocations.usage, recount(run)
     for node in allocations.tree.nodes:
         taken = {key: amount for key, amount in usage.all_of(node).items() if amount}

@@ -88,7 +88,7 @@ class EnsembleEngine:
             group.held[uid] = Part(reservation, gang, reclaimed or {})
         if reservation.membership is None:
             self._engine.restore(reservation, gang, reclaimed)
-        elif self._engine.state(uid) in HOLDING:
+        elif self._engine.state_of(uid) in HOLDING:
             self._engine.release(uid)
 
     def release(self, uid: str) -> None:
@@ -294,7 +294,7 @@ class EnsembleEngine:
         """Let a job go that names another PodGroup now, or none."""
         key = self._key_of.get(uid)
         if key is None:
-            if self._engine.state(uid) is not GangState.ABSENT:
+            if self._engine.state_of(uid) is not GangState.ABSENT:
                 self._engine.withdraw(uid)
             return
         group = self._groups[key]

@@ -34,29 +34,30 @@ class Engine:
     """Decides which gangs start. Not safe for concurrent use; ``copy`` it for forecasts."""
 
     def __init__(self, settings: EngineSettings | None = None) -> None:
-        self._state = State.empty(settings or EngineSettings())
+        self.state = State.empty(settings or EngineSettings())
+        """All that is known and decided: read it, and change it by this class alone."""
         self._round_seconds = float("-inf")
         """When a follower last looked at new shapes on the nodes."""
 
     @property
     def policy(self) -> Policy:
         """The policy that is decided by."""
-        return self._state.policy
+        return self.state.policy
 
     def reset(self) -> None:
         """Forget everything: what was decided and never carried out is no longer so."""
-        self._state = State.empty(self._state.settings)
+        self.state = State.empty(self.state.settings)
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by ``policy`` from now on; ``namespaces`` are labels by name."""
-        if policy != self._state.policy or namespaces != self._state.pending.namespaces:
-            self._state.set_policy(policy, dict(namespaces), now)
+        if policy != self.state.policy or namespaces != self.state.pending.namespaces:
+            self.state.set_policy(policy, dict(namespaces), now)
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced. While it holds a reservation it does not."""
-        state = self._state
+        state = self.state
         if gang.uid in state.allocations.by_uid:
             state.after[gang.uid] = gang
             return
@@ -67,8 +68,8 @@ class Engine:
 
     def withdraw(self, uid: str) -> None:
         """Forget a waiting gang; an unknown one is fine."""
-        self._state.after.pop(uid, None)
-        self._state.forget(uid)
+        self.state.after.pop(uid, None)
+        self.state.forget(uid)
 
     def restore(
         self, reservation: Reservation, gang: Gang | None = None, reclaimed: Mapping[str, int] | None = None
@@ -77,7 +78,7 @@ class Engine:
 
         A gang whose stop was planned and that the ledger does not show as stopping is no longer counted as going.
         """
-        state, uid = self._state, reservation.uid
+        state, uid = self.state, reservation.uid
         known = state.allocations.by_uid.get(uid)
         waiting = state.forget(uid)
         gang = gang or waiting or (None if known is None else known.gang)
@@ -92,20 +93,20 @@ class Engine:
         """Let claims that the ledger has stand, whoever made them, from the next cycle on; the gangs that are stopped
         for them are restored before that.
         """
-        known = self._state.claims
+        known = self.state.claims
         known |= {uid: claim for uid, claim in claims.items() if uid not in known}
 
     def restore_bookings(self, bookings: Mapping[str, Booked]) -> None:
         """Let the heads of Backfill queues keep what an earlier leader booked for them, if they are the heads still."""
-        self._state.backfill.recalled |= bookings
+        self.state.backfill.recalled |= bookings
 
     def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
         """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
-        self._state.restore_usage(local, consumed)
+        self.state.restore_usage(local, consumed)
 
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""
-        state = self._state
+        state = self.state
         allocation = state.allocations.by_uid.get(uid)
         if allocation is None:
             return
@@ -118,21 +119,21 @@ class Engine:
     @property
     def nodes(self) -> Capacity | None:
         """What is free on which node; None while the nodes are not known."""
-        return self._state.nodes
+        return self.state.nodes
 
     def know_nodes(self, nodes: Capacity | None) -> None:
         """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on; None: ask nothing."""
-        if nodes is not self._state.nodes:
-            self._state.nodes = nodes
+        if nodes is not self.state.nodes:
+            self.state.nodes = nodes
             self.wake_nodes()
 
     def wake_nodes(self) -> None:
         """Decide again about gangs that fitted no nodes: some became free, or there are more."""
-        self._state.wake_nodes()
+        self.state.wake_nodes()
 
     def wake_namespace(self, namespace: str) -> None:
         """Decide again about gangs that fences of ``namespace`` blocked: one changed, or a pod went away."""
-        self._state.wake_namespace(namespace)
+        self.state.wake_namespace(namespace)
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Engine:
 
         ``most`` ends the cycle after so many admissions and preemptions; the next cycle goes on where this one stopped.
         """
-        state = self._state
+        state = self.state
         state.fences, state.now, state.followed = fences, now, None
         state.pending.end_backoffs(now)
         state.age_usage(now)
@@ -155,14 +156,14 @@ class Engine:
 
     def _decide(self, now: float, epoch: int, most: int | None) -> Plan:
         """Return what to admit, grow and preempt."""
-        return Cycle(self._state, now, epoch, most).run()
+        return Cycle(self.state, now, epoch, most).run()
 
     def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
         """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
 
         Nothing is decided: all that waits counts as blocked by what it meets, and the next cycle goes on from there.
         """
-        state = self._state
+        state = self.state
         state.fences, state.now, state.followed = fences, now, claims
         state.pending.end_backoffs(now)
         if state.nodes is not None and now - self._round_seconds >= 1:
@@ -171,81 +172,81 @@ class Engine:
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""
-        return dict(self._state.claims)
+        return dict(self.state.claims)
 
     def bookings(self) -> dict[str, Booked]:
         """Return what is booked for the heads of Backfill queues, by uid, as the ledger is to have it."""
-        return self._state.backfill.written()
+        return self.state.backfill.written()
 
     # -- questions --------------------------------------------------------------------------------------------------
 
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
-        if self._state.nodes is not None and self._state.nodes.has_due:
+        if self.state.nodes is not None and self.state.nodes.has_due:
             return now
-        decayed = self._state.decayed
-        times = (self._state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
+        decayed = self.state.decayed
+        times = (self.state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
 
-    def state(self, uid: str) -> GangState:
+    def state_of(self, uid: str) -> GangState:
         """Return where a gang stands."""
-        allocations = self._state.allocations
+        allocations = self.state.allocations
         if uid in allocations.by_uid:
             return GangState.STOPPING if uid in allocations.stopping else GangState.RESERVED
-        return self._state.pending.state_of(uid)
+        return self.state.pending.state_of(uid)
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
-        return why_waiting(self._state, uid)
+        return why_waiting(self.state, uid)
 
     def waiting(self, queue: str | None = None) -> list[Gang]:
         """Return the waiting gangs of one queue in its order, or all of them, queue by queue."""
         if queue is not None:
-            found = self._state.pending.queues.get(queue)
-            return [] if found is None else list(self._state.pending.in_order(found))
-        queues = sorted(self._state.pending.queues.values(), key=lambda queue: queue.name or "")
-        lost = [t.gang for t in self._state.pending.records.values() if t.queue is None]
+            found = self.state.pending.queues.get(queue)
+            return [] if found is None else list(self.state.pending.in_order(found))
+        queues = sorted(self.state.pending.queues.values(), key=lambda queue: queue.name or "")
+        lost = [t.gang for t in self.state.pending.records.values() if t.queue is None]
         lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
-        return [gang for queue in queues for gang in self._state.pending.in_order(queue)] + lost
+        return [gang for queue in queues for gang in self.state.pending.in_order(queue)] + lost
 
     def undecided(self) -> frozenset[object]:
         """Return what the next cycle starts from: the heads that it decides about.
 
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
-        eclasses = (eclass for queue in self._state.pending.queues.values() for eclass in queue.eclasses.values())
+        eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
         return frozenset(eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""
-        record = self._state.pending.records.get(uid)
+        record = self.state.pending.records.get(uid)
         if record is None or record.queue is None:
             return None
         return record.queue.ahead_of(record.gang)
 
     def queue_of(self, uid: str) -> str | None:
         """Return the queue that a waiting gang waits in or an admitted one is charged to."""
-        record = self._state.pending.records.get(uid)
+        record = self.state.pending.records.get(uid)
         if record is not None:
             return None if record.queue is None else record.queue.name
-        allocation = self._state.allocations.by_uid.get(uid)
+        allocation = self.state.allocations.by_uid.get(uid)
         return None if allocation is None else allocation.reservation.queue
 
     def usage(self, node: str) -> Mapping[FlavorResource, int]:
         """Return what a queue or cohort uses; empty when there is none of that name."""
-        found = self._state.allocations.usage.tree.find(node)
-        return {} if found is None else self._state.allocations.usage.all_of(found)
+        found = self.state.allocations.usage.tree.find(node)
+        return {} if found is None else self.state.allocations.usage.all_of(found)
 
     def potential(self, gang: Gang) -> Reason | None:
         """Return why ``gang`` could never start under the present policy, or None when it could."""
-        queue = self._state.policy.queues.get(self._state.policy.queue_of(gang.namespace, gang.queue) or "")
+        queue = self.state.policy.queues.get(self.state.policy.queue_of(gang.namespace, gang.queue) or "")
         if queue is None:
             return None
-        request = compile_request(gang, queue, self._state.policy.flavors, self._state.settings)
-        return never(gang, request, queue, self._state.allocations.usage.tree.queues[queue.name])
+        request = compile_request(gang, queue, self.state.policy.flavors, self.state.settings)
+        return never(gang, request, queue, self.state.allocations.usage.tree.queues[queue.name])
 
     def copy(self) -> "Engine":
         """Return an independent engine in the same state."""
-        twin = Engine(self._state.settings)
-        twin._state = self._state.copy()
+        twin = Engine(self.state.settings)
+        twin.state = self.state.copy()
         return twin

@@ -27,7 +27,7 @@ class OneHeadEngine(Engine):
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced."""
-        record = self._state.pending.records.get(gang.uid)
+        record = self.state.pending.records.get(gang.uid)
         if record is not None and record.gang != gang:
             self.turns.forget(gang.uid)
         super().submit(gang, now)
@@ -46,24 +46,24 @@ class OneHeadEngine(Engine):
 
     def release(self, uid: str) -> None:
         """End a reservation, and give everybody in its tree another turn, as Kueue does."""
-        allocations = self._state.allocations
+        allocations = self.state.allocations
         allocation = allocations.by_uid.get(uid)
         node = None if allocation is None else allocations.node_of(allocation)
         super().release(uid)
         if node is not None:
             self.turns.moved[node.root] = self.turns.number
-            for queue in self._state.pending.queues.values():
+            for queue in self.state.pending.queues.values():
                 for eclass in (
                     queue.eclasses.values() if queue.node is not None and queue.node.root is node.root else ()
                 ):
                     if eclass.unschedulable and eclass.ineligible is None:
-                        self._state.pending.wake_class(eclass)
+                        self.state.pending.wake_class(eclass)
 
     def undecided(self) -> frozenset[object]:
         """Return what the next cycle starts from: the heads, the flavors tried for them, and how many gangs of a
         namespace that is not selected had their turn.
         """
-        eclasses = (eclass for queue in self._state.pending.queues.values() for eclass in queue.eclasses.values())
+        eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
         scans = ((eclass, self.turns.unfinished(eclass)) for eclass in eclasses if not eclass.unschedulable)
         return frozenset(
             (
@@ -76,7 +76,7 @@ class OneHeadEngine(Engine):
 
     def reason(self, uid: str) -> Reason | None:
         """Return what Kueue would have said when the gang last had its turn, with the numbers of then."""
-        record = self._state.pending.records.get(uid)
+        record = self.state.pending.records.get(uid)
         if record is not None and record.queue is None:
             what, fix = self.policy.why_no_queue(record.gang.namespace, record.gang.queue)
             return Reason(Code.MISCONFIGURED, what, help=fix)
@@ -93,4 +93,4 @@ class OneHeadEngine(Engine):
 
     def _decide(self, now: float, epoch: int, most: int | None) -> Plan:
         del most
-        return one_head_cycle(self.turns, self._state, now, epoch)
+        return one_head_cycle(self.turns, self.state, now, epoch)

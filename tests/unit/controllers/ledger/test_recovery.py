@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job as queued_job
+from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -19,7 +20,6 @@ from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
-from webhook.metrics import LEDGER_REBUILDS
 
 pytestmark = pytest.mark.virtual_time
 LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
@@ -185,16 +185,16 @@ async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
         return [(event["type"], event["reason"]) for event in events if event["reason"].startswith("Ledger")]
 
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        admin, before = cluster.api(), LEDGER_REBUILDS._value.get()
+        admin, before = cluster.api(), sample("tutti_ledger_rebuilds_total")
         await cluster.create(waiting_job())
         parts = reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(10)
         assert await ledger_is_written(admin)
         assert await told() == [("Normal", "LedgerCreated")]
-        assert LEDGER_REBUILDS._value.get() == before
+        assert sample("tutti_ledger_rebuilds_total") == before
         await admin.request("DELETE", LEDGER)
         await asyncio.sleep(20)
         assert sorted(await told()) == [("Normal", "LedgerCreated"), ("Warning", "LedgerRebuilt")]
-        assert LEDGER_REBUILDS._value.get() == before + 1
+        assert sample("tutti_ledger_rebuilds_total") == before + 1
         running.cancel()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, reservation
 from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, stage, waiting_job
+from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
@@ -24,7 +25,6 @@ from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.metrics import STEPPED_DOWN
 
 pytestmark = pytest.mark.virtual_time
 
@@ -138,12 +138,12 @@ async def test_a_term_is_over_when_its_lease_ran_out_whatever_it_waits_for() -> 
 )
 async def test_a_ledger_that_must_not_be_written_ends_no_process(failure: ApiError) -> None:
     """It steps down, says so, answers why jobs wait, tries again ever more rarely, and goes on once it may."""
-    before = STEPPED_DOWN.labels("refused")._value.get()
+    before = sample("tutti_stepped_down_total", why="refused")
     async with led() as (cluster, line, parts):
         line.failure = failure
         uid = (await cluster.create(waiting_job())).uid
         await asyncio.sleep(300)
-        tried = STEPPED_DOWN.labels("refused")._value.get() - before
+        tried = sample("tutti_stepped_down_total", why="refused") - before
         assert 3 <= tried <= 12
         assert parts.view.jobs[uid].suspended
         events = orjson.loads(

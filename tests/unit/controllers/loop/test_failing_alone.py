@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
-from webhook import metrics
+from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
@@ -96,7 +96,7 @@ async def test_a_ledger_that_a_new_leader_cannot_read_is_kept_for_people() -> No
 
 async def test_a_gang_that_its_owner_takes_out_of_the_queue_is_not_counted_as_waiting() -> None:
     def waiting() -> float:
-        return metrics.WAITING.labels(Code.EXCEEDS_MAX_QUOTA)._value.get()
+        return sample("tutti_waiting_gangs", reason=Code.EXCEEDS_MAX_QUOTA)
 
     async with led() as (cluster, _):
         await cluster.create(waiting_job("train", pods=50))

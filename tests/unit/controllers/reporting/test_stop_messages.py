@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import JOB, POLICY, waiting_job
 from tests.unit.laboratory.simulated.clients import Client, eventually
+from tests.unit.samples import sample
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.metrics import EVICTED
 
 pytestmark = pytest.mark.virtual_time
 EVENTS = "/apis/events.k8s.io/v1/namespaces/team-a/events"
@@ -58,7 +58,7 @@ async def test_a_stop_names_its_reason_once_and_says_it_in_words(
         return any(event["reason"] == "Evicted" for event in (await client.get(EVENTS))["items"])
 
     await eventually(runs)
-    before = EVICTED.labels("research", reason)._value.get()
+    before = sample("tutti_evicted_gangs_total", queue="research", reason=reason)
     await client.merge(path, patch)
     await eventually(is_told)
     core = (await client.get("/api/v1/namespaces/team-a/events"))["items"]
@@ -67,4 +67,4 @@ async def test_a_stop_names_its_reason_once_and_says_it_in_words(
     assert {event["count"] for event in written} == {1}
     told = [event["note"] for event in (await client.get(EVENTS))["items"] if event["reason"] == "Evicted"]
     assert told == [note]
-    assert EVICTED.labels("research", reason)._value.get() == before + 1
+    assert sample("tutti_evicted_gangs_total", queue="research", reason=reason) == before + 1

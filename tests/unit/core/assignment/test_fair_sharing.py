@@ -24,7 +24,7 @@ def world_of(
         for i, cpu in enumerate(sizes, start=1):
             world.now += 1
             world.submit(gang(f"{name}{i}", name, cpu, priority=priority)).cycle()
-    held = set(world.engine._state.allocations.by_uid)
+    held = set(world.engine.state.allocations.by_uid)
     assert held == {f"{name}{i}" for name, sizes in (running or {}).items() for i in range(1, len(sizes) + 1)}
     return world
 

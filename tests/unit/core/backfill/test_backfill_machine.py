@@ -124,7 +124,7 @@ class BackfillMachine(RuleBasedStateMachine):
     # -- a cycle and the properties ----------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
-        steps, allocations = self._single_steps(), self.world.engine._state.allocations
+        steps, allocations = self._single_steps(), self.world.engine.state.allocations
         self.before = allocations.usage.copy()
         self.held = {uid: dict(allocation.amounts) for uid, allocation in allocations.by_uid.items()}
         self.kept_back = {head: dict(amounts) for head, (_, amounts) in allocations.promises.items()}
@@ -153,7 +153,7 @@ class BackfillMachine(RuleBasedStateMachine):
                     assert _place(one) < _place(other) or self.world.engine.potential(other) is not None
 
     def _no_heads_earliest_start_moves_later_unless_somebody_intervenes(self, plan: Plan) -> None:
-        state, now = self.world.engine._state, self.world.now
+        state, now = self.world.engine.state, self.world.now
         heads = {head.head.uid: head for queue in state.pending.queues.values() if (head := queue.head()) is not None}
         promised = dict(state.backfill.booked)
         assert promised.keys() <= heads.keys()
@@ -169,7 +169,7 @@ class BackfillMachine(RuleBasedStateMachine):
 
     def _all_that_is_booked_fits(self) -> None:
         """Let gangs end and come in a world of our own, from one moment at which somebody comes to the next."""
-        allocations, booked = self.world.engine._state.allocations, self.promised.values()
+        allocations, booked = self.world.engine.state.allocations, self.promised.values()
         for at in {booking.at_seconds for booking in booked}:
             usage = Usage(allocations.tree)
             for allocation in allocations.by_uid.values():
@@ -186,7 +186,7 @@ class BackfillMachine(RuleBasedStateMachine):
         another booking, or has a queue keep what it owns.
         """
         head = heads[uid]
-        for name, (node, amounts) in self.world.engine._state.allocations.promises.items():
+        for name, (node, amounts) in self.world.engine.state.allocations.promises.items():
             kept = self.kept_back.get(name, {})
             if node is not head.queue.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
                 return True

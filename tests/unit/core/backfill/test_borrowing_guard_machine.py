@@ -165,7 +165,7 @@ class HungerMachine(RuleBasedStateMachine):
                 admitted, grown, stopped = decided
                 return [admitted, grown, sorted(stopped)]
             for taker in plan.admitted:
-                if not before._state.is_claiming(taker.uid):
+                if not before.state.is_claiming(taker.uid):
                     needy = self._keeps_waiting(before, taker.queue, _usage(taker), earlier, taker.uid)
                     assert needy is None, f"{taker.uid} took what {needy} needs"
             running |= {reservation.uid: reservation for reservation in (*plan.admitted, *plan.grown)}
@@ -207,7 +207,7 @@ class HungerMachine(RuleBasedStateMachine):
         self, engine: Engine, name: str | None, taken: dict[FlavorResource, int], fences: Fences, taker: str
     ) -> str | None:
         """Return a starved gang that would not have room because queue ``name`` takes ``taken``."""
-        usage, queues = engine._state.allocations.projected.copy(), self.world.policy.queues
+        usage, queues = engine.state.allocations.projected.copy(), self.world.policy.queues
         node = usage.tree.queues[name or ""]
         owned = [key for key in taken if node.subtree.get(key, 0)]
         if not queues[node.name].guards_borrowing or (owned and all(_owns_more(usage, node, key) for key in owned)):
@@ -230,9 +230,9 @@ class HungerMachine(RuleBasedStateMachine):
 
     def _starved(self, engine: Engine, waiting: Gang, fences: Fences) -> dict[FlavorResource, int] | None:
         """Return what a starved gang asks, or None if it is not starved."""
-        allocations, queues = engine._state.allocations, self.world.policy.queues
+        allocations, queues = engine.state.allocations, self.world.policy.queues
         found, node = queues[waiting.queue or ""], allocations.tree.queues[waiting.queue or ""]
-        resting = waiting.not_before_seconds > self.world.now or engine._state.is_claiming(waiting.uid)
+        resting = waiting.not_before_seconds > self.world.now or engine.state.is_claiming(waiting.uid)
         if not found.guards_borrowing or found.stop_policy is not StopPolicy.NONE or resting:
             return None
         if fences.shortfall(waiting, waiting.least_counts) is not None:

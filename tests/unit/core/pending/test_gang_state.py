@@ -36,7 +36,7 @@ def full() -> World:
 
 
 def restored(world: World, *, stopping: str | None) -> None:
-    [entry] = [allocation.reservation for allocation in world.engine._state.allocations.by_uid.values()]
+    [entry] = [allocation.reservation for allocation in world.engine.state.allocations.by_uid.values()]
     world.engine.restore(replace(entry, stopping=stopping))
 
 
@@ -79,7 +79,7 @@ ROWS: list[tuple[str, GangState, Callable[[World], object]]] = [
 def test_what_happens_takes_a_gang_to_its_state(uid: str, state: GangState, happens: Callable[[World], object]) -> None:
     world = full()
     happens(world)
-    assert world.engine.state(uid) is state
+    assert world.engine.state_of(uid) is state
 
 
 def test_every_state_can_be_reached_and_left() -> None:
@@ -120,7 +120,7 @@ class AnyOrder(RuleBasedStateMachine):
     def _did(self, *events: Event, uid: str | None = None) -> None:
         """Compare all states with those before ``events`` happened to the gang, or to all."""
         for name in "abcdef":
-            before, after = self.states.get(name, S.ABSENT), self.world.engine.state(name)
+            before, after = self.states.get(name, S.ABSENT), self.world.engine.state_of(name)
             own = events if uid in (None, name) else ()
             assert after in reachable(before, (*own, *OTHERS)), f"{name}: {before} to {after} by {events}"
             self.states[name] = after
@@ -180,7 +180,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def each_gang_is_in_one_place(self) -> None:
         engine = self.world.engine
-        state = engine._state
+        state = engine.state
         for uid, record in state.pending.records.items():
             assert uid not in state.allocations.by_uid
             places = {
@@ -196,7 +196,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def a_copy_has_everybody_where_they_are(self) -> None:
         twin = self.world.engine.copy()
-        assert all(twin.state(uid) is self.world.engine.state(uid) for uid in "abcdef")
+        assert all(twin.state_of(uid) is self.world.engine.state_of(uid) for uid in "abcdef")
 
 
 AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -52,7 +52,7 @@ def test_the_next_leader_keeps_the_room_too_when_one_that_was_stopped_for_it_sta
     known["v"] = replace(known["v"], queue="other")
     world.end("v").submit(known["v"])
     assert world.cycle() == ["v"]
-    world.engine.restore(replace(world.engine._state.allocations.by_uid["w"].reservation, stopping="Preempted"))
+    world.engine.restore(replace(world.engine.state.allocations.by_uid["w"].reservation, stopping="Preempted"))
     another_leads(world, known)
     world.submit(high("late", 2, priority=9))
     assert world.cycle() == []

@@ -201,7 +201,7 @@ class ClaimsMachine(RuleBasedStateMachine):
                     assert taken <= max(most, before.of(node, key)), f"{node}: {key} is given away twice"
 
     def _nothing_is_kept_but_for_claims_and_heads(self, claims: dict[str, Claim]) -> None:
-        state = self.world.engine._state
+        state = self.world.engine.state
         heads = {QueueHead(queue.name) for queue in state.pending.queues.values()}
         kept = {to: amounts for to, (_, amounts) in state.allocations.promises.items() if to not in heads}
         assert kept == {uid: claim.planned.usage() for uid, claim in claims.items()}
@@ -210,7 +210,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         return any(uid in self.admitted and self.admitted[uid].stopping is not None for uid in claim.awaits)
 
     def _projected(self, claims: dict[str, Claim]) -> Usage:
-        usage = Usage(self.world.engine._state.allocations.tree)
+        usage = Usage(self.world.engine.state.allocations.tree)
         planned = [claim.planned for claim in claims.values()]
         for entry in (*(entry for entry in self.admitted.values() if entry.stopping is None), *planned):
             node = usage.tree.queues.get(entry.queue or "")

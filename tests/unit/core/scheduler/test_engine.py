@@ -383,10 +383,10 @@ def test_a_policy_change_decides_anew_only_where_something_changed() -> None:
     nodes = [queue("a", 1, cohort="c"), queue("b", 1, cohort="d")]
     world = World(*nodes).submit(gang("ga", "a", 2), gang("gb", "b", 2))
     assert world.cycle() == []
-    rooms = dict(world.engine._state.pending.queues)
+    rooms = dict(world.engine.state.pending.queues)
     world.set_policy(queue("a", 2, cohort="c"), nodes[1])
-    assert world.engine._state.pending.queues["b"] is rooms["b"]
-    assert world.engine._state.pending.queues["a"] is not rooms["a"]
+    assert world.engine.state.pending.queues["b"] is rooms["b"]
+    assert world.engine.state.pending.queues["a"] is not rooms["a"]
     assert world.cycle() == ["ga"]
     world.set_policy(queue("a", 2, cohort="d"), nodes[1])
     assert world.used("d") == 2

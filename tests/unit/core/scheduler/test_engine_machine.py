@@ -312,7 +312,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Each gang is where the model says, and usage is the sum of what is reserved: nothing appears or is lost."""
         for engine in self.engines:
             assert {gang.uid for gang in engine.waiting()} == self.waiting.keys()
-            assert engine._state.allocations.by_uid.keys() == self.admitted.keys()
+            assert engine.state.allocations.by_uid.keys() == self.admitted.keys()
             usage = self._usage()
             for node in usage.tree.nodes:
                 told = {key: amount for key, amount in engine.usage(node.name).items() if amount}
@@ -332,7 +332,7 @@ class EngineMachine(RuleBasedStateMachine):
             node = rest.tree.queues.get(reservation.queue or "")
             if uid not in stopped and node is not None:
                 rest.add(node, reservation.usage(self.reclaimed.get(uid)))
-        for owner, amounts in self.engines[0]._state.allocations.promises.values():
+        for owner, amounts in self.engines[0].state.allocations.promises.values():
             rest.add(rest.tree.queues[owner.name], amounts)
         inside = {self.admitted[p.uid].queue for p in plan.preempted if p.reason == "InClusterQueue"}
         for preempted in plan.preempted:
@@ -378,7 +378,7 @@ class EngineMachine(RuleBasedStateMachine):
     def _room_is_kept_for_nobody_else_than_heads_and_for_whom_others_are_going(self) -> None:
         """A claim that has been neither taken up nor given up awaits somebody who is still being stopped."""
         for engine in self.engines:
-            state = engine._state
+            state = engine.state
             for uid, claim in engine.claims().items():
                 assert any(each in state.allocations.stopping for each in claim.awaits), f"{uid} awaits nobody"
                 assert state.is_claiming(uid) == (uid in self.waiting)

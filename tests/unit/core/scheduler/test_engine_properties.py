@@ -73,7 +73,7 @@ def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings
             run.stop_preempted(plan)
             if not plan:
                 break
-        assert not [eclass.head.uid for eclass in in_turn(run) if run.world.engine._state.decide(eclass).fits]
+        assert not [eclass.head.uid for eclass in in_turn(run) if run.world.engine.state.decide(eclass).fits]
         if not run.admitted:
             break
         run.end()
@@ -82,9 +82,7 @@ def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings
 def in_turn(run: Run) -> list[EquivalenceClass]:
     """Return the classes of which nobody else's turn comes first."""
     queues = [
-        queue
-        for queue in run.world.engine._state.pending.queues.values()
-        if queue.node is not None and not queue.closed
+        queue for queue in run.world.engine.state.pending.queues.values() if queue.node is not None and not queue.closed
     ]
     eclasses = [
         (queue, eclass)
@@ -216,7 +214,7 @@ def test_nobody_is_stopped_in_a_queue_that_uses_no_more_than_it_owns_but_by_its_
     for _ in range(data.draw(st.integers(1, 4))):
         run.events()
         plan = run.cycle()
-        allocations = run.world.engine._state.allocations
+        allocations = run.world.engine.state.allocations
         for preempted in plan.preempted:
             victim = allocations.by_uid[preempted.uid]
             node = allocations.node_of(victim)
@@ -265,7 +263,7 @@ def test_an_engine_rebuilt_from_the_ledger_and_the_waiting_decides_alike(data: s
     run = Run.start(data, preempting=False, strategies=(Strategy.BEST_EFFORT_FIFO,))
     for _ in range(data.draw(st.integers(1, 4))):
         run.events()
-        state = run.world.engine._state
+        state = run.world.engine.state
         rebuilt = Engine()
         rebuilt.set_policy(run.world.policy, LABELS, run.world.now)
         for allocation in state.allocations.by_uid.values():

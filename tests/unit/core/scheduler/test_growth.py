@@ -28,7 +28,7 @@ def started(world: World, name: str | None = "a", **settings: bool) -> Gang:
 
 def joined(world: World, two: Gang, *more: PodSet) -> Reservation | None:
     """Let pods of other shapes come, and return what the gang holds after the next cycle, if that has changed."""
-    known = world.engine._state.allocations.by_uid[two.uid].reservation
+    known = world.engine.state.allocations.by_uid[two.uid].reservation
     world.engine.restore(known, replace(two, pod_sets=(MAIN, *more)))
     world.fences.put_reservation(known)
     plan = world.plan()
@@ -82,7 +82,7 @@ def test_it_takes_the_flavor_of_the_others_or_else_the_first_with_room() -> None
     world.submit(gang("before", "a", 1))
     assert world.cycle() == ["before"]
     two = started(world)
-    assert world.engine._state.allocations.by_uid["crew"].reservation.pod_sets[0].flavors == {"cpu": "late"}
+    assert world.engine.state.allocations.by_uid["crew"].reservation.pod_sets[0].flavors == {"cpu": "late"}
     grown = joined(world, two, shape("one", cpu=1), shape("also", 2, cpu=1))
     assert grown is not None
     assert {each.name: (each.count, each.flavors) for each in grown.pod_sets[1:]} == {
