@@ -92,11 +92,19 @@ class Layout:
         return size + taken.get(page, 0) <= self.room(page)
 
     def _refilled(self, size: int, taken: Mapping[str, int]) -> str | None:
-        """Return the emptiest page that takes new entries again."""
-        least = min(self.bytes_of, key=lambda page: (self.bytes_of[page] + taken.get(page, 0), page))
-        limit = INDEX_BYTES if least == INDEX else PAGE_BYTES
-        sparse = self.bytes_of[least] + taken.get(least, 0) < REFILLED_BELOW * limit
-        return least if sparse and self._takes(least, size, taken) else None
+        """Return the emptiest page that takes new entries again.
+
+        A page less than half full takes any one gang, though it grow longer than ``PAGE_BYTES`` by that. So another
+        page comes to be only when all are half full: there are at most two for each ``PAGE_BYTES`` that ever stood
+        there at once, whoever starts and ends gangs of whatever length. The index stays short.
+        """
+        used = {page: held + taken.get(page, 0) for page, held in self.bytes_of.items()}
+        if used[INDEX] >= REFILLED_BELOW * INDEX_BYTES or not self._takes(INDEX, size, taken):
+            del used[INDEX]
+        least = min(used, key=lambda page: (used[page], page), default=None)
+        if least is None or (least != INDEX and used[least] >= REFILLED_BELOW * PAGE_BYTES):
+            return None
+        return least
 
 
 # -- the order of writes ----------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Which page takes which entry, in which order pages are written, and which index and pages belong together."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,8 +73,8 @@ def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
         elif joined:
             assert page == layout.page_of[joined[0]]
         if not joined:
-            limit = pages.INDEX_BYTES if page == INDEX else pages.PAGE_BYTES
-            assert layout.bytes_of[page] + size <= limit or layout.bytes_of[page] == 0
+            limit, before = pages.INDEX_BYTES if page == INDEX else pages.PAGE_BYTES, layout.bytes_of[page]
+            assert before + size <= limit or (before < pages.REFILLED_BELOW * limit and page != INDEX)
         layout.put(uid, page, 0, size)
         sizes[uid] = size
         groups.setdefault(group, []).append(uid)
@@ -82,6 +84,51 @@ def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
     for page, size in layout.bytes_of.items():
         assert size == sum(sizes[uid] for uid, where in layout.page_of.items() if where == page)
     assert all(not layout.bytes_of[page] for page in layout.empty())
+
+
+LENGTHS = st.integers(200, 300) | st.integers(1, pages.PAGE_BYTES) | st.integers(16_000, 17_000)
+
+
+@given(st.lists(st.tuples(LENGTHS, st.booleans(), st.randoms()), max_size=120))
+def test_there_are_never_more_than_two_pages_for_each_that_was_ever_filled(
+    story: list[tuple[int, bool, random.Random]],
+) -> None:
+    """Whatever the lengths of gangs, and in whatever order they end: nobody can have pages pile up until none is left.
+
+    A gang that is long and ends leaves short ones behind on its page, again and again.
+    """
+    layout, sizes, made, most = Layout(), dict[str, int](), 0, 0
+    for number, (size, ends_long, chance) in enumerate(story):
+        uid = str(number)
+        (page,) = layout.place([(size, [])])
+        if page is None:
+            made += 1
+            page = layout.open = f"page-{made}"
+            layout.bytes_of[page] = 0
+        layout.put(uid, page, 0, size)
+        sizes[uid] = size
+        most = max(most, sum(sizes.values()))
+        assert len(layout.bytes_of) - 1 <= 1 + most / (pages.REFILLED_BELOW * pages.PAGE_BYTES)
+        if sizes and chance.random() < 0.5:
+            gone = max(sizes, key=lambda each: sizes[each]) if ends_long else chance.choice(sorted(sizes))
+            layout.drop(gone, sizes.pop(gone))
+            for empty in layout.empty():
+                del layout.bytes_of[empty]
+
+
+def test_long_gangs_that_end_leave_no_page_each_behind() -> None:
+    """With each a short one comes that runs on; the next long one must not need another page."""
+    layout = Layout()
+    layout.put("index", INDEX, 0, pages.INDEX_BYTES)
+    for number in range(50):
+        for uid, size in ((f"long-{number}", pages.PAGE_BYTES - 250 * (50 - number) // 50), (f"short-{number}", 5)):
+            (page,) = layout.place([(size, [])])
+            if page is None:
+                page = layout.open = f"page-{number}"
+                layout.bytes_of[page] = 0
+            layout.put(uid, page, 0, size)
+        layout.drop(f"long-{number}", pages.PAGE_BYTES - 250 * (50 - number) // 50)
+    assert len(layout.bytes_of) <= 3
 
 
 def test_a_page_that_was_half_emptied_is_filled_again_before_another_comes_to_be() -> None:
