@@ -91,7 +91,9 @@ class Weather:
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
     adopted: bool = False
-    """All queues are full with jobs that ran before Tutti came."""
+    """All queues are full with jobs that ran before Tutti came. No job leaves orphans, as policy has it: pods of these
+    bear no label, so once they have lost their owner a leader that was not there before cannot know whose they were.
+    """
     ungated: int = 0
     """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no
     queue and wait by that label alone."""
@@ -165,7 +167,7 @@ class World:
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
-            orphans=not self.weather.ledger_lost,
+            orphans=not (self.weather.ledger_lost or self.weather.adopted),
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
