@@ -145,6 +145,7 @@ def reconciler(
         reason=loop.reason,
         policy_objects=feeds.policy_objects,
         system_namespace=config.namespace,
+        start=config.starting,
     )
     gauges = QueueGauges(view, queue_counts, leading=lambda: loop.leading)
     return ReconcilerParts(view, feeds, terms, loop, recorder, status, reads, gauges)

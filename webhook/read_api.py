@@ -16,6 +16,7 @@ from aiohttp import web
 from webhook.clock import Clock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
+from webhook.config import Start
 from webhook.core.model.reasons import Reason
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.kinds.kind import JobKind
@@ -96,10 +97,11 @@ def read_api(
     reason: Callable[[str], Reason | None],
     policy_objects: Callable[[], Iterable[Mapping[str, Any]]],
     system_namespace: str,
+    start: Start,
 ) -> ReadApi:
     """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
     cache, chronicle = WatchCache(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
-    workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason)
+    workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason, start)
     queues = QueueWriter(cache, view, queue_counts, policy_objects, system_namespace)
     return ReadApi(cache, Reporter(workloads, queues, chronicle), view, clock)
 

@@ -114,6 +114,9 @@ def test_the_owner_of_a_job_to_whose_pods_a_sidecar_is_added_is_told_at_once_whi
     told = wait_until(lambda: " ".join(_failures(owner, "meshed")), what="an event of the Job says why")
     assert "container mesh-proxy (registry.example/mesh:1: requests 100m cpu) is in no template" in told
     assert "the pod requests 200m cpu, its place in the reservation holds 100m" in told
+    (row,) = [line for line in owner("get", "workloads").splitlines() if "meshed" in line]
+    assert row.split()[-1] == "WaitForStart", "and where its owner looks first"
+    assert "says why; it is stopped at" in owner("describe", "workloads")
 
 
 @pytest.mark.since("1.36")

@@ -29,6 +29,8 @@ RUNNING: Final = {
     "pytorchjob": pytorchjob("old", 1, pod_template(container="pytorch"), QUEUE),
 }
 """Gangs of two pods that ran before Tutti came."""
+HELD: Final = job("careful", 1, pod_template(), QUEUE)
+"""Another one, which its owner suspends then."""
 LABEL_OF: Final = {
     "job": "job-name=old",
     "jobset": "jobset.sigs.k8s.io/jobset-name=old",
@@ -54,33 +56,34 @@ def busy() -> Iterator[Busy]:
         root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
         create_namespace(root, "busy")
         team = Team(root.in_namespace("busy"), member(cluster, root, "busy", "ann"), api_of(cluster, "ann"))
-        for manifest in (*RUNNING.values(), job("free", 1, pod_template())):
+        for manifest in (*RUNNING.values(), HELD, job("free", 1, pod_template())):
             team.owner.apply(manifest)
         team.owner.apply(job("asleep", 1, pod_template(), QUEUE, suspend=True))
-        wait_until(lambda: len(team.owner.pods(phase="Running")) == 7, what="they run without Tutti")
+        wait_until(lambda: len(team.owner.pods(phase="Running")) == 8, what="they run without Tutti")
         with Watch(team.owner) as pods:
             root("apply", "--server-side", "-k", str(ROOT / "manifests" / "crds"))
-            wait_until(lambda: give_queue(team.admin, 6), what="policy is stored")
+            wait_until(lambda: give_queue(team.admin, 7), what="policy is stored")
             yield Busy(Installation(cluster).install(), team, pods)
 
 
 @pytest.fixture(scope="module")
 def adopted(busy: Busy) -> Busy:
     """The same, once the ledger holds the jobs that ran."""
-    wait_until(lambda: reserved(busy.team.admin) == 6, what="what runs is adopted")
+    wait_until(lambda: reserved(busy.team.admin) == 7, what="what runs is adopted")
     return busy
 
 
 def untouched(adopted: Busy) -> bool:
     """Return whether no pod that ran at the installation was deleted or restarted."""
-    return all(change.kind != "DELETED" for change in adopted.before.changes)
+    gone = (each.item["metadata"]["name"] for each in adopted.before.changes if each.kind == "DELETED")
+    return all(name.startswith("careful-") for name in gone)
 
 
 def test_running_gangs_are_adopted_and_counted_and_nothing_is_stopped(adopted: Busy) -> None:
     admin, owner = adopted.team.admin, adopted.team.owner
     held = entries(admin)
-    assert sorted(entry.kind.partition(".")[0] for entry in held) == ["Job", "JobSet", "PyTorchJob"]
-    assert all(entry.adopted and entry.name == "old" for entry in held)
+    assert sorted(entry.kind.partition(".")[0] for entry in held) == ["Job", "Job", "JobSet", "PyTorchJob"]
+    assert all(entry.adopted and entry.name in ("old", "careful") for entry in held)
     assert all(len(owner.pods(selector, "Running")) == 2 for selector in LABEL_OF.values())
     assert len(owner.pods("job-name=free", "Running")) == 1
     assert untouched(adopted)
@@ -91,6 +94,27 @@ def test_that_it_was_adopted_is_written_on_a_job_to_which_nothing_else_happens(a
     """So that its owner's suspension counts as a hold, and a rebuilt ledger knows it."""
     owner = adopted.team.owner
     wait_until(lambda: names.ADMISSION in owner.get(kind, "old")["metadata"]["annotations"], what=f"{kind} has a note")
+
+
+def test_an_adopted_gang_that_its_owner_suspends_is_held_until_its_owner_lifts_that(adopted: Busy) -> None:
+    admin, owner = adopted.team.admin, adopted.team.owner
+    note = "jsonpath={.metadata.annotations}"
+    wait_until(lambda: names.ADMISSION in owner("get", "job", "careful", "-o", note), what="its adoption is noted")
+    set_gpus(admin, 6)
+    owner("patch", "job", "careful", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    wait_until(lambda: reserved(admin) == 6, what="its quota returns when its last pod is gone")
+    assert not owner.pods("job-name=careful")
+    wait_until(lambda: why_careful(owner) == "OnHold", what="its workload says that it is held")
+    stays(lambda: owner.get("job", "careful")["spec"]["suspend"], 3, "nobody un-suspends it")
+    owner("patch", "job", "careful", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    wait_until(lambda: why_careful(owner) == "WaitingForQuota", what="it waits for its turn when that is lifted")
+    owner.delete("job", "careful")
+
+
+def why_careful(owner: Kubectl) -> str:
+    """Return why the job that its owner suspended waits, by its workload."""
+    (found,) = [each for each in owner.items("workloads") if each["metadata"]["name"].startswith("job-careful")]
+    return str(found["status"].get("reason", {}).get("code", ""))
 
 
 def test_a_new_gang_waits_for_what_was_adopted(adopted: Busy) -> None:

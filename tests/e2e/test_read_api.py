@@ -15,7 +15,7 @@ from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl, condition, wait_until
 from tests.e2e.objects import GPU, job, pod_template
-from tests.e2e.queues import QUEUE, give_queue, set_gpus
+from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, set_gpus
 
 pytestmark = pytest.mark.usefixtures("tutti")
 
@@ -50,11 +50,12 @@ def test_a_waiting_gang_and_the_one_that_holds_its_quota_are_shown_to_their_owne
     assert condition(late, "QuotaReserved") == "False"
 
     table = owner("get", "workloads").splitlines()
-    assert table[0].split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE"]
+    assert table[0].split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE", "REASON"]
     rows = {row.split()[0]: row.split() for row in table[1:]}
     names = {item["metadata"]["ownerReferences"][0]["name"]: item["metadata"]["name"] for item in owner.items("wl")}
     assert rows[names["holder"]][1:4] == [QUEUE, queue, "True"]
     assert rows[names["late"]][1:3] == [QUEUE, "False"]
+    assert rows[names["late"]][-1] == "WaitingForQuota", "why it waits stands where its owner looks first"
     wide = owner("get", "workload", names["late"], "-o", "wide").splitlines()[1].split()
     assert wide[-4:] == ["1", "0/2", "0", "WaitingForQuota"]
     assert "needs 2 more nvidia.com/gpu" in owner("describe", "workload", names["late"])
@@ -138,6 +139,17 @@ def test_replicas_answer_alike_whether_they_lead_or_follow(owner: Kubectl, admin
                 entry.pop("lastTransitionTime")
         answers.add(json.dumps([shown[name]["conditions"][0] for name in sorted(shown)], sort_keys=True))
     assert len(answers) == 1
+
+
+def test_kubectl_shows_the_cohort_of_a_cluster_queue_by_either_spelling(admin: Kubectl) -> None:
+    for name, field in (("new", "cohortName"), ("old", "cohort")):
+        queue = cluster_queue_of(f"{admin.namespace}-{name}", 1)
+        queue["spec"] |= {field: f"{admin.namespace}-together"}
+        admin.apply(queue)
+        for served in ("cq", "clusterqueues.v1beta1.kueue.x-k8s.io"):
+            heading, row = admin("get", served, f"{admin.namespace}-{name}").splitlines()
+            assert heading.split()[:2] == ["NAME", "COHORT"]
+            assert row.split()[:2] == [f"{admin.namespace}-{name}", f"{admin.namespace}-together"]
 
 
 def test_queues_show_counts_and_usage_where_kueues_users_look(owner: Kubectl, admin: Kubectl) -> None:

@@ -68,6 +68,9 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     give_queue(admin, 4)
     owner.apply(job("refused", 4, privileged_template(), QUEUE))
     wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted first")
+    shown = wait_until(lambda: _starting(owner), what="its workload says what it lacks and until when")
+    assert "where pods are missing, an event of the job" in shown
+    assert "unless 4 of its pods run by then" in shown
     owner.apply(job("next", 4, pod_template(), QUEUE))
     running(owner, "next", 4)
     assert suspended(owner, "refused")
@@ -82,6 +85,13 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     wait_until(lambda: annotation(owner, "job", "refused", names.REQUEUE).get("attempts") == 2, what=requeued)
     admin("label", "namespace", owner.namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
     running(owner, "refused", 4)
+
+
+def _starting(owner: Kubectl) -> str:
+    """Return what the workload of a gang that is not whole says of that, empty while none is."""
+    conditions = [each for item in owner.items("workloads") for each in item["status"]["conditions"]]
+    messages = [str(each["message"]) for each in conditions if each["reason"] == "WaitForStart"]
+    return next((text for text in messages if "is stopped at" in text), "")
 
 
 def test_a_training_job_whose_workers_are_refused_while_its_master_runs_is_stopped_whole(

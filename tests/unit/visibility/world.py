@@ -9,6 +9,7 @@ from tests.unit.core.worlds import cohort, gang, group, policy, queue
 from tests.unit.jobs.records import waiting_job
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
+from webhook.config import Start
 from webhook.core.ledger.record import Reservation, reserve
 from webhook.core.model.policy import LocalQueue, Policy
 from webhook.core.model.reasons import Reason
@@ -53,7 +54,7 @@ class World:
         self.queue_counts = QueueCounts(self.view)
         chronicle = Chronicle(self.view, lambda: self.now)
         self.reporter = Reporter(
-            WorkloadWriter(self.cache, self.view, self.engine, KINDS, chronicle, self.reason),
+            WorkloadWriter(self.cache, self.view, self.engine, KINDS, chronicle, self.reason, Start()),
             QueueWriter(self.cache, self.view, self.queue_counts, lambda: self.objects, "tutti-system"),
             chronicle,
         )

@@ -37,6 +37,8 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))
+        if condition["type"] == "PodsReady" and condition["status"] == "False":
+            lines.add_row("why", escape(f"{condition['reason']}: {condition['message']}"))
     if "requeueAt" in status.get("requeueState", {}):
         lines.add_row("again at", f"{status['requeueState']['requeueAt']} (attempt {status['requeueState']['count']})")
     for name, text in _why(status):

@@ -15,11 +15,11 @@ A Job that starts again with a part of its work done is judged by what is left: 
 proves nothing about this start, and nor does its report, which counts that too.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from webhook.cluster import starting
 from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
@@ -121,7 +121,11 @@ class WholeGangs:
             return None
         if moved and ordered:
             progress.since_seconds = now
-        limit = self._settings.recovery_seconds if progress.whole_once else self._start_seconds(jobs[0], view)
+        limit = (
+            self._settings.recovery_seconds
+            if progress.whole_once
+            else starting.start_seconds(jobs[0], view, self._settings)
+        )
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"
@@ -139,14 +143,9 @@ class WholeGangs:
         if job.kind == JOB.key and reservation.membership is None and job.marked:
             # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
             progress.before, progress.spared = _ended(job, view), job.reclaimed
-        if now - since >= self._start_seconds(job, view):
+        if now - since >= starting.start_seconds(job, view, self._settings):
             progress.whole_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
         return progress
-
-    def _start_seconds(self, job: JobRecord, view: View) -> float:
-        group = None if job.gang is None else view.pod_group_of(job.gang)
-        stated = None if group is None else group.schedule_timeout_seconds
-        return self._settings.timeout_seconds if stated is None else stated
 
     def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:
         """Return the place and back-off of a gang that is stopped for want of its quorum.
@@ -183,13 +182,8 @@ def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> 
 
 
 def _schedulers_word(parts: Sequence[Started], view: View) -> str:
-    """Return what the scheduler says of the pods for which it finds no node, and of how many; of the most common."""
-    pods = [pod for job, _ in parts for pod in view.fences.pods_of(job.namespace, job.uid)]
-    said = Counter(pod.unscheduled for pod in pods if pod.live and not pod.gated and pod.unscheduled)
-    if not said:
-        return ""
-    ((why, number),) = said.most_common(1)
-    return f"; {number} found no node: {why}"
+    said = starting.schedulers_word(pod for job, _ in parts for pod in view.fences.pods_of(job.namespace, job.uid))
+    return f"; {said}" if said else ""
 
 
 def _ended(job: JobRecord, view: View) -> frozenset[str]:

@@ -3,10 +3,12 @@
 from collections import Counter
 
 from webhook.core.model import amounts, quantity
+from webhook.core.model.amounts import Amounts
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.fit import Misplaced
 from webhook.core.placement.node import PODS
+from webhook.core.placement.shape import Shape
 
 
 def misplaced(found: Misplaced) -> Reason:
@@ -33,10 +35,33 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
     parts += [(count, why) for why, count in kept_out.items()]
     kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
+    nearest = _nearest_of_too_small(capacity, shape)
+    if nearest is not None:
+        return _too_large(shape, nearest)
     text = f"{_asked(found)}; {_fit(found)}"
     if parts:
         text += f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}"
     return Reason(Code.NODES_DO_NOT_FIT, text, help=_help(found))
+
+
+def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:
+    """Return what the node has to give that comes nearest to one pod, where none that may take it is large enough
+    though nothing else ran there; None where one is, or where something else keeps the pods off every node.
+    """
+    nodes = [node.capacity for node in capacity.nodes.values() if shape.why_not(node) is None]
+    if not nodes or any(shape.fits(each) for each in nodes):
+        return None
+    return max(nodes, key=lambda each: min(each.get(name, 0) / amount for name, amount in shape.requests))
+
+
+def _too_large(shape: Shape, nearest: Amounts) -> Reason:
+    lacked = {name: amount for name, amount in shape.requests if nearest.get(name, 0) < amount}
+    has = ", ".join(f"{quantity.render(nearest.get(name, 0), name)} {name}" for name in sorted(lacked))
+    return Reason(
+        Code.NODES_DO_NOT_FIT,
+        f"no node is large enough: one pod asks {amounts.render(lacked)}, the largest that may take it has {has}",
+        help="let each pod ask for less, or have a larger node added",
+    )
 
 
 def _asked(found: Misplaced) -> str:

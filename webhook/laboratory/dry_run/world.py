@@ -224,7 +224,7 @@ def _record(
             why = "belongs to the gang of its owner"
         elif record.managed_by_other:
             why = "is managed by another controller"
-    elif record.finished is not None and not view.fences.present(namespace, record.uid):
+    elif record.finished is not None and not view.present(namespace, record.uid):
         why = f"has ended ({record.finished}): it holds nothing and does not wait"
     elif record.held and record.admission is None:
         why = "is held by its owner"

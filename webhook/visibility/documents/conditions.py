@@ -38,6 +38,8 @@ class Facts:
     milestones: Milestones
     quorum: int | None = None
     """Pods that must be able to run together, where its owner or its PodGroup says that fewer than all will do."""
+    lacking: tuple[str, ...] = ()
+    """What keeps it, started, from being whole, and when it is stopped for that."""
 
     @property
     def admission(self) -> Admission | None:
@@ -129,9 +131,9 @@ def _pods_ready(facts: Facts) -> Condition | None:
         return _condition("PodsReady", True, reason, "All pods of the gang run or have ended", since)
     wanted = sum(facts.reservation.counts.values())
     if lost is not None:
-        text = f"{facts.pods} of {wanted} pods exist; not all of them run any more"
+        text = "; ".join((f"{facts.pods} of {wanted} pods exist; not all of them run any more", *facts.lacking))
         return _condition("PodsReady", False, "WaitForRecovery", text, lost)
-    text = f"{facts.pods} of {wanted} pods exist; not all of them run yet"
+    text = "; ".join((f"{facts.pods} of {wanted} pods exist; not all of them run yet", *facts.lacking))
     return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
 
 

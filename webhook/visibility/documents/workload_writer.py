@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from webhook.cluster.starting import lacking
 from webhook.cluster.view import View
 from webhook.cluster.waiting import RELEASED
+from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.model.reasons import Code, Reason
@@ -56,6 +58,7 @@ class _Seen:
     waits: bool = False
     asked_at: float = 0.0
     """Loop time at which its reason was asked."""
+    lacking: tuple[str, ...] = ()
     provisional: bool = False
     """The engine had not decided about it then, so its reason is about to change."""
 
@@ -70,6 +73,8 @@ class WorkloadWriter:
     kinds: Mapping[str, JobKind]
     chronicle: Chronicle
     reason: Callable[[str], Reason | None]
+    start: Start
+    """How long a gang may take to start."""
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _positions: dict[str, dict[str, int]] = field(default_factory=dict)
     """Queue to its gangs' places, as far as this look needed them."""
@@ -91,7 +96,7 @@ class WorkloadWriter:
 
     def _compare(self, now: float, care: Care) -> tuple[list[str], list[str]]:
         """Return the gangs that changed, and those whose reason is too old."""
-        jobs, entries, present = self.view.jobs, self.view.ledger.entries, self.view.fences.present
+        jobs, entries, present = self.view.jobs, self.view.ledger.entries, self.view.present
         for uid in self._seen.keys() - jobs.keys() - entries.keys():
             self._drop(uid)
         changed, stale = [uid for uid in entries if uid not in jobs], []
@@ -102,6 +107,7 @@ class WorkloadWriter:
                 or known.job is not job
                 or known.reservation is not entries.get(uid)
                 or known.pods != present(job.namespace, uid)
+                or known.lacking != self._lacking(job, known.reservation)
             ):
                 changed.append(uid)
             elif known.waits and (known.provisional or now - known.asked_at >= care.age_seconds):
@@ -139,7 +145,7 @@ class WorkloadWriter:
             if uid in self._seen:
                 self._drop(uid)
             return
-        pods = self.view.fences.present(source.namespace, uid)
+        pods = self.view.present(source.namespace, uid)
         kind = self.kinds.get(source.kind)
         if kind is None or (job is not None and reservation is None and not job.is_ours):
             if uid in self._seen:
@@ -152,7 +158,8 @@ class WorkloadWriter:
         reason = None if reason is None else self.view.told_reason(reason, source.namespace)
         position = None if waiting is None or queue is None else self._places(queue).get(uid)
         quorum = None if job is None or job.gang is None else self.view.quorum_of(job.gang)
-        facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), quorum)
+        lacks = self._lacking(job, reservation)
+        facts = Facts(job, reservation, kind, queue, reason, position, pods, self.chronicle.of(uid), quorum, lacks)
         key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
         self._seen[uid] = _Seen(
             key,
@@ -160,10 +167,19 @@ class WorkloadWriter:
             reservation,
             pods,
             waits=waiting is not None,
+            lacking=lacks,
             asked_at=asyncio.get_running_loop().time(),
             provisional=reason is not None and reason.code is Code.PENDING_EVALUATION,
         )
         self.cache.put(key, workload(facts))
+
+    def _lacking(self, job: JobRecord | None, reservation: Reservation | None) -> tuple[str, ...]:
+        if job is None or reservation is None or job.ready:
+            return ()
+        lost = self.chronicle.of(job.uid).lost_seconds
+        return tuple(
+            self.view.told(each, job.namespace) for each in lacking(job, reservation, self.view, self.start, lost)
+        )
 
     def _places(self, queue: str) -> dict[str, int]:
         if queue not in self._positions:

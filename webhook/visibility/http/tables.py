@@ -100,10 +100,10 @@ def _position(document: Document, _now: float) -> str:
 def _why(document: Document, _now: float) -> str:
     if "reason" in document["status"]:
         return str(document["status"]["reason"]["code"])
-    held = [
-        c for c in document["status"]["conditions"] if c["type"] in ("Evicted", "Finished") and c["status"] == "True"
-    ]
-    return str(held[-1]["reason"]) if held else ""
+    conditions = document["status"]["conditions"]
+    held = [c for c in conditions if c["type"] in ("Evicted", "Finished") and c["status"] == "True"]
+    lacking = [c for c in conditions if c["type"] == "PodsReady" and c["status"] == "False"]
+    return str((held or lacking)[-1]["reason"]) if held or lacking else ""
 
 
 def _amounts(*path: str) -> Callable[[Document, float], str]:
@@ -135,7 +135,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Position", "string", "Its place among those that wait in its queue; 1 is next.", _position, _WIDE),
         Column("Pods", "string", "Pods that exist, of those it starts with.", _pods, _WIDE),
         Column("Priority", "integer", "Higher goes first.", _at("spec", "priority"), _WIDE),
-        Column("Reason", "string", "Why it waits, or was stopped.", _why, _WIDE),
+        Column("Reason", "string", "Why it waits, is not whole, or was stopped.", _why),
     ),
     QUEUES.plural: (
         _NAME,

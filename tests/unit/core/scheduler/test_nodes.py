@@ -6,7 +6,7 @@ from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.placement import capacity
-from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.node import NodeRecord
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
@@ -27,21 +27,36 @@ def admitted(made: Engine, now: float = 1.0) -> list[str]:
 
 
 def test_a_gang_whose_sums_fit_waits_until_its_pods_do_and_one_that_fits_starts() -> None:
-    made, there = engine(queue("q", 12), nodes={"a": 2, "b": 2, "c": 2, "d": 2})
-    made.submit(gang("wide", "q", cpu=4, pods=2), 0.0)
-    made.submit(gang("small", "q", cpu=2, pods=1, created=1.0), 0.0)
+    made, there = engine(queue("q", 16), nodes={"a": 4, "b": 4, "c": 4})
+    there.bind("x", Bound("a", {"cpu": 2000}))
+    there.bind("y", Bound("b", {"cpu": 2000}))
+    made.submit(gang("small", "q", cpu=2, pods=3), 0.0)
+    made.submit(gang("wide", "q", cpu=4, pods=2, created=1.0), 0.0)
     assert admitted(made) == ["small"]
     reason = made.reason("wide")
     assert reason is not None
     assert reason.code is Code.NODES_DO_NOT_FIT
     assert str(reason) == (
-        "asks 2 pods of 4 cpu; 0 fit now; of 4 nodes 4 take none: 4 lack cpu (6 free in pieces too small); "
+        "asks 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu (2 free in pieces too small); "
         "it starts when 2 more of its pods fit"
     )
     for name in ("a", "b"):
         there.put_node(NodeRecord(f"{name}-large", {"cpu": 4000}))
     made.wake_nodes()
     assert admitted(made, 2.0) == ["wide"]
+
+
+def test_of_a_pod_larger_than_any_node_it_is_told_that_no_room_will_ever_do() -> None:
+    kinds = (Flavor("large", {"kind": "large"}),)
+    made, there = engine(queue("q", None, group(large={"cpu": 64})), nodes={"large-a": 2, "large-b": 3}, flavors=kinds)
+    there.put_node(NodeRecord("other", {"cpu": 8000}))
+    made.submit(gang("giant", "q", cpu=4, pods=2), 0.0)
+    assert admitted(made) == []
+    text = "no node is large enough: one pod asks 4 cpu, the largest that may take it has 3 cpu; "
+    assert str(made.reason("giant")) == f"{text}let each pod ask for less, or have a larger node added"
+    there.put_node(NodeRecord("large-c", {"cpu": 4000}, {"kind": "large"}))
+    made.wake_nodes()
+    assert str(made.reason("giant")).endswith("it starts when 1 more of its pods fit")
 
 
 def test_what_one_cycle_admits_is_allotted_before_the_next_gang_is_asked_about() -> None:

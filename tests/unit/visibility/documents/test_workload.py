@@ -7,6 +7,8 @@ import pytest
 
 from tests.unit.visibility.world import NOW, World
 from webhook.cluster.waiting import waiting_gang
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
@@ -213,6 +215,42 @@ async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
         ("True", "Recovered"),
     ]
     assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]
+
+
+async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopped() -> None:
+    world = World()
+    job = world.waits("train", pods=3)
+    reservation = world.admits(job)
+    said = condition(await world.workload(job), "PodsReady")["message"]
+    missing = "where pods are missing, an event of the job, or of what creates them, says why"
+    stopped = "it is stopped at 2027-01-15T08:05:00Z unless 3 of its pods run by then"
+    assert said == f"0 of 3 pods exist; not all of them run yet; {missing}; {stopped}"
+    for number, why in enumerate(("", "0/4 nodes are available", "0/4 nodes are available")):
+        phase = "Pending" if why else "Running"
+        place = {"gang": job.uid, "pod_set": "main", "phase": phase, "unscheduled": why}
+        world.view.put_pod(PodRecord(f"p{number}", job.namespace, f"p{number}", 1, PodPrice(), **place))  # type: ignore[arg-type]
+    found = "2 found no node: 0/4 nodes are available"
+    said = condition(await world.workload(job), "PodsReady")["message"]
+    assert said == f"3 of 3 pods exist; not all of them run yet; {found}; {stopped}"
+    for pod in list(world.view.fences.pods_of(job.namespace, job.uid)):
+        world.view.put_pod(replace(pod, unscheduled="0/5 nodes are available" if pod.unscheduled else ""))
+    assert "0/5 nodes" in str(await world.workload(job)), "a new word is shown though nothing else changed"
+    world.stops(reservation, "Preempted")
+    assert "is stopped at" not in str(await world.workload(job))
+
+
+async def test_pods_of_an_adopted_gang_are_shown_while_it_ends() -> None:
+    """They bear no label of ours: their controller tells."""
+    world = World()
+    job = world.waits("old")
+    reservation = world.admits(job)
+    world.view.set_ledger(world.view.ledger.amended(put=[replace(reservation, adopted=True)]))
+    world.view.put_controller(job.uid, job.namespace, "")
+    assert (await world.workload(job))["status"]["pods"]["present"] == 0
+    for number in range(2):
+        pod = PodRecord(f"p{number}", job.namespace, f"p{number}", 1, PodPrice(), owner_uid=job.uid, phase="Running")
+        world.view.put_pod(pod)
+    assert (await world.workload(job))["status"]["pods"]["present"] == 2
 
 
 async def test_where_neighbours_are_hidden_no_name_of_another_namespace_is_told() -> None:

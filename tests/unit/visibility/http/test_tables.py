@@ -43,7 +43,7 @@ def headings(resource: str, *, wide: bool) -> list[str]:
 
 def test_workloads_have_kueues_columns_and_more_of_them_when_wide() -> None:
     kueues = ["NAME", "QUEUE", "RESERVED IN", "ADMITTED", "FINISHED", "AGE"]
-    assert headings("workloads", wide=False) == kueues
+    assert headings("workloads", wide=False) == [*kueues, "REASON"]
     assert headings("workloads", wide=True) == [*kueues, "POSITION", "PODS", "PRIORITY", "REASON"]
 
 
@@ -58,7 +58,7 @@ async def test_a_waiting_and_an_admitted_gang_fill_their_rows() -> None:
     world.waits("late", cpu=3, pods=1, priority=7)
     rows = [row("workloads", document, NOW, "None") for document in await world.documents("workloads")]
     assert [made["cells"][1:] for made in rows] == [
-        ["jobs", "vision", "True", "", "5m", "", "0/2", 0, ""],
+        ["jobs", "vision", "True", "", "5m", "", "0/2", 0, "WaitForStart"],
         ["jobs", "", "False", "", "0s", "1", "0/1", 7, "WaitingForQuota"],
     ]
     assert [made["object"] for made in rows] == [None, None]

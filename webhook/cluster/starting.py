@@ -1,0 +1,67 @@
+"""What a gang that has started lacks to be whole, and until when it is given time for that."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from webhook.cluster.view import View
+from webhook.config import Start
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.moments import time_text
+from webhook.core.model.pods import PodRecord
+from webhook.jobs.reading.record import JobRecord
+
+
+def start_seconds(job: JobRecord, view: View, settings: Start) -> float:
+    """Return how long a gang may take to start: what its PodGroup says, else what is configured."""
+    group = None if job.gang is None else view.pod_group_of(job.gang)
+    stated = None if group is None else group.schedule_timeout_seconds
+    return settings.timeout_seconds if stated is None else stated
+
+
+def schedulers_word(pods: Iterable[PodRecord]) -> str:
+    """Return what the scheduler says of the pods for which it finds no node, and of how many; of the most common."""
+    said = Counter(pod.unscheduled for pod in pods if pod.live and not pod.gated and pod.unscheduled)
+    if not said:
+        return ""
+    ((why, number),) = said.most_common(1)
+    return f"{number} found no node: {why}"
+
+
+def lacking(
+    job: JobRecord, reservation: Reservation, view: View, settings: Start, lost_seconds: float | None
+) -> tuple[str, ...]:
+    """Return, in words, what keeps a started gang from being whole and when it is stopped for it; empty when nothing.
+
+    ``lost_seconds`` is when it was last whole no more, if it was.
+    """
+    if job.ready or job.suspended or job.finished is not None or reservation.stopping is not None:
+        return ()
+    pods = list(view.fences.pods_of(job.namespace, job.uid))
+    found = [schedulers_word(pods)]
+    if not reservation.adopted and sum(pod.live or pod.terminal for pod in pods) < sum(reservation.counts.values()):
+        found.append("where pods are missing, an event of the job, or of what creates them, says why")
+    found.append(_stopped_when(job, reservation, view, settings, lost_seconds, pods))
+    return tuple(text for text in found if text)
+
+
+def _stopped_when(  # noqa: PLR0917
+    job: JobRecord,
+    reservation: Reservation,
+    view: View,
+    settings: Start,
+    lost_seconds: float | None,
+    pods: Iterable[PodRecord],
+) -> str:
+    """Return when ``controllers/gangs/pods_ready.py`` stops the gang; empty text where it does not."""
+    if job.gang is None or job.gang.loose_pods or reservation.adopted or not reservation.evictable:
+        return ""
+    limit = start_seconds(job, view, settings) if lost_seconds is None else settings.recovery_seconds
+    shared = reservation.membership
+    needed = min(view.with_quorum(job.gang).least_pods, sum(reservation.counts.values()))
+    if limit is None or (shared is None and sum(pod.phase in ("Running", "Succeeded") for pod in pods) >= needed):
+        return ""
+    if job.ordered_start:
+        return f"it is stopped when none of its pods has started for {limit:g} s"
+    at = time_text(int((reservation.since_seconds if lost_seconds is None else lost_seconds) + limit))
+    whose = f"{needed} of its pods" if shared is None else f"{shared.still_needed} pods of PodGroup {shared.ensemble}"
+    return f"it is stopped at {at} unless {whose} run by then"
