@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image clean
+.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image image-check clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -89,9 +89,12 @@ dist: env ## write wheel and bill of materials (CycloneDX) to dist; the same com
 	SOURCE_DATE_EPOCH=$(EPOCH) $(RUN) -m hatchling build -t wheel -d dist
 	$(RUN) -m manifests.bill_of_materials dist/tutti.cdx.json
 
-image: ## build the container image; layers bear the time of the commit
-	SOURCE_DATE_EPOCH=$(EPOCH) docker buildx build --build-arg SOURCE_DATE_EPOCH=$(EPOCH) \
+image: ## build the container image; layers bear the time of the commit (BASE=python:3.12-slim@sha256:... for the same bytes)
+	SOURCE_DATE_EPOCH=$(EPOCH) docker buildx build --build-arg SOURCE_DATE_EPOCH=$(EPOCH) $(if $(BASE),--build-arg BASE=$(BASE)) \
 		--output type=docker,rewrite-timestamp=true -t tutti:dev .
+
+image-check: ## build the image twice without Docker, compare, and run what is in it; needs root, buildah, mmdebstrap
+	tests/e2e/image.sh
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -97,6 +97,8 @@ def test_the_image_carries_both_packages_and_runs_as_nobody() -> None:
     assert "USER 65532:65532" in final
     assert 'ENTRYPOINT ["tutti"]' in final
     assert "--require-hashes" in text
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${BASE}", "${BASE}"]
+    assert text.count("pip install") == 1
     assert "pip install" not in final
     for package in ("webhook/", "certs/"):
         assert f"COPY {package}" in text
