@@ -24,13 +24,23 @@ class Running:
     def __init__(self) -> None:
         self._queued: set[str] = set()
         """Uids of jobs that named a queue when they were created, and of all that was made for them."""
+        self._made_for: dict[str, str] = {}
+        """Pod or child to what controlled it when it was created."""
         self._gpus: dict[str, int] = {}
 
     def take(self, event: Event) -> None:
         """Take in one stored write."""
         uid, metadata = event.current.uid, event.current.object["metadata"]
-        if event.type == "ADDED" and self._asked(metadata):
-            self._queued.add(uid)
+        owner = _controller(metadata)
+        if event.type == "ADDED":
+            self._made_for[uid] = owner
+            if self._asked(metadata):
+                self._queued.add(uid)
+        elif not owner and self._made_for.get(uid) and not self._runs(uid):
+            # Its owner was deleted above it while it waited: from now on it is a job by itself.
+            self._made_for[uid] = ""
+            if not self._asked(metadata):
+                self._queued.discard(uid)
         if event.storage == PODS:
             self._gpus.pop(uid, None)
             if event.type != "DELETED" and uid in self._queued:
@@ -41,13 +51,19 @@ class Running:
         gpus = sum(self._gpus.values())
         return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
 
+    def _runs(self, uid: str) -> bool:
+        return uid in self._gpus or any(self._made_for.get(pod) == uid for pod in self._gpus)
+
     def _asked(self, metadata: dict[str, Any]) -> bool:
         labels = metadata.get("labels") or {}
         if BY_HAND.fullmatch(metadata["name"]) and not labels.get(names.GANG_LABEL):
             # A controller that its author claims made nothing: it is theirs, and runs by itself.
             return any(labels.get(label) for label in names.QUEUE_LABELS)
-        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-        return any(uid in self._queued for uid in owners) or any(labels.get(label) for label in names.QUEUE_LABELS)
+        return _controller(metadata) in self._queued or any(labels.get(label) for label in names.QUEUE_LABELS)
+
+
+def _controller(metadata: dict[str, Any]) -> str:
+    return next((owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")), "")
 
 
 def _gpus(pod: dict[str, Any]) -> int:

@@ -268,7 +268,7 @@ class Feeds:
         if new is not None:
             self.view.put_controller(new.uid, new.namespace, new.owner.uid if new.owner else "")
         elif old is not None:
-            self.view.lineage.drop(old.uid)
+            self.view.drop_controller(old.uid)
         self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)
 
     def _gang(self, old: JobRecord | None, new: JobRecord | None) -> None:

@@ -64,6 +64,8 @@ class View:
     """What the API server lets nobody list since this process began, and why: a job kind's key, ``POD_GROUPS``,
     ``POLICY`` or ``NAMESPACE_QUEUES``. Who needs it to be judged waits; all others go on.
     """
+    _deleted: set[str] = field(default_factory=set)
+    """Jobs that were seen to be deleted and have a reservation still."""
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
     _followed: Ledger | None = None
     """The ledger that fences, nodes and counts agree with."""
@@ -99,11 +101,22 @@ class View:
 
     def put_controller(self, uid: str, namespace: str, owner: str) -> None:
         """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none."""
+        self._deleted.discard(uid)
         self.lineage.put(uid, owner)
         for pod_uid in list(self.lineage.pods_below(uid)):
             pod = self.fences.pod(namespace, pod_uid)
             if pod is not None and pod.gang is not None:
                 self.put_pod(pod)
+
+    def drop_controller(self, uid: str) -> None:
+        """Take note that an object of a job kind was deleted."""
+        self.lineage.drop(uid)
+        if uid in self.ledger.entries:
+            self._deleted.add(uid)
+
+    def is_deleted(self, uid: str) -> bool:
+        """Return whether a gang's job is gone, though its reservation is held until its pods are too."""
+        return uid in self._deleted
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add or replace one pod. One whose controller is known to belong elsewhere is no part of the gang that its
@@ -144,6 +157,7 @@ class View:
             self.ledger_trusted = False
             return
         self.ledger, self.ledger_trusted = ledger, True
+        self._deleted.intersection_update(ledger.entries)
         if changes is not None and changes.since is self._followed:
             uids: Collection[str] | None = changes.uids
             new = self.fences.change_reservations(changes.since.entries, ledger.entries, changes.uids)

@@ -66,6 +66,9 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
             f"{reservation} is being stopped ({reservation.stopping}); it starts no pods until it is admitted again"
         )
         return deny(Refusal.NOT_ADMITTED, message)
+    if rules.view.is_deleted(reservation.uid):
+        # Its controller may not know yet; once all pods are proved gone, the room is given away.
+        return deny(Refusal.NOT_ADMITTED, f"{reservation} was deleted: no pod of it starts any more")
     reserved = reservation.pod_set(pod.pod_set)
     if reserved is None:
         known = ", ".join(s.name for s in reservation.pod_sets)

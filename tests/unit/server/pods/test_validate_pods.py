@@ -132,6 +132,14 @@ async def test_a_gang_that_is_being_stopped_starts_no_pods() -> None:
     assert "is being stopped (Preempted)" in (await create(gate, gang_pod())).message
 
 
+async def test_a_job_that_is_deleted_starts_no_pods_though_its_reservation_is_held_for_those_that_run() -> None:
+    gate = Gate(with_ledger(view(), reservation()))
+    gate.view.put_controller("job-1", "team-a", "")
+    assert (await create(gate, gang_pod(0))).allowed
+    gate.view.drop_controller("job-1")
+    assert "was deleted" in (await create(gate, gang_pod(1))).message
+
+
 async def test_an_unknown_pod_set_is_refused(admitted: Gate) -> None:
     answer = await create(admitted, gang_pod(pod_set="other"))
     assert "'other' is not part of the reservation" in answer.message
