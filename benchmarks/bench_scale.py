@@ -43,6 +43,10 @@ class Stalled(Exception):
     """Nothing was admitted for long."""
 
 
+class Late(Exception):
+    """Its time is over."""
+
+
 @dataclass(slots=True)
 class Sample:
     """What one side reached."""
@@ -51,7 +55,6 @@ class Sample:
     """Depth to admissions a second."""
     steady_rate: float = 0.0
     steady_waits: list[float] = field(default_factory=list)
-    stalled: bool = False
     started: int = 0
     running: int = 0
 
@@ -133,18 +136,24 @@ class Running:
 
 
 async def sample(api: Api, prefix: str, queues: list[tuple[str, str]], arguments: argparse.Namespace) -> Sample:
-    """Fill up depth by depth and measure at each."""
+    """Fill up depth by depth and measure at each, for as long as ``arguments`` allow; prints each rate as it comes."""
     found, jobs = Sample(), Running(api, prefix, queues)
     following = asyncio.create_task(jobs.follow())
     await asyncio.sleep(1)
+    ends = asyncio.get_running_loop().time() + 60 * arguments.minutes
     try:
         for depth in sorted({0, *arguments.depths}):
             while len(jobs.running) < depth:
-                await jobs.burst(min(1000, depth - len(jobs.running)))
+                await jobs.burst(min(500, depth - len(jobs.running)))
+                if asyncio.get_running_loop().time() > ends:
+                    raise Late
             found.rates[depth] = await jobs.burst(BURST)
+            print(f"  {found.rates[depth]:7.1f} jobs/s admitted with {depth} running", flush=True)
         found.steady_rate, found.steady_waits = await jobs.steady(arguments.per_second, arguments.seconds)
     except Stalled:
-        found.stalled = True
+        print(f"  nothing was admitted for {STALLED_SECONDS:.0f} s any more: {len(jobs.running)} run")
+    except Late:
+        print(f"  {arguments.minutes:g} minutes are over: {len(jobs.running)} run")
     following.cancel()
     found.started, found.running = len(jobs.started), len(jobs.running)
     return found
@@ -182,14 +191,9 @@ async def ledger_bytes(api: Api) -> int:
     return sum(len(key) + len(text) for item in ours for key, text in (item.get("data") or {}).items())
 
 
-def show(name: str, found: Sample) -> None:
-    """Print what one side reached."""
-    print(f"\n{name}")
-    for depth, rate in found.rates.items():
-        print(f"  {rate:7.1f} jobs/s admitted with {depth} running")
-    if found.stalled:
-        print(f"  nothing was admitted for {STALLED_SECONDS:.0f} s any more: {found.running} run")
-    elif found.steady_waits:
+def show(found: Sample) -> None:
+    """Print what one side reached in the steady state."""
+    if found.steady_waits:
         waits = sorted(found.steady_waits)
         print(
             f"  steady: {found.steady_rate:.1f} jobs/s, wait mean {statistics.mean(waits):.2f} s, "
@@ -207,8 +211,9 @@ async def measure_ours(
     await prepare(api, policy(queues, arguments.cpu), kueue_kinds=True)
     await asyncio.sleep(5)
     before = processor_millis(cluster), bytes_read(installation), etcd_bytes(cluster)
+    print("\nTutti (2 webhook replicas, 2 reconcilers)", flush=True)
     ours = await sample(api, "ours", queues, arguments)
-    show("Tutti (2 webhook replicas, 2 reconcilers)", ours)
+    show(ours)
     count, running = max(1, ours.started), max(1, ours.running)
     used, read = processor_millis(cluster) - before[0], bytes_read(installation) - before[1]
     sent = sum(counter(f"{each.health}/metrics", "tutti_ledger_sent_bytes_total") for each in installation.reconcilers)
@@ -236,7 +241,7 @@ async def _main(arguments: argparse.Namespace) -> None:
     with Cluster(shape) as cluster:
         api = await connect(cluster.kubeconfig)
         await prepare(api, policy(queues, arguments.cpu), kueue_kinds=False)
-        floor = await measure_floor(cluster, api, queues, arguments)
+        floor = Sample() if arguments.without_floor else await measure_floor(cluster, api, queues, arguments)
         ours = await measure_ours(cluster, api, queues, arguments)
         await api.close()
     print()
@@ -251,6 +256,7 @@ async def measure_floor(
     """Measure the least controller, and leave none of its jobs."""
     command = [sys.executable, "-m", "benchmarks.floor", str(cluster.kubeconfig), str(1_000_000)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    print("\nthe least any controller must do (no webhook, no engine)", flush=True)
     try:
         assert process.stdout is not None
         await process.stdout.readline()
@@ -258,7 +264,7 @@ async def measure_floor(
     finally:
         process.terminate()
         await process.wait()
-    show("the least any controller must do (no webhook, no engine)", found)
+    show(found)
     path = JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/")
     query: dict[str, Any] = {"propagationPolicy": "Background"}
     await api.request("DELETE", path, query=query, timeout_seconds=300)
@@ -272,4 +278,6 @@ if __name__ == "__main__":
     parser.add_argument("--cohorts", type=int, default=50)
     parser.add_argument("--per-second", type=float, default=50.0, help="jobs that end, and arrive, in the steady state")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long the steady state lasts")
+    parser.add_argument("--minutes", type=float, default=10.0, help="go no deeper after so long, on either side")
+    parser.add_argument("--without-floor", action="store_true", help="measure Tutti alone")
     uvloop.run(_main(parser.parse_args()))

@@ -12,14 +12,16 @@ The parts: ``pending_queues`` (who waits where), ``allocations`` (who holds what
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Booked, Claim, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.policy import FlavorResource, Policy, Queue
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.pending.gang_state import GangState
+from webhook.core.pending.queueing import class_key
 from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fences import Fences
@@ -28,6 +30,9 @@ from webhook.core.scheduler.cycle import Cycle, drain
 from webhook.core.scheduler.explain import never, why_waiting
 from webhook.core.scheduler.plan import Plan
 from webhook.core.scheduler.state import State
+
+POTENTIALS_MAX: Final = 1_000
+"""Answers that are kept, to what could never start: whoever writes jobs may ask about as many shapes."""
 
 
 class Engine:
@@ -38,6 +43,8 @@ class Engine:
         """All that is known and decided: read it, and change it by this class alone."""
         self._round_seconds = float("-inf")
         """When a follower last looked at new shapes on the nodes."""
+        self._potentials: dict[tuple[object, ...], Reason | None] = {}
+        """By queue and what is asked of it: answers of ``potential`` under the present policy."""
 
     @property
     def policy(self) -> Policy:
@@ -47,6 +54,7 @@ class Engine:
     def reset(self) -> None:
         """Forget everything: what was decided and never carried out is no longer so."""
         self.state = State.empty(self.state.settings)
+        self._potentials.clear()
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
@@ -54,6 +62,7 @@ class Engine:
         """Decide by ``policy`` from now on; ``namespaces`` are labels by name."""
         if policy != self.state.policy or namespaces != self.state.pending.namespaces:
             self.state.set_policy(policy, dict(namespaces), now)
+            self._potentials.clear()
 
     def submit(self, gang: Gang, now: float) -> None:
         """Let a gang wait; one of the same uid is replaced. While it holds a reservation it does not."""
@@ -242,6 +251,19 @@ class Engine:
         queue = self.state.policy.queues.get(self.state.policy.queue_of(gang.namespace, gang.queue) or "")
         if queue is None:
             return None
+        key = (queue.name, class_key(gang))
+        try:
+            return self._potentials[key]
+        except KeyError:
+            found = self._potentials[key] = self._never(gang, queue)
+        except TypeError:
+            # A node selector of a kind without a schema may say anything, lists too.
+            return self._never(gang, queue)
+        if len(self._potentials) > POTENTIALS_MAX:
+            self._potentials.clear()
+        return found
+
+    def _never(self, gang: Gang, queue: Queue) -> Reason | None:
         request = compile_request(gang, queue, self.state.policy.flavors, self.state.settings)
         return never(gang, request, queue, self.state.allocations.usage.tree.queues[queue.name])
 

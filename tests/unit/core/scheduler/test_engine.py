@@ -1,5 +1,7 @@
 """The engine on the simplest policies: who starts, who waits, and why."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
@@ -367,6 +369,23 @@ def test_what_can_never_fit_is_known_beforehand() -> None:
     assert reason is not None
     assert (reason.node, reason.asked, reason.limit) == ("queue a", 7000, 6000)
     assert world.engine.potential(gang("g", "b", 9)).node == "cohort c"
+
+
+def test_what_can_never_fit_is_asked_of_the_present_policy_and_of_each_shape() -> None:
+    asked = [gang(f"{name}-{cpu}-{pods}", name, cpu, pods=pods) for name in "ab" for cpu in (1, 3) for pods in (1, 4)]
+    world = World(queue("a", 4), queue("b", 8))
+    for nodes in ((queue("a", 12), queue("b", 2)), (queue("a", 2), queue("b", 12)), (queue("b", 6),)):
+        for _ in range(2):
+            others = World(*world.policy.queues.values())
+            assert [world.engine.potential(each) for each in asked] == [others.engine.potential(each) for each in asked]
+        world.set_policy(*nodes)
+
+
+def test_a_node_selector_that_is_no_text_is_asked_about_all_the_same() -> None:
+    odd = PodSet("main", 1, PodPrice({"cpu": 1000}), node_selector={"zone": ["a"]})  # type: ignore[dict-item]
+    world = World(queue("a", 4))
+    asked = replace(gang("g", "a"), pod_sets=(odd,))
+    assert world.engine.potential(asked) == world.engine.potential(asked)
 
 
 def test_a_copy_decides_alike_and_apart() -> None:
