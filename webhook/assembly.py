@@ -336,7 +336,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     def problems() -> list[str]:
         return [*_unsynced(parts.view), *parts.read_api.problems()]
 
-    app = build_health_app(problems, before_scrape=parts.gauges.refresh)
+    app = build_health_app(problems, look=parts.gauges.look)
     health = await serve(app, config.listen.host, config.listen.health_port)
     reads = parts.read_api.serve(api, config.cert_dir, config.listen.host, config.listen.visibility_port)
     try:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from prometheus_client import Gauge
 
 from webhook import metrics
-from webhook.cluster.queue_counts import QueueCounts, activity
+from webhook.cluster.queue_counts import Counts, QueueCounts, activity
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
@@ -44,6 +45,18 @@ def admitted(reservation: Reservation, gang: Gang, context: ReadContext, now: fl
         metrics.WAIT_SECONDS.labels(queue, priority).observe(max(0.0, now - gang.created_seconds))
 
 
+_Sums = dict[tuple[Gauge, tuple[str, ...]], float]
+"""What each series shows."""
+
+
+class _Series(NamedTuple):
+    """The gauges of a queue's or cohort's amounts, and the labels that all of them have."""
+
+    gauges: tuple[Gauge, ...]
+    name: str
+    above: str
+
+
 @dataclass(slots=True)
 class QueueGauges:
     """What queues and cohorts own, use, borrow and lend, as it is when somebody scrapes."""
@@ -53,44 +66,61 @@ class QueueGauges:
     leading: Callable[[], bool]
     _tree: tuple[Policy, QuotaTree] | None = None
 
-    def refresh(self) -> None:
-        """Set every gauge again; a replica that does not lead has none."""
+    def look(self) -> Callable[[], None]:
+        """Return what sets every gauge as it is now: it may run in a thread, as thousands of queues take a while."""
+        return partial(self._set, self.view.policy, self.counts.take(_AGE_SECONDS) if self.leading() else None)
+
+    def _set(self, policy: Policy, counts: Counts | None) -> None:
+        """Set every gauge again; a replica that does not lead (``counts`` is None) has none."""
         for gauge in (*_AMOUNTS_OF_QUEUES, *_AMOUNTS_OF_COHORTS, *_GANGS):
             gauge.clear()
-        if not self.leading():
+        if counts is None:
             return
-        policy, counts = self.view.policy, self.counts.take(_AGE_SECONDS)
         if self._tree is None or self._tree[0] is not policy:
             self._tree = (policy, QuotaTree(policy))
-        tree = self._tree[1]
-        lent = loans((node for node in tree.nodes if node.parent is None), counts.charged)
-        for name, queue in policy.queues.items():
-            label, tally = metrics.queue_label(name), counts.queues.get(name)
-            if tally is not None:
-                metrics.QUEUE_WAITING.labels(label).inc(tally.pending)
-                metrics.QUEUE_RUNNING.labels(label).inc(tally.admitted)
-            metrics.QUEUE_ACTIVE.labels(label).set(activity(queue)[0])
-            node = tree.queues[name]
-            cohort = "" if node.parent is None else _cohort(tree, node.parent)
-            _amounts(_AMOUNTS_OF_QUEUES, (label, cohort), node, counts.charged(node), lent[node])
-        for node in tree.cohorts.values():
-            above = "" if node.parent is None else _cohort(tree, node.parent)
-            _amounts(_AMOUNTS_OF_COHORTS, (_cohort(tree, node), above), node, counts.charged(node), lent[node])
+        sums = _sums(policy, self._tree[1], counts)
+        for (gauge, labels), number in sums.items():
+            gauge.labels(*labels).set(number)
 
 
-def _cohort(tree: QuotaTree, node: Node) -> str:
-    """Return a cohort's name, where it is not one of too many."""
-    known = len(tree.cohorts) <= metrics.QUEUES_MAX or node.name in sorted(tree.cohorts)[: metrics.QUEUES_MAX]
-    return node.name if known else metrics.OTHERS
+def _sums(policy: Policy, tree: QuotaTree, counts: Counts) -> _Sums:
+    """Return what each series shows. The queues and cohorts of one series are added up first: a series costs more."""
+    named = frozenset(sorted(tree.cohorts)[: metrics.QUEUES_MAX])
+    charged = {node: counts.charged(node) for node in tree.nodes}
+    lent = loans((node for node in tree.nodes if node.parent is None), charged.__getitem__)
+    sums = _Sums()
+    for name, queue in policy.queues.items():
+        label, tally, node = metrics.queue_label(name), counts.queues.get(name), tree.queues[name]
+        if tally is not None:
+            _add(sums, metrics.QUEUE_WAITING, (label,), tally.pending)
+            _add(sums, metrics.QUEUE_RUNNING, (label,), tally.admitted)
+        sums[metrics.QUEUE_ACTIVE, (label,)] = activity(queue)[0]
+        series = _Series(_AMOUNTS_OF_QUEUES, label, _cohort(node.parent, named))
+        _add_amounts(sums, series, node, charged[node], lent[node])
+    for node in tree.cohorts.values():
+        series = _Series(_AMOUNTS_OF_COHORTS, _cohort(node, named), _cohort(node.parent, named))
+        _add_amounts(sums, series, node, charged[node], lent[node])
+    return sums
 
 
-def _amounts(
-    gauges: tuple[Gauge, ...], labels: tuple[str, str], node: Node, used: AmountsByFlavor, borrowing: Loans
-) -> None:
-    """Add one node's amounts to the series of its labels, in units of the resource."""
+def _cohort(node: Node | None, named: frozenset[str]) -> str:
+    """Return a cohort's name, where it is not one of too many; empty for none."""
+    if node is None:
+        return ""
+    return node.name if node.name in named else metrics.OTHERS
+
+
+def _add(sums: _Sums, gauge: Gauge, labels: tuple[str, ...], amount: float) -> None:
+    sums[gauge, labels] = sums.get((gauge, labels), 0) + amount
+
+
+def _add_amounts(sums: _Sums, series: _Series, node: Node, used: AmountsByFlavor, borrowing: Loans) -> None:
+    """Add one node's amounts, in units of the resource, to the series of its name."""
     limits = {key: node.potential(key) for key in node.quotas}
+    parts = (node.subtree, used, borrowing.borrowed, borrowing.lent, limits)
     # Cohorts have no gauge for the last.
-    for gauge, amounts in zip(gauges, (node.subtree, used, borrowing.borrowed, borrowing.lent, limits), strict=False):
+    for gauge, amounts in zip(series.gauges, parts, strict=False):
         for key in limits if amounts is limits else node.subtree.keys() | used.keys():
             if not key.is_internal:
-                gauge.labels(*labels, key.flavor, key.resource).inc(amounts.get(key, 0) / 1000)
+                labels = (series.name, series.above, key.flavor, key.resource)
+                _add(sums, gauge, labels, amounts.get(key, 0) / 1000)

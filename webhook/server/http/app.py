@@ -185,22 +185,30 @@ def build_app(
 
 
 def build_health_app(
-    problems: Problems, registry: CollectorRegistry = REGISTRY, *, before_scrape: Callable[[], None] = lambda: None
+    problems: Problems,
+    registry: CollectorRegistry = REGISTRY,
+    *,
+    look: Callable[[], Callable[[], None]] | None = None,
 ) -> web.Application:
     """Return the application of the plain HTTP port: ``/healthz``, ``/readyz``, ``/metrics``.
 
-    ``before_scrape`` sets what is known only when somebody asks.
+    ``look`` returns what sets the metrics that are known only when somebody asks. That runs in a thread, as the writing
+    of the text does: thousands of series take longer than others can wait.
 
     The kubelet has no client certificate and Prometheus none to show, so this is never the webhook's port.
     """
+    scraping = asyncio.Lock()
 
     async def ready(_request: web.Request) -> web.StreamResponse:
         found = problems()
         return web.Response(status=503 if found else 200, text="".join(f"{line}\n" for line in found) or "ok\n")
 
     async def exposition(_request: web.Request) -> web.StreamResponse:
-        before_scrape()
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        async with scraping:
+            if look is not None:
+                await asyncio.to_thread(look())
+            text = await asyncio.to_thread(generate_latest, registry)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     # When each counter began would be a series of its own: it doubles what is scraped, and rates do without.
     disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.virtual_time
 def nothing_left_behind() -> Iterator[None]:
     yield
     metrics.know_queues(())
-    QueueGauges(World().view, World().queue_counts, leading=lambda: False).refresh()
+    QueueGauges(World().view, World().queue_counts, leading=lambda: False).look()()
 
 
 def value(name: str, **labels: str) -> float | None:
@@ -35,7 +35,7 @@ async def test_a_borrower_and_its_lender_are_seen_with_who_waits_and_runs() -> N
     world.admits(world.waits("big", cpu=3, pods=2))
     world.waits("late", cpu=8, pods=1)
     metrics.know_queues(world.view.policy.queues)
-    QueueGauges(world.view, world.queue_counts, leading=lambda: True).refresh()
+    QueueGauges(world.view, world.queue_counts, leading=lambda: True).look()()
     amounts = [of_queue(what, "vision") for what in ("nominal", "usage", "borrowed", "lent", "limit")]
     assert amounts == [4, 6, 2, 0, 8]
     assert [of_queue(what, "speech") for what in ("usage", "borrowed", "lent")] == [0, 0, 2]
@@ -49,10 +49,10 @@ async def test_a_replica_that_does_not_lead_has_no_series_by_queue() -> None:
     world = World()
     metrics.know_queues(world.view.policy.queues)
     gauges = QueueGauges(world.view, world.queue_counts, leading=lambda: True)
-    gauges.refresh()
+    gauges.look()()
     assert of_queue("nominal", "vision") == 4
     gauges.leading = lambda: False
-    gauges.refresh()
+    gauges.look()()
     assert of_queue("nominal", "vision") is None
 
 
@@ -63,7 +63,7 @@ def many(number: int) -> Policy:
 async def test_queues_beyond_the_first_so_many_share_one_series_that_has_their_sum() -> None:
     world = World(many(metrics.QUEUES_MAX + 7))
     metrics.know_queues(world.view.policy.queues)
-    QueueGauges(world.view, world.queue_counts, leading=lambda: True).refresh()
+    QueueGauges(world.view, world.queue_counts, leading=lambda: True).look()()
     (family,) = metrics.QUEUE_NOMINAL.collect()
     assert len(family.samples) == metrics.QUEUES_MAX + 1
     labels = {"queue": metrics.OTHERS, "cohort": "", "flavor": "default", "resource": "cpu"}
@@ -88,3 +88,14 @@ def test_what_was_counted_for_a_queue_that_is_gone_is_dropped() -> None:
         named = {sample.labels["queue"] for family in metric.collect() for sample in family.samples}
         assert {"goes", "never-known"}.isdisjoint(named)
         assert {"stays", metrics.OTHERS} <= named
+
+
+async def test_cohorts_beyond_the_first_so_many_share_one_series_too() -> None:
+    number = metrics.QUEUES_MAX + 7
+    nodes = [queue(f"queue-{index:04}", 1, cohort=f"cohort-{index:04}") for index in range(number)]
+    world = World(policy(*nodes))
+    metrics.know_queues(world.view.policy.queues)
+    QueueGauges(world.view, world.queue_counts, leading=lambda: True).look()()
+    (family,) = metrics.COHORT_NOMINAL.collect()
+    assert len(family.samples) == metrics.QUEUES_MAX + 1
+    assert value("tutti_cohort_nominal", cohort=metrics.OTHERS, parent="", flavor="default", resource="cpu") == 7

@@ -1,6 +1,7 @@
 """Connections: retired by age, drained at a stop, and never closed under a request's feet."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -128,18 +129,19 @@ async def test_a_stop_does_not_wait_for_ever_for_an_idle_caller() -> None:
         wire.close()
 
 
+async def get(path: str) -> tuple[int, bytes]:
+    """Return status and body of what the health port answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", 8080)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
 async def test_the_health_port_says_alive_ready_and_what_is_counted() -> None:
     problems: list[str] = []
     listener = await serve(build_health_app(lambda: problems), "127.0.0.1", 8080)
-
-    async def get(path: str) -> tuple[int, bytes]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", 8080)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        answer = await reader.read()
-        writer.close()
-        head, _, body = answer.partition(b"\r\n\r\n")
-        return int(head.split()[1]), body
-
     assert await get("/healthz") == (200, b"ok\n")
     assert await get("/readyz") == (200, b"ok\n")
     problems.append("pods has not been read yet")
@@ -147,4 +149,21 @@ async def test_the_health_port_says_alive_ready_and_what_is_counted() -> None:
     exposed = (await get("/metrics"))[1]
     assert b"tutti_reviews_total" in exposed
     assert b"_created{" not in exposed
+    await listener.close()
+
+
+async def test_others_are_answered_while_a_scrape_sets_thousands_of_series() -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        asked.set()
+        assert answered.wait(10), "nobody was answered until the scrape was"
+
+    listener = await serve(build_health_app(list, look=lambda: slow), "127.0.0.1", 8080)
+    scrape = asyncio.create_task(get("/metrics"))
+    while not asked.is_set():
+        await asyncio.sleep(0.01)
+    assert (await get("/readyz"))[0] == 200
+    answered.set()
+    assert (await scrape)[0] == 200
     await listener.close()
