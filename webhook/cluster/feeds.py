@@ -44,6 +44,7 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
+from webhook.core.model.policy import Policy
 from webhook.dialects import config_map, deleted, merge, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
@@ -86,6 +87,8 @@ class Feeds:
     """
     _book: LedgerBook = field(default_factory=LedgerBook)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
+    _compiled: Policy = field(default_factory=Policy)
+    """What the policy objects say, without queues that are gone."""
     _recompile_timer: asyncio.TimerHandle | None = None
     _context_timer: asyncio.TimerHandle | None = None
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -399,16 +402,15 @@ class Feeds:
             log.error("ledger.corrupt", error=str(error))
             ledger = None
         ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
-        if ledger is not None and self.view.leads:
-            # Taken in beside what the leader knows, each of its writes would cost what runs. Who else writes it meets.
-            if deleted.outdated(self.view.policy, self.view.holding):
-                self._recompile_soon()
-        elif ledger is None or newer(ledger, self.view.ledger) or not ahead:
+        # Taken in beside what a leader here knows, each of its writes would cost what runs. Who else writes it meets.
+        leads = ledger is not None and self.view.leads
+        if not leads and (ledger is None or newer(ledger, self.view.ledger) or not ahead):
             self._ledger_read = ledger
             self.view.set_ledger(ledger, changes)
             self.listener.ledger_changed(changes)
-            if deleted.outdated(self.view.policy, self.view.holding):
-                self._recompile_soon()
+        if deleted.outdated(self.view.policy, self.view.holding):
+            # At once: the room of a queue that is gone must not be taken for free.
+            self._take_policy()
 
     def follow_ledger(self) -> None:
         """Take the ledger that is read from now on, where a leader here said what it is."""
@@ -448,8 +450,12 @@ class Feeds:
 
     def _recompile(self) -> None:
         self._recompile_timer = None
-        compiled = self._compiler.compile(self.policy_objects())
-        policy = deleted.with_deleted(compiled, self.view.policy, self.view.holding)
+        self._compiled = self._compiler.compile(self.policy_objects())
+        self._take_policy()
+
+    def _take_policy(self) -> None:
+        view = self.view
+        policy = deleted.with_deleted(self._compiled, view.policy, view.holding, view.held_below)
         if policy == self.view.policy:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()

@@ -126,9 +126,10 @@ class QueueCounts:
         for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
             if tally is not None:
                 tally.add(part)
-        cohort = None if reservation.queue in queues else heir(reservation.queue or "", self._view.policy.cohorts)
-        if cohort is not None:
-            inherited.setdefault(cohort, Tally()).add(part)
+        gone = "" if reservation.queue in queues else reservation.queue or ""
+        above = heir(gone, self._view.policy.cohorts, queues)
+        if above is not None:
+            (queues.get(above) or inherited.setdefault(above, Tally())).add(part)
 
     def _usage(self, reservation: Reservation) -> Usage:
         given_back = self._view.given_back(reservation)

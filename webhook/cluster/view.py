@@ -71,6 +71,8 @@ class View:
     """The ledger that fences, nodes and counts agree with."""
     _held: Counter[str] = field(default_factory=Counter)
     """Queue to how many gangs it holds."""
+    _held_below: dict[str, str] = field(default_factory=dict)
+    """Queue to the cohort that its gangs were admitted below, by the entry that was read last."""
 
     @property
     def synced(self) -> bool:
@@ -167,6 +169,7 @@ class View:
             uids = None
             new = self.fences.set_reservations(ledger.entries.values())
             self._held.clear()
+            self._held_below.clear()
             self._count_held(ledger, ledger.entries, 1)
         self._followed = ledger
         for reservation in new:
@@ -185,13 +188,21 @@ class View:
         """Queues that hold gangs."""
         return self._held.keys()
 
+    @property
+    def held_below(self) -> Mapping[str, str]:
+        """Of queues that hold gangs: the cohorts that these were admitted below."""
+        return self._held_below
+
     def _count_held(self, ledger: Ledger, uids: Iterable[str], sign: int) -> None:
         for uid in uids:
             entry = ledger.entries.get(uid)
             if entry is not None and entry.queue is not None:
                 self._held[entry.queue] += sign
+                if sign > 0 and entry.cohort is not None:
+                    self._held_below[entry.queue] = entry.cohort
                 if not self._held[entry.queue]:
                     del self._held[entry.queue]
+                    self._held_below.pop(entry.queue, None)
 
     def ledger_lags(self, version: tuple[int, int], gang: str = "") -> bool:
         """Return whether the ledger is not read as far as ``version``, or as far as the entry of ``gang``.

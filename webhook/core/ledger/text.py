@@ -103,6 +103,7 @@ def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
         ("loosePods", reservation.loose_pods),
         ("notPreemptible", not reservation.preemptible),
         ("membership", encode_membership(reservation.membership)),
+        ("cohort", reservation.cohort),
     ):
         if value:
             record[key] = value
@@ -276,6 +277,7 @@ def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:
         loose_pods=bool(record.get("loosePods", False)),
         preemptible=not record.get("notPreemptible", False),
         membership=decode_membership(record.get("membership")),
+        cohort=None if record.get("cohort") is None else str(record["cohort"]),
     )
 
 

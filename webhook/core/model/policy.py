@@ -308,12 +308,13 @@ QUEUES_SHOWN = 5
 """Names that are offered in place of an unknown one."""
 
 
-def heir(queue: str, cohorts: Container[str]) -> str | None:
-    """Return the cohort that is charged for what still runs in a queue that is no more: the nearest above it, if any.
+def heir(queue: str, cohorts: Container[str], queues: Container[str] = ()) -> str | None:
+    """Return what is charged for what still runs in a queue that is no more: the nearest node above it, if any.
 
     Only queues of an ElasticQuotaTree have paths for names (``root/team``), by which what is above them is known. A
-    leaf that was given children has become a cohort of its own name.
+    leaf that was given children has become a cohort of its own name, and a cohort that lost all of them is one of
+    the ``queues``.
     """
     steps = queue.split("/")
     paths = ("/".join(steps[:length]) for length in range(len(steps), 0, -1)) if len(steps) > 1 else ()
-    return next((path for path in paths if path in cohorts), None)
+    return next((path for path in paths if path in cohorts or path in queues), None)

@@ -294,9 +294,9 @@ class Allocations:
     def _inherit(self, queue: str) -> None:
         """Note which node is charged for a queue that is no more."""
         if queue not in self.tree.queues:
-            cohort = heir(queue, self.tree.cohorts)
-            if cohort is not None:
-                self._heirs[queue] = self.tree.cohorts[cohort]
+            name = heir(queue, self.tree.cohorts, self.tree.queues)
+            if name is not None:
+                self._heirs[queue] = self.tree.cohorts.get(name) or self.tree.queues[name]
 
     def _charge(self, allocation: Allocation, sign: int) -> None:
         node = self.node_of(allocation)

@@ -299,9 +299,9 @@ def admit(
 
 def plan(eclass: EquivalenceClass, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
     """Return what ``gang`` of ``eclass`` holds once what was decided about it is done."""
-    return reserve(
-        gang, eclass.queue.name, decision.counts, decision.assignment.flavors, epoch, now, eclass.request.charges
-    )
+    spec, flavors = eclass.queue.spec, decision.assignment.flavors
+    cohort = None if spec is None else spec.cohort
+    return reserve(gang, eclass.queue.name, decision.counts, flavors, epoch, now, eclass.request.charges, cohort)
 
 
 def charge(

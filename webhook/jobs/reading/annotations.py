@@ -31,6 +31,7 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         membership=reservation.membership,
         charges={s.name: s.charge for s in reservation.pod_sets if s.charge is not None},
         adopted=reservation.adopted,
+        cohort=reservation.cohort,
     )
 
 
@@ -119,6 +120,7 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("membership", encode_membership(admission.membership)),
         ("charges", {name: dict(charge) for name, charge in admission.charges.items()}),
         ("adopted", admission.adopted),
+        ("cohort", admission.cohort),
     ):
         if value:
             fields[key] = value
@@ -146,6 +148,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             membership=decode_membership(record.get("membership")),
             charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()},
             adopted=record.get("adopted") is True,
+            cohort=None if record.get("cohort") is None else str(record["cohort"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

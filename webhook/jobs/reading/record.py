@@ -47,6 +47,8 @@ class Admission:
     """Pod set to resource to what one pod is charged, where that differs from its price."""
     adopted: bool = False
     """It ran before Tutti knew it."""
+    cohort: str | None = None
+    """What its queue was below."""
 
     def is_of(self, reservation: Reservation) -> bool:
         """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""

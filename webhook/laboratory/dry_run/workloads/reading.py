@@ -300,6 +300,7 @@ def _reservation(
         since_seconds=since,
         priority=gang.priority,
         preemptible=around.policy.may_be_preempted(gang, name),
+        cohort=None if queue is None else queue.cohort,
     )
 
 
