@@ -228,10 +228,10 @@ async def test_one_queue_says_from_whom_it_borrows_and_the_other_what_it_lends()
     assert "borrows   2 cpu from speech" in text
     assert "share     250 of weight 1" in text
     assert text.splitlines()[-2:] == [
-        "Resource  Used  Owned  Limit  Borrowed  Lent",
-        "cpu          6      4      8         2     0",
+        "Resource  Used  Owned  Limit  Free  Borrowed  Lent",
+        "cpu          6      4      8     2         2     0",
     ]
-    assert printed(print_queue, lender).splitlines()[-1].split() == ["cpu", "0", "4", "8", "0", "2"]
+    assert printed(print_queue, lender).splitlines()[-1].split() == ["cpu", "0", "4", "8", "2", "0", "2"]
     with pytest.raises(WrongName, match=r"there is no queue 'nope'.*there are .*speech"):
         find_queues(documents, "nope")
 
@@ -249,8 +249,8 @@ async def test_a_member_of_a_namespace_sees_the_limit_of_the_queue_behind_theirs
     world.admits(world.waits("big", cpu=3, pods=2))
     (handle,) = find_queues(await world.documents("queues", "team-vision"), "jobs")
     lines = printed(print_queue, handle).splitlines()
-    assert lines[-2].split("  ")[-1].strip() == "Limit"
-    assert lines[-1].split() == ["cpu", "6", "6", "8"]
+    assert lines[-2].split()[-2:] == ["Limit", "Free"]
+    assert lines[-1].split() == ["cpu", "6", "6", "8", "2"]
 
 
 async def test_a_member_of_a_namespace_sees_its_queues_while_their_jobs_run() -> None:

@@ -60,7 +60,13 @@ def _print_amounts(console: Console, document: Document) -> None:
     resources = sorted(owned | status["usage"].keys() | status.get("nominal", {}).keys())
     if not resources:
         return
-    columns = [("used", "usage"), ("used by all", "queueUsage"), ("owned", "nominal"), ("limit", "limit")]
+    columns = [
+        ("used", "usage"),
+        ("used by all", "queueUsage"),
+        ("owned", "nominal"),
+        ("limit", "limit"),
+        ("free", "available"),
+    ]
     columns += [("borrowed", "borrowed"), ("lent", "lent")]
     shown = [(heading, key) for heading, key in columns if key in status]
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -77,7 +77,9 @@ def _place_in_tree(path: str) -> tuple[str, str]:
 # -- documents -------------------------------------------------------------------------------------------------------
 
 
-def queue_document(listed: Listed, tally: Tally, borrowing: Loans, share: Share, created: str | None) -> dict[str, Any]:
+def queue_document(
+    listed: Listed, tally: Tally, borrowing: Loans, share: Share, free: Mapping[str, int], *, created: str | None
+) -> dict[str, Any]:
     """Return the document of a queue or cohort, without a resourceVersion."""
     node = listed.node
     metadata = _metadata(listed.namespace, listed.name, created)
@@ -98,6 +100,7 @@ def queue_document(listed: Listed, tally: Tally, borrowing: Loans, share: Share,
     nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
     status = _numbers(tally, nominal, borrows=node.parent is not None)
     status["limit"] = amounts.quantities(_limits(node))
+    status["available"] = amounts.quantities(free)
     status["lent"] = amounts.quantities(for_people(borrowing.lent))
     status["borrowedFrom"] = [
         {"name": lender.name, "amounts": amounts.quantities(for_people(part))}
@@ -112,11 +115,18 @@ _LARGEST: Final = 2**63 - 1
 """As in Kueue: the share of who borrows and has no weight."""
 
 
-def local_queue_document(
-    local: LocalQueue, queue: Queue | None, node: Node | None, tally: Tally, held: Usage, *, created: str | None
+def local_queue_document(  # noqa: PLR0917
+    local: LocalQueue,
+    queue: Queue | None,
+    node: Node | None,
+    tally: Tally,
+    held: Usage,
+    free: Mapping[str, int],
+    *,
+    created: str | None,
 ) -> dict[str, Any]:
     """Return the document of a namespace's handle on ``queue`` (None while that does not exist), of which ``held`` is
-    in use: what its users may count on.
+    in use and ``free`` could be taken now: what its users may count on.
     """
     spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
     if queue is not None:
@@ -126,6 +136,7 @@ def local_queue_document(
         spec["quota"] = [_quota(node, key) for key in node.quotas if not key.is_internal]
         status["queueUsage"] = amounts.quantities(for_people(held))
         status["limit"] = amounts.quantities(_limits(node))
+        status["available"] = amounts.quantities(free)
     status["conditions"] = [_since(active_condition(queue, local), created)]
     return _document(_metadata(local.namespace, local.name, created), spec, status)
 

@@ -1,5 +1,6 @@
 """Writes a document for every queue, cohort and local queue of one view, where its numbers changed."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from webhook.cluster.view import View
 from webhook.core.assignment.fair_sharing import NO_SHARE, Share, share
 from webhook.core.model.policy import LocalQueue, Policy
 from webhook.core.quota.loans import Loans, loans
-from webhook.core.quota.tree import Node, QuotaTree, Usage
+from webhook.core.quota.tree import Node, QuotaTree, Usage, for_people
 from webhook.visibility.documents.queue import (
     Listed,
     Source,
@@ -19,6 +20,7 @@ from webhook.visibility.documents.queue import (
     queue_document,
 )
 from webhook.visibility.documents.watch_cache import Key, WatchCache
+from webhook.visibility.documents.workload_writer import BATCH
 from webhook.visibility.http.group import QUEUES
 
 
@@ -28,6 +30,7 @@ class _Numbers(NamedTuple):
     tally: Tally
     loans: Loans
     share: Share
+    free: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -49,8 +52,8 @@ class QueueWriter:
     """What each document was last written from."""
     _tree: QuotaTree = field(default_factory=lambda: QuotaTree(Policy()))
 
-    def write(self, max_age_seconds: float) -> None:
-        """Bring the watch cache up to date with counts of at most that age."""
+    async def write(self, max_age_seconds: float) -> None:
+        """Bring the watch cache up to date with counts of at most that age; others have their turns in between."""
         counts, policy = self.queue_counts.take(max_age_seconds), self.view.policy
         if counts is self._counts and policy is self._policy:
             return
@@ -58,19 +61,26 @@ class QueueWriter:
             self._take_policy(policy)
         self._counts = counts
         usage, borrowing = self._usage(counts)
-        for listed in self._listed:
+        for number, listed in enumerate(self._listed, start=1):
             key, node = Key(QUEUES.plural, listed.namespace, listed.name), listed.node
             tally = replace(counts.below(node), usage=usage.all_of(node))
-            if self._changed(key, numbers := _Numbers(tally, borrowing[node], share(usage, node))):
+            numbers = _Numbers(tally, borrowing[node], share(usage, node), _free(usage, node))
+            if self._changed(key, numbers):
                 created = self._created.get(listed.source)
-                self.cache.put(key, queue_document(listed, tally, numbers.loans, numbers.share, created))
-        for key, local in self._locals.items():
+                document = queue_document(listed, tally, numbers.loans, numbers.share, numbers.free, created=created)
+                self.cache.put(key, document)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        for number, (key, local) in enumerate(self._locals.items(), start=1):
             tally = counts.local_queues.get((local.namespace, local.name), Tally())
             queue, behind = policy.queues.get(local.queue), self._tree.queues.get(local.queue)
-            held = {} if behind is None else usage.all_of(behind)
-            if self._changed(key, _Numbers(tally, Loans(borrowed=held), NO_SHARE)):
+            held, free = ({}, {}) if behind is None else (usage.all_of(behind), _free(usage, behind))
+            if self._changed(key, _Numbers(tally, Loans(borrowed=held), NO_SHARE, free)):
                 created = self._created.get(("LocalQueue", local.namespace, local.name))
-                self.cache.put(key, local_queue_document(local, queue, behind, tally, held, created=created))
+                document = local_queue_document(local, queue, behind, tally, held, free, created=created)
+                self.cache.put(key, document)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
 
     def _changed(self, key: Key, numbers: _Numbers) -> bool:
         if self._numbers.get(key) == numbers:
@@ -95,3 +105,8 @@ class QueueWriter:
         self._locals = {key: local for key, local in handles.items() if key not in present}
         for key in before - present - self._locals.keys():
             self.cache.drop(key)
+
+
+def _free(usage: Usage, node: Node) -> dict[str, int]:
+    """Return what a node could take now of each resource without anybody being stopped for it."""
+    return for_people({key: max(0, usage.available(node, key)) for key in node.quotas})

@@ -85,6 +85,6 @@ class Reporter:
             if resource == WORKLOADS.plural:
                 took = await self.workloads.write(care)
             else:
-                self.queues.write(max_age_seconds)
+                await self.queues.write(max_age_seconds)
                 took = loop.time() - began
             looks.note(loop.time(), took)

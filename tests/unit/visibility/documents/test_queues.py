@@ -66,6 +66,15 @@ async def test_a_queue_without_a_borrowing_limit_is_limited_by_its_cohort() -> N
     assert found["keeping"]["status"]["limit"] == {"cpu": "6"}
 
 
+async def test_what_is_free_now_is_what_others_leave_of_the_limit() -> None:
+    world = World(two_queues())
+    world.admits(world.waits("big", cpu=3, pods=2))
+    found = {d["metadata"]["name"]: d["status"] for d in await world.documents("queues")}
+    assert (found["vision"]["limit"], found["vision"]["available"]) == ({"cpu": "8"}, {"cpu": "2"})
+    assert (found["speech"]["limit"], found["speech"]["available"]) == ({"cpu": "8"}, {"cpu": "2"})
+    assert found["jobs"]["available"] == {"cpu": "2"}
+
+
 async def test_a_cohort_is_charged_no_more_than_its_queues_lend_and_a_root_borrows_nothing() -> None:
     """Quota that is lent to nobody is no part of what the cohort has, and its use no part of what it uses."""
     lends = group(default={"cpu": (10, None, 4)})
