@@ -1,13 +1,14 @@
 """All jobs of a hub, each driven by itself, and the sweeps of its members.
 
-It polls: the hub's jobs are listed at an interval, and each is asked for its next step until there is none. A member
-that hangs delays the steps of its own gangs; offers pass it by. Any number of hub processes may run at once: the record
-on each job is what they agree by.
+A job is asked for its next step, until there is none, when a watch has shown something of it (``watching``), and every
+few seconds in case none did. A member that hangs delays the steps of its own gangs; offers pass it by. Any number of
+hub processes may run at once: the record on each job is what they agree by.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 import orjson
@@ -19,9 +20,11 @@ from webhook.core.fleet.placement import Placement
 from webhook.core.fleet.steps import Step
 from webhook.core.fleet.strays import Verdict
 from webhook.errors import ApiError, NotFound
-from webhook.fleet.copies import UnreadableRecord, copy_read, placed_by_hub, placement_of
+from webhook.fleet import watching
+from webhook.fleet.copies import UnreadableRecord, copy_read, placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.fleet.member import Member, NoAnswer
+from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
@@ -29,10 +32,17 @@ from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
 
-POLL_SECONDS: Final = 0.5
+TICK_SECONDS: Final = 0.5
+"""How often the hub's API server is asked where it stands, and what no watch would tell is looked at."""
+AGAIN_SECONDS: Final = 5.0
+"""After which every job is looked at, whatever the watches say."""
 SWEEP_SECONDS: Final = 5.0
 STEPS_MAX: Final = 20
 """Of one job at a look."""
+
+_KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
+_ANY_JOB: Final = "/apis/batch/v1/jobs"
+"""Served by every API server, and readable to the hub."""
 
 JobName = tuple[str, str, str]
 """(key of its kind, namespace, name)."""
@@ -41,22 +51,49 @@ JobName = tuple[str, str, str]
 class Hub:
     """One hub process."""
 
-    def __init__(self, api: Api, members: Mapping[str, Api], kinds: Mapping[str, JobKind], *, clock: Clock) -> None:
+    def __init__(
+        self, api: Api, members: Mapping[str, Api], kinds: Mapping[str, JobKind], *, clock: Clock, rng: Random
+    ) -> None:
         self.kinds = {
             key: kind for key, kind in kinds.items() if kind.managed_by is not None and kind.suspend is not None
         }
         reached = {name: Member(name, member) for name, member in members.items()}
         self.fleet = Fleet(api, reached, clock, epoch=int(clock.now()), unswept=set(reached))
+        self._rng = rng
+        self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
+        self._named = asyncio.Event()
+        """The hub's uid is known, and with it what its copies are labelled by."""
+        self._set_backs = self._read_since = 0
+        """How often the hub's API server was set back, and after how many its jobs were all read."""
         self._jobs: dict[JobName, FleetJob] = {}
         self._driven: dict[JobName, asyncio.Task[None]] = {}
+        self._woken: set[JobName] = set()
+        """Jobs of which something was shown while they were looked at."""
         self._newest = 0
+        self._again_seconds = 0.0
 
     async def run(self) -> None:
         """Place jobs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._for_ever(self._poll, POLL_SECONDS), name="jobs")
+            tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
+            for informer in self._own:
+                tasks.create_task(informer.run(), name=informer.name)
             for member in self.fleet.members.values():
-                tasks.create_task(self._for_ever(partial(self._sweep, member), SWEEP_SECONDS), name=member.name)
+                tasks.create_task(self._follow(member), name=member.name)
+
+    async def _follow(self, member: Member) -> None:
+        """Watch and sweep one member."""
+        await self._named.wait()
+        woken = partial(self._wake_waiting, member.name)
+        watches = [*watching.ledger(member, woken, name=member.name, rng=self._rng)]
+        for kind in self.kinds.values():
+            watches.append(
+                watching.copies(member, kind, self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng)
+            )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._for_ever(partial(self._sweep, member), SWEEP_SECONDS), name=f"{member.name} sweep")
+            for informer in watches:
+                tasks.create_task(informer.run(), name=informer.name)
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         try:
@@ -72,45 +109,61 @@ class Hub:
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    async def _poll(self) -> None:
+    async def _tick(self) -> None:
         if not self.fleet.uid:
-            self.fleet.uid = str(await self._own("/api/v1/namespaces/kube-system", ("metadata", "uid")))
-        present: set[JobName] = set()
-        for kind in self.kinds.values():
-            for listed in await self._listed(kind):
-                namespace, name = (str(paths.find(listed, ("metadata", key))) for key in ("namespace", "name"))
-                present.add((kind.key, namespace, name))
-        for gone in self._jobs.keys() - present:
-            del self._jobs[gone]
-        for which in sorted(present):
-            kind, namespace, name = self.kinds[which[0]], which[1], which[2]
-            job = self._jobs.setdefault(which, FleetJob(self.fleet, kind, namespace, name))
-            if which not in self._driven:
-                self._driven[which] = asyncio.create_task(self._drive(which, job), name="/".join(which))
+            found = orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM))
+            self.fleet.uid = str(paths.find(found, ("metadata", "uid")))
+            self._named.set()
+        await self._notice_set_back()
+        now = asyncio.get_running_loop().time()
+        if due := now >= self._again_seconds:
+            self._again_seconds = now + AGAIN_SECONDS
+        for which, job in sorted(self._jobs.items()):
+            if due or job.unseen:
+                self._wake(which)
 
-    async def _own(self, path: str, place: tuple[str, ...]) -> object:
-        return paths.find(orjson.loads(await self.fleet.api.request("GET", path)), place)
-
-    async def _listed(self, kind: JobKind) -> list[Mapping[str, Any]]:
-        try:
-            listed = orjson.loads(await self.fleet.api.request("GET", collection_path(kind)))
-        except NotFound:
-            return []
-        self._notice_set_back(int(paths.find(listed, ("metadata", "resourceVersion")) or 0))
-        return [job for job in listed.get("items") or () if placed_by_hub(kind, job)]
-
-    def _notice_set_back(self, version: int) -> None:
+    async def _notice_set_back(self) -> None:
         """Begin again as after a loss of the record when the hub's API server is at an earlier version than before."""
-        if version < self._newest:
-            log.error("fleet.set_back", version=version, before=self._newest)
+        listed = await self.fleet.api.request("GET", _ANY_JOB, query={"limit": "1"})
+        version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
+        before, self._newest = self._newest, version
+        if version < before:
+            log.error("fleet.set_back", version=version, before=before)
             self.fleet.unswept |= set(self.fleet.members)
             self.fleet.epoch = max(self.fleet.epoch + 1, int(self.fleet.clock.now()))
-        self._newest = version
+            self._set_backs += 1
+
+    def _changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
+        """Take in what a watch has shown of the hub's own jobs."""
+        if new is not None:
+            which = (kind, new.namespace, new.name)
+            self._jobs.setdefault(which, FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name))
+            self._wake(which)
+        elif old is not None:
+            self._jobs.pop((kind, old.namespace, old.name), None)
+
+    def _copy_changed(self, kind: str, copy: Seen) -> None:
+        self._wake((kind, copy.namespace, copy.name))
+
+    def _wake_waiting(self, member: str) -> None:
+        """Look at the gangs that wait for a reservation in a member to come or to go."""
+        for which, job in sorted(self._jobs.items()):
+            if job.waits_for == member:
+                self._wake(which)
+
+    def _wake(self, which: JobName) -> None:
+        if which not in self._jobs or not self.fleet.uid:
+            return
+        if which in self._driven:
+            self._woken.add(which)
+        else:
+            self._driven[which] = asyncio.create_task(self._drive(which, self._jobs[which]), name="/".join(which))
 
     async def _drive(self, which: JobName, job: FleetJob) -> None:
         try:
             for _ in range(STEPS_MAX):
-                if await job.step() is Step.NOTHING:
+                self._woken.discard(which)
+                if await job.step() is Step.NOTHING and which not in self._woken:
                     return
         except NotFound:
             return
@@ -120,14 +173,14 @@ class Hub:
             # One job must not stop the others.
             log.exception("fleet.job_broken", job="/".join(which))
         finally:
+            self._woken.discard(which)
             self._driven.pop(which, None)
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
-        if not self.fleet.uid:
-            return
+        await self._own_jobs_read()
         verdicts, cluster = [], await member.cluster()
         for kind in self.kinds.values():
             for found in await member.copies(kind, self.fleet.uid):
@@ -137,6 +190,17 @@ class Hub:
             if strays.swept(verdicts, await member.leftovers(jobs)):
                 self.fleet.unswept.discard(member.name)
                 log.info("fleet.swept", member=member.name)
+                if not self.fleet.unswept:
+                    self._again_seconds = 0.0
+
+    async def _own_jobs_read(self) -> None:
+        """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""
+        for informer in self._own:
+            await informer.synced.wait()
+        while self._read_since != self._set_backs:
+            wanted = self._set_backs
+            await asyncio.gather(*(informer.reread() for informer in self._own))
+            self._read_since = wanted
 
     async def _settle(self, member: Member, cluster: str, kind: JobKind, found: Mapping[str, Any]) -> Verdict:
         copy = copy_read(kind, found)

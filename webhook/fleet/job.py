@@ -56,6 +56,10 @@ class FleetJob:
         self._proof: Proof | None = None
         self._offered: tuple[Placement, float] | None = None
         """The offer that is open, and since when it was seen to be."""
+        self.waits_for = ""
+        """The member whose ledger decides what comes next."""
+        self.unseen = False
+        """What comes next is shown by no watch: pods that go, or a member that answers again."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
@@ -64,6 +68,8 @@ class FleetJob:
         # The member first, the record after it: what the record does not say then was not decided before the look.
         job = await self.read()
         placement = placement_of(job)
+        self.waits_for = placement.member if placement.phase in (Phase.OFFERED, Phase.RECALLED) else ""
+        self.unseen = placement.phase is Phase.RECALLED
         if replace(placement, why="") != replace(before, why=""):
             return Step.NOTHING
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
@@ -170,6 +176,7 @@ class FleetJob:
                     return Step.NOTHING
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
+            self.unseen = True
             return Step.NOTHING
         return step
 

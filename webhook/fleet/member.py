@@ -5,7 +5,7 @@ member that does not answer gives no sight, and is left in peace for a moment: i
 """
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -76,6 +76,16 @@ class Member:
     async def close(self) -> None:
         """Release its connection."""
         await self._api.close()
+
+    # -- as an Api, for watches: by whatever connection is in use ----------------------------------------------------
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        """As ``Api.request``."""
+        return await self._api.request(method, path, **how)
+
+    def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:
+        """As ``Api.watch``."""
+        return self._api.watch(path, query=query, idle_seconds=idle_seconds)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

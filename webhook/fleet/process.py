@@ -5,6 +5,7 @@ import os
 import ssl
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import structlog
@@ -86,7 +87,8 @@ async def serve_hub(config: Config, stop: asyncio.Event) -> None:
     known = accounts(config.fleet_members)
     api = await connect(config.kubeconfig, "tutti-hub")
     links = {name: reached(account) for name, account in known.items()}
-    hub = Hub(api, links, with_custom(config.kinds), clock=SystemClock())
+    rng = Random(os.getpid())  # noqa: S311 - jitter
+    hub = Hub(api, links, with_custom(config.kinds), clock=SystemClock(), rng=rng)
     log.info("fleet.serving", members=sorted(known))
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -166,7 +166,9 @@ class Fleet:
         self.dead = False
         self.links = {name: side.cluster.api(HUB_ACCOUNT, faults, on_write) for name, side in self.members.items()}
         self.own = self.hub.cluster.api(HUB_ACCOUNT, faults, on_write)
-        self.process = asyncio.create_task(Hub(self.own, dict(self.links), KINDS, clock=LoopClock()).run())
+        self.process = asyncio.create_task(
+            Hub(self.own, dict(self.links), KINDS, clock=LoopClock(), rng=Random(4)).run()
+        )
 
     def kill(self) -> None:
         """Nothing that the process was doing reaches anybody any more."""

@@ -1,6 +1,7 @@
 """A hub places its jobs whole in one of its members, in simulated clusters with a Tutti each."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -78,6 +79,40 @@ async def test_what_fits_nowhere_waits_and_starts_when_a_member_frees() -> None:
         assert await world.places(*SEED) == []
         await world.members["b"].delete("Job", "local")
         await runs_in(world, 4, 3)
+
+
+async def test_a_gang_at_rest_is_asked_for_every_five_seconds_only() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="100s"))
+        await runs_in(world, 3, 0)
+        await asyncio.sleep(10)
+        link, asked = world.links["a"], list[str]()
+        request = link.request
+
+        async def counted(method: str, path: str, **more: Any) -> bytes:
+            asked.append(path)
+            return await request(method, path, **more)
+
+        link.request = counted  # type: ignore[method-assign]
+        await asyncio.sleep(50)
+        looks = sum(path.endswith("/pytorch-test") for path in asked)
+        # Every five seconds for want of news, not twice a second.
+        assert 0 < looks <= 12
+
+
+async def test_a_member_whose_watches_say_nothing_costs_its_gangs_seconds_only() -> None:
+    async with fleet("a", starts=False) as world:
+        world.start()
+
+        async def silent(path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
+            await asyncio.sleep(idle_seconds)
+            for line in ():
+                yield line
+
+        world.links["a"].watch = silent  # type: ignore[method-assign]
+        await world.hub.cluster.create(pytorch_job(runtime="10s"))
+        await world.until(lambda: world.over(*SEED), 120)
+        assert await world.empty("PyTorchJob")
 
 
 @pytest.mark.parametrize("how", ["deleted", "suspended"])
@@ -179,6 +214,21 @@ async def test_a_record_that_was_lost_is_found_again_in_the_member() -> None:
         await world.hub.patch(*SEED, {"metadata": {"annotations": {names.PLACEMENT: None}}})
         world.start()
         await asyncio.sleep(20)
+        job = await world.hub.get(*SEED)
+        assert placement_of(job or {}).phase is Phase.GRANTED
+        assert await world.places(*SEED) == ["a"]
+        await world.until(lambda: world.over(*SEED), 200)
+        assert await world.empty("PyTorchJob")
+
+
+async def test_a_hub_whose_cluster_is_set_back_while_it_runs_finds_its_gangs_again() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        await world.hub.cluster.create(pytorch_job(runtime="90s"))
+        backup = world.hub.cluster.server.store.backup()
+        world.start()
+        await runs_in(world, 3, 0)
+        world.hub.cluster.restore(backup)
+        await asyncio.sleep(40)
         job = await world.hub.get(*SEED)
         assert placement_of(job or {}).phase is Phase.GRANTED
         assert await world.places(*SEED) == ["a"]

@@ -1,0 +1,107 @@
+"""What wakes the jobs of a hub: watches of its own jobs, and in each member of copies and of the ledger.
+
+A watch wakes and decides nothing: each step reads for itself, consistently. So one that lags, lies or hangs costs the
+gangs of its member some seconds, and no rule of the protocol hangs on it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from webhook.core.model import names
+from webhook.fleet.copies import placed_by_hub
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import collection_path
+from webhook.kube.api import Api
+from webhook.kube.informer import Informer
+from webhook.untyped import paths
+from webhook.untyped.values import text
+from webhook.wire.watch import version_number
+
+UNSERVED_SECONDS: Final = 15.0
+"""Until a kind that a cluster does not serve is asked for again."""
+_PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which state of which object a watch has shown."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    keys: frozenset[str] = frozenset()
+    """Of a ConfigMap's data."""
+
+
+def own_jobs(
+    api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None], None], *, rng: Random
+) -> Informer[Seen]:
+    """Return a watch of the hub's jobs of a kind, those that it places."""
+
+    def decode(raw: bytes) -> Seen | None:
+        job = orjson.loads(raw)
+        return _seen(job) if placed_by_hub(kind, job) else None
+
+    return Informer(
+        api,
+        collection_path(kind),
+        decode,
+        rng=rng,
+        name=f"hub {kind.plural}",
+        on_change=lambda old, new: on_change(kind.key, old, new),
+        missing_retry_seconds=UNSERVED_SECONDS,
+    )
+
+
+def copies(
+    api: Api, kind: JobKind, hub: str, on_change: Callable[[str, Seen], None], *, name: str, rng: Random
+) -> Informer[Seen]:
+    """Return a watch of a member's copies of a kind from this hub; their status comes with it."""
+
+    def changed(old: Seen | None, new: Seen | None) -> None:
+        which = new or old
+        if which is not None:
+            on_change(kind.key, which)
+
+    return Informer(
+        api,
+        collection_path(kind),
+        lambda raw: _seen(orjson.loads(raw)),
+        rng=rng,
+        name=f"{name} {kind.plural}",
+        label_selector=f"{names.ORIGIN_LABEL}={hub}",
+        on_change=changed,
+        missing_retry_seconds=UNSERVED_SECONDS,
+    )
+
+
+def ledger(api: Api, on_change: Callable[[], None], *, name: str, rng: Random) -> tuple[Informer[Seen], Informer[Seen]]:
+    """Return watches of a member's ledger, its index and its pages, that tell when an entry came or went."""
+
+    def changed(old: Seen | None, new: Seen | None) -> None:
+        # The index is written every two seconds for its lease alone.
+        if old is None or new is None or old.keys != new.keys:
+            on_change()
+
+    index, pages = f"metadata.name={names.LEDGER_NAME}", names.LEDGER_PAGE
+    return (
+        Informer(api, _PATH, _entries, rng=rng, name=f"{name} ledger", field_selector=index, on_change=changed),
+        Informer(api, _PATH, _entries, rng=rng, name=f"{name} pages", label_selector=pages, on_change=changed),
+    )
+
+
+def _entries(raw: bytes) -> Seen:
+    found = orjson.loads(raw)
+    return _seen(found, frozenset(paths.find_mapping(found, ("data",))))
+
+
+def _seen(obj: Mapping[str, Any], keys: frozenset[str] = frozenset()) -> Seen:
+    namespace, name, uid, version = (
+        text(paths.find(obj, ("metadata", key))) for key in ("namespace", "name", "uid", "resourceVersion")
+    )
+    return Seen(namespace, name, uid, version_number(version), keys)
