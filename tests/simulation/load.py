@@ -19,6 +19,10 @@ USER: Final = User.named("researcher")
 QUEUES: Final = ("red", "blue", "alone")
 NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
 COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
+MESH: Final = "mesh"
+"""Label of pods to which an injector adds a sidecar of that name."""
+MESH_RESOURCE: Final = "example.com/mesh"
+"""What the sidecar asks one of; no queue counts it."""
 CREDITS: Final = "example.com/credits"
 CREDITS_A_GPU: Final = 10
 """What a GPU is charged where queues count credits."""
@@ -51,6 +55,7 @@ class Load:
         scheduled: float = 0.0,
         in_credits: bool = False,
         unlabelled: float = 0.0,
+        meshed: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -60,6 +65,7 @@ class Load:
         self._kept = kept
         self._scheduled = scheduled
         self._unlabelled = unlabelled
+        self._meshed = meshed
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
@@ -75,7 +81,7 @@ class Load:
     async def prepare(self, nodes: Sequence[int]) -> None:
         """Create nodes, namespaces, queues and quotas."""
         for number, gpus in enumerate(nodes):
-            await self._cluster.add_node(f"node-{number}", gpu=str(gpus))
+            await self._cluster.add_node(f"node-{number}", gpu=str(gpus), **{MESH_RESOURCE: "64"})
         for namespace in NAMESPACES:
             await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for namespace, pods in HARD_PODS.items():
@@ -219,7 +225,8 @@ class Load:
 
     def _template(self) -> dict[str, Any]:
         self._seconds = self._rng.choice((3, 8, 20))
-        return template_of(self._seconds)
+        meshed = bool(self._meshed) and self._rng.random() < self._meshed
+        return template_of(self._seconds, {MESH: "true"} if meshed else None)
 
     async def _disturb(self) -> None:
         (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))

@@ -29,6 +29,7 @@ LESS: Final[dict[str, Any]] = {
     "limited": 0.0,
     "long": 0.0,
     "kept": 0.0,
+    "meshed": 0.0,
 }
 """What may be left out of a weather, and what it is then."""
 

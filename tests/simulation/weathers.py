@@ -73,6 +73,8 @@ WEATHERS = {
     "calm with namespaces ungated": (replace(CALM_WEATHER, ungated=6), 5),
     "rough with namespaces ungated": (Weather(ungated=6), 7),
     "rough with hostile tenants and namespaces ungated": (Weather(hostile=60, ungated=6), 5),
+    "calm with injected sidecars": (replace(CALM_WEATHER, meshed=0.5), 3),
+    "rough with injected sidecars and a ledger lost": (Weather(meshed=0.5, ledger_lost=2), 5),
     "calm with credits and a ledger lost": (replace(CALM_WEATHER, in_credits=True, ledger_lost=4), 3),
     "rough with credits and a ledger lost": (Weather(in_credits=True, ledger_lost=4), 5),
     "calm with hostile tenants": (replace(CALM_WEATHER, hostile=60), 7),

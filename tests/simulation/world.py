@@ -19,12 +19,12 @@ from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, NAMESPACES, NOMINAL_GPUS, Load
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from webhook import assembly
 from webhook.clock import LoopClock
-from webhook.config import Config
+from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
 from webhook.core.ledger import pages
 from webhook.core.model import names
@@ -105,6 +105,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
+    meshed: float = 0.0
+    """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
     nodes: tuple[int, ...] = (8, 8, 8)
     """GPUs of each."""
     churn: int = 0
@@ -172,6 +174,7 @@ class World:
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
             unlabelled=0.5 if self.weather.ungated else 0.0,
+            meshed=self.weather.meshed,
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
@@ -188,6 +191,11 @@ class World:
             transformation = {"input": GPU, "strategy": "Replace", "outputs": {CREDITS: str(CREDITS_A_GPU)}}
             resources = Resources.model_validate({"transformations": [transformation]})
             self.config = self.config.model_copy(update={"resources": resources})
+        if self.weather.meshed:
+            asks = {"requests": {MESH_RESOURCE: "1"}, "limits": {MESH_RESOURCE: "1"}}
+            self.cluster.server.injected[MESH] = {"name": MESH, "image": "mesh", "resources": asks}
+            added = AddedContainer.model_validate({"name": MESH, **asks, "podLabels": {MESH: "true"}})
+            self.config = self.config.model_copy(update={"added_containers": (added,)})
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}

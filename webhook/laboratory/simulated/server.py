@@ -58,6 +58,8 @@ class SimulatedServer:
         self.store = Store(history)
         self.admission = Admission(rng, self.namespace_labels)
         self.quotas = Quotas(self.store)
+        self.injected: dict[str, Json] = {}
+        """Label to the sidecar that somebody adds to new pods that have it."""
         self.store.subscribe(
             lambda event: None if event.type == "DELETED" else self.registry.add_definition(event.current.object),
             ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -181,6 +183,7 @@ class SimulatedServer:
         _drop_empty(resource, item)
         defaults.apply(resource.storage, item)
         if resource.storage == PODS:
+            pods.inject(self.injected, item)
             pods.fill(self.store, item)
 
     def _identify(self, resource: Resource, item: Json) -> None:

@@ -4,6 +4,7 @@ A job's template does not get these; only its pods do. That is why a gang may be
 webhook under test has to know.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from webhook.core.model import quantity
@@ -24,6 +25,18 @@ def fill(store: Store, pod: Json) -> None:
         for limit in stored.object["spec"].get("limits") or ():
             if limit.get("type") == "Container":
                 _limit_containers(pod, limit)
+
+
+def inject(containers: Mapping[str, Json], pod: Json) -> None:
+    """Add sidecars, as a mutating webhook of somebody else does: by the pod's label that is ``true``, unless it has one
+    of that name.
+    """
+    for label, container in containers.items():
+        known = pod["spec"].get("initContainers") or []
+        if (pod["metadata"].get("labels") or {}).get(label) == "true" and all(
+            each.get("name") != container["name"] for each in known
+        ):
+            pod["spec"]["initContainers"] = [*known, {**container, "restartPolicy": "Always"}]
 
 
 def tolerate(pod: Json) -> None:
