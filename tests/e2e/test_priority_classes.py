@@ -37,6 +37,6 @@ def test_a_job_whose_priority_class_does_not_exist_waits_and_says_so(admin: Kube
     made = job("train", 1, pod_template(), QUEUE)
     made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = f"{admin.namespace}-urgent"
     owner.create(made)
-    assert "does not exist, as far as Tutti has seen: the job waits until it does" in owner.warnings
+    assert "does not exist, as far as Tutti has seen yet: the job waits until it does" in owner.warnings
     reason = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
     assert f"PriorityClassNotFound: WorkloadPriorityClass '{admin.namespace}-urgent' does not exist" in reason

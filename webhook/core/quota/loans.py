@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from webhook.core.model.policy import FlavorResource
+from webhook.core.model.quantity import MILLI
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 
@@ -67,12 +68,14 @@ def _settle(parent: Node, key: FlavorResource, usage: Mapping[Node, AmountsByFla
 
 
 def spread(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return whole parts of ``amount`` in proportion to ``weights``, none above its weight; ``amount`` is at most
-    their sum.
+    """Return parts of ``amount`` in proportion to ``weights``, none above its weight; ``amount`` is at most their sum.
+
+    Where all of them are whole units, so are the parts: nobody lends half a GPU.
     """
+    unit = MILLI if all(each % MILLI == 0 for each in (amount, *weights)) else 1
     parts, rest = [], sum(weights)
     for weight in weights:
-        part = 0 if rest == 0 else -(-amount * weight // rest)
+        part = 0 if rest == 0 else -(-(amount // unit) * weight // rest) * unit
         parts.append(part)
         amount, rest = amount - part, rest - weight
     return parts

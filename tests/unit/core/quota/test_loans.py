@@ -79,9 +79,10 @@ def test_all_that_is_borrowed_is_lent_by_somebody_and_nobody_lends_what_it_uses_
         assert 0 <= of_its_own <= parent.nominal(CPU)
 
 
-@given(st.lists(st.integers(0, 50), max_size=6), st.data())
-def test_parts_make_up_the_whole_and_none_is_above_its_weight(weights: list[int], data: st.DataObject) -> None:
-    amount = data.draw(st.integers(0, sum(weights)))
+@given(st.lists(st.integers(0, 50), max_size=6), st.sampled_from([1, 500, 1000]), st.data())
+def test_parts_make_up_the_whole_and_none_is_above_its_weight(units: list[int], unit: int, data: st.DataObject) -> None:
+    amount, weights = data.draw(st.integers(0, sum(units))) * unit, [each * unit for each in units]
     parts = spread(amount, weights)
     assert sum(parts) == amount
+    assert unit != 1000 or all(part % unit == 0 for part in parts)
     assert all(0 <= part <= weight for part, weight in zip(parts, weights, strict=True))
