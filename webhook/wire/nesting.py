@@ -82,16 +82,35 @@ def _finished(steps: Generator[None, None, T]) -> T:
 def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:
     if raw.count(b"{") + raw.count(b"[") <= levels:
         return True
-    if b"\\" in raw:
-        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    left = raw.translate(None, _BUT_BRACKETS_AND_QUOTES).replace(b'""', b"")
-    if len(raw) > LONG_BYTES:
-        yield
-    if b'"' in left:
-        left = _STRINGS.sub(b"", left)
+    left = yield from _brackets(raw)
     if len(left) <= _SHORT and _folds(left, levels):
         return True
     return (yield from _stays_within(left, levels))
+
+
+def _brackets(raw: bytes) -> Generator[None, None, bytes]:
+    """Return the brackets that are in no string. Each part begins outside an escape, not always outside a string."""
+    kept: list[bytes] = []
+    start = 0
+    in_string = False
+    while start < len(raw):
+        end = start + _BYTES_A_STEP
+        part = raw[start:end]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:
+            part += raw[end : end + 1]
+        start += len(part)
+        if b"\\" in part:
+            part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
+        left = (b'"' if in_string else b"") + part.translate(None, _BUT_BRACKETS_AND_QUOTES)
+        left = left.replace(b'""', b"")
+        if b'"' in left:
+            left = _STRINGS.sub(b"", left)
+        outside, quote, _ = left.partition(b'"')
+        in_string = bool(quote)
+        kept.append(outside)
+        if start < len(raw):
+            yield
+    return b"".join(kept)
 
 
 def _folds(brackets: bytes, levels: int) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow, shallow_in_steps
+from webhook.wire.nesting import LEVELS_MAX, LONG_BYTES, WRAPPING_LEVELS, fits, shallow, shallow_in_steps
 from webhook.wire.watch import TooDeep, read_event, read_metadata, read_page, read_status
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('[]{}"\\'), max_size=8)
@@ -47,6 +47,13 @@ def test_it_is_the_same_for_documents_too_long_to_be_folded(document: Any, level
     assert json.loads(shallow(raw, levels)) == cut(json.loads(raw), levels)
 
 
+@given(DOCUMENTS, st.text('[]{}"\\a', max_size=40), st.integers(0, 60), st.integers(0, 8))
+def test_it_is_the_same_wherever_a_long_text_is_parted(document: Any, text: str, before: int, levels: int) -> None:
+    raw = json.dumps(["a" * (LONG_BYTES - before), text, document, text * 2000, [[]] * 20]).encode()
+    assert json.loads(shallow(raw, levels)) == cut(json.loads(raw), levels)
+    assert fits(raw, levels) == (cut(json.loads(raw), levels) == json.loads(raw))
+
+
 @given(st.binary(max_size=60) | st.text('[]{}",:\\a1 ', max_size=60).map(str.encode), st.integers(0, 3))
 def test_what_is_no_json_raises_nothing(raw: bytes, levels: int) -> None:
     fits(raw, levels)
@@ -74,6 +81,12 @@ def test_an_envelope_is_read_however_deep_its_object_is(levels: int, wrapped: tu
 )
 def test_what_is_long_and_crafted_to_be_deep_is_cut_in_many_steps(raw: bytes) -> None:
     assert sum(1 for _ in shallow_in_steps(raw)) > 20
+
+
+def test_a_long_text_of_escapes_and_strings_is_looked_at_in_many_steps() -> None:
+    raw = b"[%s1]" % (rb'["\"[","]",{}],' * 100_000)
+    assert sum(1 for _ in shallow_in_steps(raw)) > 20
+    assert shallow(raw) is raw
 
 
 def test_an_object_as_deep_as_any_that_is_read_stays_as_it_is() -> None:
