@@ -34,7 +34,7 @@ def loans_of(tree: QuotaTree, used: list[int]) -> dict[Node, Loans]:
     return loans([tree.cohorts["top"]], usage.all_of)
 
 
-def test_two_lenders_lend_in_proportion_to_what_they_leave_idle() -> None:
+def test_two_lenders_lend_in_whole_units_by_how_much_they_leave_idle() -> None:
     tree = tree_of([2, 6, 3, 1], [0, 0, 0, 0])
     found = loans_of(tree, [6, 2, 0, 0])
     borrower = found[tree.queues["a"]]
@@ -42,7 +42,7 @@ def test_two_lenders_lend_in_proportion_to_what_they_leave_idle() -> None:
     assert borrower.lenders == {tree.queues["b"]: {CPU: 4000}}
     found = loans_of(tree_of([0, 4, 3, 1], [0, 0, 0, 0]), [6, 0, 0, 0])
     named = {node.name: of.lent.get(CPU, 0) for node, of in found.items()}
-    assert (named["b"], named["c"], named["d"], named["right"]) == (4000, 1500, 500, 2000)
+    assert (named["b"], named["c"], named["d"], named["right"]) == (4000, 2000, 0, 2000)
 
 
 def test_what_a_cohort_owns_itself_is_lent_before_what_its_queues_own() -> None:
