@@ -1,0 +1,186 @@
+"""What node fit says, held against the real kube-scheduler in worlds that are drawn at random.
+
+A gang that is started is bound whole; one of equal pods that is told that it fits no nodes could not have been.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.e2e.controlplane import nodes
+from tests.e2e.kubectl import Kubectl, wait_until
+from tests.e2e.objects import job, pod, pod_template, pytorchjob
+from tests.e2e.queues import cluster_queue_of
+
+pytestmark = pytest.mark.usefixtures("tutti")
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+WORLDS: Final = int(os.environ.get("WORLDS", "24"))
+SEED: Final = int(os.environ.get("SEED", "1"))
+SLOW: Final = {"key": "example.com/slow", "effect": "NoSchedule"}
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Some nodes that nobody else uses, what runs there, and a gang that may use no others."""
+
+    name: str
+    nodes: list[Manifest]
+    others: list[Manifest]
+    templates: dict[str, tuple[Manifest, int]]
+    """By pod set: its pods' template, and how many there are."""
+
+    @property
+    def policy(self) -> list[Manifest]:
+        """A flavor of the nodes, and a queue that has enough of everything."""
+        flavor = {"nodeLabels": {"world": self.name}, "nodeTaints": [taint(self.name)]}
+        flavor |= {"tolerations": [{"key": self.name, "operator": "Exists"}]}
+        queue = cluster_queue_of(self.name, 100)
+        queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = self.name
+        local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": self.name}}
+        return [
+            {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": self.name}, "spec": flavor},
+            queue,
+            local | {"spec": {"clusterQueue": self.name}},
+        ]
+
+    @property
+    def gang(self) -> Manifest:
+        """A Job, or a PyTorchJob where its pods are not all equal."""
+        if "main" in self.templates:
+            template, pods = self.templates["main"]
+            return job(self.name, pods, template, self.name)
+        made = pytorchjob(self.name, 1, {}, self.name)
+        for role, (template, pods) in self.templates.items():
+            made["spec"]["pytorchReplicaSpecs"][role] |= {"template": template, "replicas": pods}
+        return made
+
+    @property
+    def loose(self) -> list[Manifest]:
+        """The pods that the gang would have, as a user would make them."""
+        found = []
+        for role, (template, pods) in self.templates.items():
+            spec = template["spec"] | {
+                "nodeSelector": template["spec"].get("nodeSelector", {}) | {"world": self.name},
+                "tolerations": [*template["spec"].get("tolerations", []), {"key": self.name, "operator": "Exists"}],
+            }
+            labelled = {"metadata": {"labels": {"loose": self.name}}, "spec": spec}
+            found += [pod(f"{self.name}-loose-{role.lower()}-{number}", labelled) for number in range(pods)]
+        return found
+
+
+def taint(name: str) -> dict[str, str]:
+    return {"key": name, "effect": "NoSchedule"}
+
+
+def drawn(rng: Random, name: str) -> World:
+    """Draw a world: cordoned, tainted and small nodes among others, half of them taken, and a gang that may fit."""
+    made, others = [], []
+    for number in range(rng.randint(2, 4)):
+        gpus = rng.choice((2, 4, 8, 8))
+        each = nodes.node(f"{name}-{number}", gpus)
+        each["metadata"]["labels"] |= {"world": name, "pool": rng.choice("ab")}
+        each["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
+        each["spec"] = {"taints": [taint(name), *([SLOW] if rng.random() < 0.2 else [])]}
+        each["spec"]["unschedulable"] = rng.random() < 0.15
+        each["status"]["allocatable"] = each["status"]["capacity"] | {
+            "cpu": rng.choice(("3", "16")),
+            "pods": rng.choice(("2", "256", "256")),
+        }
+        made.append(each)
+        if rng.random() < 0.6:
+            template = pod_template(rng.randint(1, gpus))
+            template["spec"] |= {"nodeName": f"{name}-{number}"}
+            others.append(pod(f"{name}-other-{number}", template))
+    if rng.random() < 0.6:
+        return World(name, made, others, {"main": (pods_drawn(rng, "main"), rng.randint(1, 5))})
+    sets = {"Master": (pods_drawn(rng, "pytorch"), 1), "Worker": (pods_drawn(rng, "pytorch"), rng.randint(1, 3))}
+    return World(name, made, others, sets)
+
+
+def pods_drawn(rng: Random, container: str) -> Manifest:
+    template = pod_template(rng.choice((0, 1, 1, 2, 2, 4)), container=container, cpu=rng.choice(("100m", "1", "3")))
+    if rng.random() < 0.25:
+        template["spec"]["nodeSelector"] = {"pool": rng.choice("ab")}
+    if rng.random() < 0.25:
+        terms = [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": [rng.choice("ab")]}]}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        template["spec"]["affinity"] = {"nodeAffinity": required}
+    if rng.random() < 0.4:
+        template["spec"]["tolerations"] = [{"key": SLOW["key"], "operator": "Exists"}]
+    return template
+
+
+@pytest.fixture
+def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
+    """Worlds side by side on one cluster, as they are before their gangs come."""
+    rng = Random(SEED)
+    made = [drawn(rng, f"{admin.namespace}-w{number}") for number in range(WORLDS)]
+    every = [node for world in made for node in world.nodes]
+    for each in every:
+        each["metadata"]["labels"]["worlds"] = admin.namespace
+    create(admin, [*every, *(each for world in made for each in world.policy)])
+    others = [each for world in made for each in world.others]
+    create(admin, others)
+    wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 60, "what was there before runs")
+    yield {world.name: world for world in made}
+    admin("delete", "--raw", f"/api/v1/nodes?labelSelector=worlds%3D{admin.namespace}")
+
+
+def create(kubectl: Kubectl, manifests: list[Manifest]) -> None:
+    kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(manifests), timeout_seconds=300)
+
+
+def decisions(owner: Kubectl) -> dict[str, bool]:
+    """Return of each gang that was decided about whether it was started."""
+    found: dict[str, bool] = {}
+    for each in owner.items("workloads.visibility.tutti.dev"):
+        name, status = each["metadata"]["ownerReferences"][0]["name"], each["status"]
+        if "admission" in status or status.get("reason", {}).get("code") == "NodesDoNotFit":
+            found[name] = "admission" in status
+    return found
+
+
+def pods_of(pods: list[Manifest], label: str, name: str) -> list[Manifest]:
+    return [each for each in pods if each["metadata"].get("labels", {}).get(label) == name]
+
+
+def gang_pods(pods: list[Manifest], world: World) -> list[Manifest]:
+    label = "batch.kubernetes.io/job-name" if "main" in world.templates else "training.kubeflow.org/job-name"
+    return pods_of(pods, label, world.name)
+
+
+def tried(each: Manifest) -> bool:
+    """Return whether kube-scheduler has looked at a pod."""
+    return any(found["type"] == "PodScheduled" for found in each["status"].get("conditions", ()))
+
+
+def test_what_is_started_is_bound_whole_and_what_fits_no_nodes_could_not_be(
+    admin: Kubectl, owner: Kubectl, worlds: dict[str, World]
+) -> None:
+    create(owner, [world.gang for world in worlds.values()])
+    wait_until(lambda: decisions(owner).keys() == worlds.keys(), 60, "all are decided about")
+    found = decisions(owner)
+    started = [worlds[name] for name, fits in found.items() if fits]
+    equal = [worlds[name] for name, fits in found.items() if not fits and "main" in worlds[name].templates]
+    assert started, "no world lets a gang start"
+    assert equal, "every world lets its gang start"
+
+    def not_whole() -> list[str]:
+        pods = owner.pods(phase="Running")
+        wanted = {world.name: sum(count for _, count in world.templates.values()) for world in started}
+        return [world.name for world in started if len(gang_pods(pods, world)) != wanted[world.name]]
+
+    wait_until(lambda: not not_whole(), 60, "what was started is bound whole")
+    create(owner, [each for world in equal for each in world.loose])
+    wait_until(lambda: all(tried(each) for each in owner.items("pods", "loose")), 60, "the scheduler has tried")
+    bound = owner.items("pods", "loose")
+    for world in equal:
+        of_world = pods_of(bound, "loose", world.name)
+        assert any("nodeName" not in each["spec"] for each in of_world), f"{world.name} would have fitted: {world}"
+    print(f"{len(started)} of {len(worlds)} gangs started and were bound whole, {len(equal)} of equal pods fit nowhere")
