@@ -10,7 +10,7 @@ Run ``python -m manifests.rights_to_use`` after changing this file or the job ki
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,22 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "components" / "right-to-use" / "policies.yaml"
+ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    # Where kinds without pod templates name priority classes. What makes other jobs (a TrainJob) needs no row: those
+    # are judged as they are made. Argo's podSpecPatch is text that CEL cannot read.
+    "SparkApplication.sparkoperator.k8s.io": (
+        "spec.batchSchedulerOptions.priorityClassName",
+        "spec.driver.priorityClassName",
+        "spec.driver.template.spec.priorityClassName",
+        "spec.executor.priorityClassName",
+        "spec.executor.template.spec.priorityClassName",
+    ),
+    "Workflow.argoproj.io": (
+        "spec.podPriorityClassName",
+        "spec.templateDefaults.priorityClassName",
+        "spec.templates[*].priorityClassName",
+    ),
+}
 _OWN_ACCOUNTS: Final = "'system:serviceaccount:' + request.namespace + ':'"
 _FOR_OTHERS: Final = (
     "request.userInfo.username.startsWith('system:serviceaccount:')\n"
@@ -109,12 +125,13 @@ def classes(root: str, family: Family) -> str:
     """Return an expression: the names of the priority classes that an object's own fields and pod templates give."""
     fields = sorted({render(path) for kind in family.kinds for path in kind.priority_classes})
     own = [f"[{cel.step(root, path)}.orValue('')]" for path in fields]
-    of_pods = [path for path in family.label_paths if path.endswith("emplate.metadata") and path.count("[*]") < 2]
+    templates = [path for path in family.label_paths if path.endswith("emplate.metadata") and path.count("[*]") < 2]
+    of_pods = [path.removesuffix(".metadata") + ".spec.priorityClassName" for path in templates]
+    of_pods += [path for kind in family.kinds for path in ELSEWHERE.get(kind.key, ())]
     return " +\n".join([*own, *(_at(root, path) for path in of_pods)]) or "['']"
 
 
 def _at(root: str, path: str) -> str:
-    path = path.removesuffix(".metadata") + ".spec.priorityClassName"
     for mark, empty in (("[*]", "[]"), ("{*}", "{}")):
         head, found, tail = path.partition(mark)
         if found:

@@ -90,6 +90,12 @@ def test_the_pod_templates_of_every_job_kind_are_looked_into(kind: JobKind) -> N
         assert label in condition
 
 
+@pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())
+def test_priority_classes_of_every_kind_are_looked_for_in_it_or_in_the_jobs_that_it_makes(kind: JobKind) -> None:
+    looked = rights_to_use.classes("object", cel.Family(kind.group, (kind,)))
+    assert ".?priorityClassName" in looked or kind.child_kinds
+
+
 def test_whatever_names_a_pods_group_is_looked_for_and_watched_for_changes() -> None:
     born = entry_of(MUTATING, "plain-pods")["matchConditions"][0]["expression"]
     changed = entry_of(VALIDATING, "gang-pods")["matchConditions"][0]["expression"]
