@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import job, pod_template
-from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
 from tests.e2e.shell import Shell
 from webhook.core.model import names
 
@@ -15,15 +15,21 @@ pytestmark = pytest.mark.usefixtures("tutti")
 
 
 def test_a_queue_that_holds_a_job_is_not_deleted_and_goes_when_the_job_has_gone(owner: Kubectl, admin: Kubectl) -> None:
-    cluster_queue = give_queue(admin, gpus=4)
+    cluster_queue, cohort = give_queue(admin, gpus=4), f"{admin.namespace}-cohort"
+    admin.apply({"apiVersion": KUEUE, "kind": "Cohort", "metadata": {"name": cohort}, "spec": {}})
+    in_cohort = cluster_queue_of(cluster_queue, 4)
+    in_cohort["spec"]["cohortName"] = cohort
+    admin.apply(in_cohort)
     owner.apply(job("train", 4, pod_template(), QUEUE))
     wait_until(lambda: "train" in reservations(admin), what="the job is admitted")
-    for kind, name in (("clusterqueue", cluster_queue), ("localqueue", QUEUE), ("resourceflavor", "any-node")):
+    held = (("clusterqueue", cluster_queue), ("localqueue", QUEUE), ("resourceflavor", "any-node"), ("cohort", cohort))
+    for kind, name in held:
         with pytest.raises(KubectlError, match=r"holds .*train.*wait until"):
             admin.delete(kind, name)
     owner.delete("job", "train")
     wait_until(lambda: admin.delete("localqueue", QUEUE), what="the local queue may go")
     wait_until(lambda: admin.delete("clusterqueue", cluster_queue), what="the queue may go")
+    wait_until(lambda: admin.delete("cohort", cohort), what="its cohort may go")
 
 
 def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, admin: Kubectl) -> None:

@@ -96,6 +96,9 @@ def test_siblings_borrow_from_each_other_up_to_their_maximum_and_each_level_take
     assert GPU in beyond
     stays(lambda: vision.runs("large", 6) and not vision.runs("more", 1), 1, "its maximum holds, though two are idle")
     vision.owner.delete("job", "more")
+    refused = kubectl.in_namespace("kube-system").refused("delete", "elasticquotatree", "elasticquotatree")
+    assert "holds a gang" in refused
+    assert "large" in refused
 
     serving.submit("serve", 4)
     wait_until(lambda: serving.runs("serve", 4), what="an upper node takes its minimum back")
