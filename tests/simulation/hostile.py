@@ -155,9 +155,17 @@ class HostileTenants:
 
     async def _delete(self) -> None:
         kind, namespace, name = job = self._any()
-        options = {"propagationPolicy": self._rng.choice(("Orphan", "Orphan", "Background", "Foreground"))}
+        policy = self._rng.choice(("Orphan", "Orphan", "Background", "Foreground"))
+        if policy == "Orphan" and self._is_admitted(kind, namespace, name):
+            # An admission policy, of which this API server has none, refuses that.
+            policy = "Background"
+        options = {"propagationPolicy": policy}
         await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=orjson.dumps(options))
         self._jobs.remove(job)
+
+    def _is_admitted(self, kind: str, namespace: str, name: str) -> bool:
+        stored = stored_job(self._cluster, kind, namespace, name)
+        return stored is not None and names.ADMISSION in (stored["metadata"].get("annotations") or {})
 
     # -- what jobs made ----------------------------------------------------------------------------------------------
 

@@ -150,8 +150,11 @@ class Load:
                 await self._attempt(self._interrupt())
 
     async def lift_holds(self) -> None:
-        """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down."""
-        for namespace, name in sorted(self._held):
+        """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down.
+
+        They look at what is stored: a restored backup may hold what they had let go.
+        """
+        for namespace, name in sorted(self._held | {key for key in self._jobs if self._is_held(*key)}):
             for _ in range(60):
                 try:
                     await self._suspend(namespace, name, False)
@@ -160,6 +163,11 @@ class Load:
                 else:
                     break
         self._held.clear()
+
+    def _is_held(self, namespace: str, name: str) -> bool:
+        stored = stored_job(self._cluster, self._jobs[namespace, name], namespace, name)
+        notes = {} if stored is None else stored["metadata"].get("annotations") or {}
+        return "its owner suspended it" in notes.get(names.REQUEUE, "")
 
     async def let_go(self) -> None:
         """Remove the finalizers of somebody else."""
