@@ -442,8 +442,8 @@ MUTANTS: Final = (
         "P7",
         "a member that knows no permits gets nothing",
         f"{FLEET}/steps.py",
-        "    if sight is None or not sight.knows_permits:\n",
-        "    if sight is None:\n",
+        "    if not sight.knows_permits:\n",
+        "    if False:\n",
         FLEET_TESTS,
     ),
     Mutant(

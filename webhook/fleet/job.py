@@ -12,7 +12,7 @@ from webhook.clock import Clock
 from webhook.core.fleet import proof
 from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
-from webhook.core.fleet.steps import Step, Wish, eligible, next_step
+from webhook.core.fleet.steps import Step, Wish, eligible, next_step, why_not
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.copies import copy_made, encode, placement_of, wanted
@@ -27,6 +27,9 @@ log = structlog.get_logger(__name__)
 
 OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
+
+TOLD_MAX: Final = 10
+"""Members that a record names with why the gang is not there."""
 
 
 @dataclass
@@ -60,6 +63,8 @@ class FleetJob:
         """The member whose ledger decides what comes next."""
         self.unseen = False
         """What comes next is shown by no watch: pods that go, or a member that answers again."""
+        self._passed_over: dict[str, str] = {}
+        """Members that were not chosen at the last look, and why."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
@@ -118,17 +123,27 @@ class FleetJob:
 
     async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> tuple[str, str] | None:
         """Return the member to offer the gang to now, and its cluster; None to leave it where it is."""
+        self._passed_over = {}
         if not wish.runs or placement.holds or self._waits_on(wish, placement, found):
             return None
         names_in_turn = sorted(self._fleet.members)
         if placement.member in names_in_turn:
+            sight = None if found is None else found.sight
+            self._passed_over[placement.member] = why_not(wish, sight) or f"had no room in {OFFER_SECONDS:.0f} s"
             turn = names_in_turn.index(placement.member) + 1
             names_in_turn = names_in_turn[turn:] + names_in_turn[: turn - 1]
         looks = await asyncio.gather(*(self._look(name) for name in names_in_turn))
         for name, look in zip(names_in_turn, looks, strict=True):
-            if look is not None and eligible(wish, look.sight):
+            why = why_not(wish, None if look is None else look.sight)
+            if look is not None and not why:
                 return name, look.sight.cluster
+            self._passed_over[name] = why
         return None
+
+    def _why(self) -> str:
+        told = [f"{name} {why}" for name, why in sorted(self._passed_over.items())]
+        more = [f"{len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else []
+        return "; ".join(told[:TOLD_MAX] + more)
 
     def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
@@ -152,7 +167,9 @@ class FleetJob:
         try:
             match step:
                 case Step.OFFER if target is not None:
-                    await self.write(job, placement.offered(max(self._fleet.epoch, placement.offer.epoch), *target))
+                    await self.write(
+                        job, placement.offered(max(self._fleet.epoch, placement.offer.epoch), *target, self._why())
+                    )
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
                 case Step.CREATE if member is not None:
@@ -172,6 +189,8 @@ class FleetJob:
                 case Step.PROVE if member is not None:
                     return await self._prove(job, member, placement)
                 case _:
+                    if placement.phase is Phase.NOWHERE and self._why() not in ("", placement.why):
+                        await self.write(job, replace(placement, why=self._why()))
                     await self._mirror(job, placement, found)
                     return Step.NOTHING
         except NoAnswer as error:

@@ -152,6 +152,33 @@ async def test_a_member_whose_tutti_knows_no_permits_gets_nothing() -> None:
         assert await world.members["a"].all("PyTorchJob") == []
 
 
+async def test_the_record_says_of_each_member_why_a_gang_is_not_there() -> None:
+    async with fleet("a", "b", starts=False, without_tutti=("a",)) as world:
+        await world.members["b"].cluster.create(waiting_job())
+        world.start()
+        await world.hub.cluster.create(plain_job())
+        told = "a has no Tutti that knows permits; b has another job of this name"
+
+        async def said() -> bool:
+            return placement_of(await world.hub.get("Job", "train") or {}).why == told
+
+        await world.until(said)
+        before = (await world.hub.get("Job", "train") or {})["metadata"]["resourceVersion"]
+        await asyncio.sleep(30)
+        assert (await world.hub.get("Job", "train") or {})["metadata"]["resourceVersion"] == before, "said once"
+        await world.members["b"].delete("Job", "train")
+        await world.until(lambda: world.over("Job", "train"), 120)
+
+
+async def test_an_offer_says_where_there_was_no_room() -> None:
+    async with fleet("a", "b") as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(pytorch_job(name, runtime="600s"))
+        await runs_in(world, 3, 3)
+        whys = [placement_of(await world.hub.get("PyTorchJob", name) or {}).why for name in ("one", "two")]
+        assert sorted(whys) == ["", "a had no room in 15 s"]
+
+
 async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else() -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(pytorch_job("one", runtime="40s"))

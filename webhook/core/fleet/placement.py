@@ -89,18 +89,21 @@ class Placement:
     copy_version: str = ""
     """The copy's resourceVersion as read before the grant; its permit is bound to it."""
     why: str = ""
-    """Why it was recalled or withdrawn."""
+    """Why it was recalled or withdrawn, or is not in this member or that."""
 
     @property
     def holds(self) -> bool:
         """Whether pods of it may exist, so that the hub's quota stays held."""
         return self.phase in (Phase.GRANTED, Phase.RECALLED)
 
-    def offered(self, epoch: int, member: str, cluster: str) -> "Placement":
-        """Return it offered to ``member``, by a number that no earlier offer of this gang had."""
+    def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Placement":
+        """Return it offered to ``member``, by a number that no earlier offer of this gang had.
+
+        ``why`` says why not to others.
+        """
         assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
         number = self.offer.number + 1 if epoch == self.offer.epoch else 1
-        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster)
+        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why)
 
     def withdrawn(self, why: str) -> "Placement":
         """Return it taken back before anything could start."""

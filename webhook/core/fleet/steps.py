@@ -68,9 +68,18 @@ def next_step(wish: Wish, placement: Placement, sight: Sight | None, *, moves: b
 
 def eligible(wish: Wish, sight: Sight | None) -> bool:
     """Return whether a gang may be offered to a member: it answers, knows permits (P7), and has the name free (P6)."""
-    if sight is None or not sight.knows_permits:
-        return False
-    return sight.copy is None or is_copy(wish, sight.copy)
+    return not why_not(wish, sight)
+
+
+def why_not(wish: Wish, sight: Sight | None) -> str:
+    """Return why a gang may not be offered to a member, in words; nothing when it may."""
+    if sight is None:
+        return "does not answer"
+    if not sight.knows_permits:
+        return "has no Tutti that knows permits"
+    if sight.copy is not None and not is_copy(wish, sight.copy):
+        return "has another job of this name"
+    return ""
 
 
 def is_copy(wish: Wish, copy: Copy) -> bool:
