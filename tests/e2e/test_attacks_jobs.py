@@ -254,6 +254,21 @@ def test_a_pod_of_a_gang_keeps_the_labels_by_which_its_controller_finds_it(owner
     wait_until(lambda: not owner.pods("job-name=gang"), what="all its pods go")
 
 
+def test_what_an_admitted_job_made_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:
+    """They would run on when the job is stopped, or deleted."""
+    give_queue(admin, 2)
+    owner.create(jobset("set", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    assert "pods of an admitted job go with it" in owner.refused("delete", "job", "set-workers-0", "--cascade=orphan")
+    assert "pods of an admitted job go with it" in owner.refused(
+        "delete", "--raw", f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/set-workers-0"
+    )
+    owner("delete", "job", "set-workers-0", "--wait=false")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="its controller makes it again")
+    owner("delete", "jobset", "set", "--wait=false")
+    wait_until(lambda: not owner.pods(), what="all of it goes")
+
+
 def test_a_job_that_was_admitted_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:
     """Nobody could stop them any more: whoever is owed their room would wait for ever."""
     running_gang(owner, admin)
