@@ -77,6 +77,7 @@ manifests: env ## write the generated manifests anew, from the tables of the cod
 	$(RUN) -m manifests.policies
 	$(RUN) -m manifests.reconciler_policies
 	$(RUN) -m manifests.rights_to_use
+	$(RUN) -m manifests.fleet
 	$(RUN) -m manifests.top
 	$(RUN) -m manifests.metrics_page
 	$(RUN) -m manifests.dashboards

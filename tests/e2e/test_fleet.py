@@ -1,24 +1,48 @@
 """A hub and two members as real control planes: a Job goes whole to one that has room, and its status comes back."""
 
 import contextlib
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.e2e import objects, queues
 from tests.e2e.controlplane.cluster import Cluster, Shape
-from tests.e2e.controlplane.install import Installation
-from tests.e2e.kubectl import Kubectl, condition, wait_until
+from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
+from tests.e2e.controlplane.install import ROOT, Installation
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
 
 pytestmark = pytest.mark.own_cluster
 NAMESPACE = "team-a"
 MEMBERS = ("left", "right")
+ACCOUNT = "tutti-hub"
+AS_HUB = f"--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}"
+REFUSED = (
+    "get secrets",
+    "list secrets -n tutti-system",
+    "create pods",
+    "delete pods",
+    "create pods --subresource=exec",
+    "create pods --subresource=eviction",
+    "create configmaps -n tutti-system",
+    "patch configmaps/tutti-ledger -n tutti-system",
+    "get configmaps",
+    "patch nodes",
+    "list namespaces",
+    "patch namespaces",
+    "create serviceaccounts --subresource=token -n tutti-system",
+    "impersonate users",
+    "create clusterrolebindings",
+    "patch jobs.batch --subresource=status",
+    "deletecollection jobs.batch",
+    "patch validatingadmissionpolicies",
+)
+"""What RBAC does not give a hub in a member; what a policy refuses it beside that is a test of its own."""
 
 
 @dataclass
@@ -31,7 +55,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A hub without nodes, members with a node and a Tutti each, and ``tutti hub``."""
+    """A hub without nodes, members with a node and a Tutti each, and ``tutti hub`` with no more rights than shipped."""
     directory: Path = tmp_path_factory.mktemp("fleet")
     with contextlib.ExitStack() as stack:
         hub = stack.enter_context(Cluster(Shape(nodes=0, operators=False)))
@@ -40,21 +64,33 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for name in MEMBERS:
             cluster = stack.enter_context(Cluster(Shape(nodes=1, operators=False)))
             Installation(cluster, replicas=1).install()
-            shutil.copy(cluster.kubeconfig, directory / "members" / name)
             members[name] = namespace_of(cluster)
+            give_account(cluster, "fleet-member", directory / "members" / name)
             queues.give_queue(members[name], gpus=4)
+        own = namespace_of(hub)
+        own("create", "namespace", SYSTEM)
+        give_account(hub, "fleet-hub", directory / "own")
         config = directory / "hub.yaml"
-        config.write_text(
-            yaml.safe_dump({"kubeconfig": str(hub.kubeconfig), "fleet_members": str(directory / "members")})
-        )
+        places = {"kubeconfig": str(directory / "own"), "fleet_members": str(directory / "members")}
+        config.write_text(yaml.safe_dump(places))
         hub.component("hub", "-m", "webhook", "hub", "--config", config, program=sys.executable).start()
-        yield World(namespace_of(hub), members)
+        yield World(own, members)
 
 
 def namespace_of(cluster: Cluster) -> Kubectl:
     kubectl = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
     kubectl("create", "namespace", NAMESPACE)
     return kubectl.in_namespace(NAMESPACE)
+
+
+def give_account(cluster: Cluster, overlay: str, target: Path) -> None:
+    """Apply what is shipped for a hub in a cluster, and write a kubeconfig of its account."""
+    kubectl = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig).in_namespace(SYSTEM)
+    kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "overlays" / overlay))
+    document = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+    token = kubectl("create", "token", ACCOUNT).strip()
+    document["users"] = [{"name": user["name"], "user": {"token": token}} for user in document["users"]]
+    target.write_text(yaml.safe_dump(document))
 
 
 def submit(world: World, name: str, pods: int, runtime: str = "30s") -> None:
@@ -94,3 +130,50 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: World) -> Non
     wait_until(lambda: not pods_of(world, "short"), 60, what="its pods are gone")
     for kubectl in world.members.values():
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
+
+
+@pytest.mark.parametrize("act", REFUSED)
+def test_a_member_gives_a_hub_no_right_to(world: World, act: str) -> None:
+    # It answers no by its exit status, and says so where it did not understand.
+    with pytest.raises(KubectlError) as refused:
+        world.members["left"]("auth", "can-i", *act.split(), AS_HUB)
+    assert "error:" not in refused.value.stderr
+
+
+def test_a_member_lets_a_hub_touch_its_copies_only(world: World) -> None:
+    member = world.members["left"]
+    plain = objects.job("theirs", 1, objects.pod_template(gpus=1, runtime="600s"), queues.QUEUE)
+    copy = marked(plain, "kept")
+    member.create(plain | {"spec": plain["spec"] | {"suspend": True}})
+    wait_until(
+        lambda: "copies only" in refused_create(member, plain | {"metadata": {"name": "own"}}), 20, what="policy"
+    )
+    for bad in (
+        marked(plain, "permitted", {names.PERMIT: "x"}),
+        plain | {"metadata": plain["metadata"] | {"name": "unmarked"}},
+    ):
+        assert "copies only" in refused_create(member, bad)
+    member("create", "-f", "-", AS_HUB, stdin=yaml.safe_dump(copy))
+    permit = f'--patch={{"metadata": {{"annotations": {{"{names.PERMIT}": "none"}}}}}}'
+    for change in ('{"spec": {"parallelism": 2}}', '{"metadata": {"labels": {"other": "x"}}}'):
+        refusal = member.refused("patch", "job", "kept", "--type=merge", f"--patch={change}", AS_HUB)
+        assert "nothing of a copy but its permit" in refusal
+    member("patch", "job", "kept", "--type=merge", permit, AS_HUB)
+    for act in (("patch", "job", "theirs", "--type=merge", permit), ("delete", "job", "theirs", "--wait=false")):
+        assert "copies only" in member.refused(*act, AS_HUB)
+    member("delete", "job", "kept", "--wait=false", AS_HUB)
+    member.delete("job", "theirs")
+
+
+def refused_create(member: Kubectl, job: dict[str, Any]) -> str:
+    return member.refused("create", "-f", "-", AS_HUB, "--dry-run=server", stdin=yaml.safe_dump(job))
+
+
+def marked(job: dict[str, Any], name: str, notes: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a job as a hub's copy; of a hub that nobody is."""
+    metadata = {
+        "name": name,
+        "labels": {**job["metadata"].get("labels", {}), names.ORIGIN_LABEL: "no-hub"},
+        "annotations": {names.OFFER: "no-job 1.1", **(notes or {})},
+    }
+    return job | {"metadata": metadata, "spec": job["spec"] | {"suspend": True}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manifests import cel, output, policies, reconciler_policies, registrations, rights_to_use, top
+from manifests import cel, fleet, output, policies, reconciler_policies, registrations, rights_to_use, top
 from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
@@ -63,6 +63,12 @@ def test_the_written_policy_of_who_may_move_jobs_to_the_top_is_up_to_date() -> N
     assert top.TARGET.read_text() == output.text(top.documents(KIND_LIST), "manifests.top"), (
         "run python -m manifests.top"
     )
+
+
+def test_the_written_rights_of_a_hub_are_up_to_date() -> None:
+    for target, documents in ((fleet.HUB, fleet.in_hub), (fleet.MEMBER, fleet.in_member)):
+        text = output.text(documents(KIND_LIST), source="manifests.fleet")
+        assert target.read_text() == text, "run python -m manifests.fleet"
 
 
 def test_the_written_rights_to_use_are_up_to_date() -> None:

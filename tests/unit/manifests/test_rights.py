@@ -38,7 +38,9 @@ def rules_for(account: str) -> list[Rule]:
     return rules
 
 
-@pytest.mark.parametrize("directory", ["base", "components/self-signed"])
+@pytest.mark.parametrize(
+    "directory", ["base", "components/self-signed", "components/fleet-hub", "components/fleet-member"]
+)
 def test_no_role_holds_a_wildcard_or_more_rights_than_it_names(directory: str) -> None:
     for role in of_kind(documents_of(directory), "Role", "ClusterRole"):
         for group, resource, verbs, _ in rules_of(role):

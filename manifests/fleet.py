@@ -1,0 +1,143 @@
+"""Writes ``components/fleet-hub`` and ``components/fleet-member``: what ``tutti hub`` may do at home and in members.
+
+In a member its account is held to copies: it creates them suspended and marked, changes nothing of one but its permit,
+and deletes nothing else. What RBAC cannot say of this a policy does, inside the member's API server.
+
+Run ``python -m manifests.fleet`` after changing this file or the job kinds.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from manifests import cel, output
+from manifests.cel import Family
+from webhook.core.model import names
+from webhook.jobs.kinds.kind import JobKind
+
+COMPONENTS: Final = Path(__file__).parent / "components"
+HUB: Final = COMPONENTS / "fleet-hub" / "rights.yaml"
+MEMBER: Final = COMPONENTS / "fleet-member" / "rights.yaml"
+ACCOUNT: Final = "tutti-hub"
+USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{ACCOUNT}"
+_READ: Final = ["get", "list", "watch"]
+_RBAC: Final = "rbac.authorization.k8s.io"
+_POLICY: Final = "tutti-hub-copies-only"
+Document = dict[str, Any]
+
+
+def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
+    """What it may do where jobs are submitted: read them, keep its record on them, show their status."""
+    rules = []
+    for family in _placed(kinds):
+        plurals = _plurals(family)
+        rules.append(_rule(family.group, plurals, [*_READ, "patch"]))
+        rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
+    return [_account(), *_given("ClusterRole", [*rules, _kube_system()])]
+
+
+def in_member(kinds: Sequence[JobKind]) -> list[Document]:
+    """What it may do where jobs run: copies, and reading what proves that nothing of one is left."""
+    rules = [_rule(family.group, _plurals(family), [*_READ, "create", "patch", "delete"]) for family in _placed(kinds)]
+    rules += [_rule("", ["pods"], ["get", "list"]), _kube_system()]
+    ledger = [_rule("", ["configmaps"], _READ)]
+    return [_account(), *_given("ClusterRole", rules), *_given("Role", ledger), *_copies_only(kinds)]
+
+
+def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
+    labels, before = cel.labels_of("object"), cel.labels_of("oldObject")
+    notes, noted = cel.annotations_of("object"), cel.annotations_of("oldObject")
+    kept = f"key == '{names.PERMIT}' || (key in {{1}} && {{0}}[key] == {{1}}[key])"
+    same = [
+        f"{labels} == {before}",
+        "object.?spec == oldObject.?spec",
+        "object.metadata.?finalizers == oldObject.metadata.?finalizers",
+        "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+        f"{notes}.all(key, {kept.format(notes, noted)})",
+        f"{noted}.all(key, {kept.format(noted, notes)})",
+    ]
+    made = [
+        f"'{names.ORIGIN_LABEL}' in {labels}",
+        f"'{names.OFFER}' in {notes}",
+        f"!('{names.PERMIT}' in {notes})",
+        "(object.?spec.?suspend.orValue(false) || object.?spec.?runPolicy.?suspend.orValue(false))",
+    ]
+    validations = [
+        (
+            f"request.operation == 'CREATE' || '{names.ORIGIN_LABEL}' in {before}",
+            "a hub changes and deletes copies only",
+        ),
+        (
+            f"request.operation != 'CREATE' || ({' && '.join(made)})",
+            "a hub creates copies only: suspended, marked as such, without a permit",
+        ),
+        (f"request.operation != 'UPDATE' || ({' && '.join(same)})", "a hub changes nothing of a copy but its permit"),
+    ]
+    rules = [
+        {
+            "apiGroups": [family.group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": _plurals(family),
+        }
+        for family in _placed(kinds)
+    ]
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "by-a-hub", "expression": f"request.userInfo.username == '{USER}'"}],
+        "validations": [{"expression": rule, "message": message} for rule, message in validations],
+    }
+    group = "admissionregistration.k8s.io"
+    binding = {"policyName": _POLICY, "validationActions": ["Deny"]}
+    return [
+        _object(f"{group}/v1", "ValidatingAdmissionPolicy", _POLICY, spec=spec),
+        _object(f"{group}/v1", "ValidatingAdmissionPolicyBinding", _POLICY, spec=binding),
+    ]
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _placed(kinds: Sequence[JobKind]) -> list[Family]:
+    """Return the kinds that a hub places, as ``fleet.hub`` picks them."""
+    return cel.families(kind for kind in kinds if kind.managed_by is not None and kind.suspend is not None)
+
+
+def _plurals(family: Family) -> list[str]:
+    return sorted({kind.plural for kind in family.kinds})
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Document:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _kube_system() -> Document:
+    return {**_rule("", ["namespaces"], ["get"]), "resourceNames": ["kube-system"]}
+
+
+def _account() -> Document:
+    return _object("v1", "ServiceAccount", ACCOUNT, namespaced=True)
+
+
+def _given(kind: str, rules: list[Document]) -> list[Document]:
+    """Return a role for the account, and its binding."""
+    namespaced = kind == "Role"
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": names.SYSTEM_NAMESPACE}
+    role = {"apiGroup": _RBAC, "kind": kind, "name": ACCOUNT}
+    return [
+        _object(f"{_RBAC}/v1", kind, ACCOUNT, namespaced=namespaced, rules=rules),
+        _object(f"{_RBAC}/v1", f"{kind}Binding", ACCOUNT, namespaced=namespaced, roleRef=role, subjects=[subject]),
+    ]
+
+
+def _object(version: str, kind: str, name: str, *, namespaced: bool = False, **fields: Any) -> Document:
+    metadata = {"name": name, **({"namespace": names.SYSTEM_NAMESPACE} if namespaced else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+if __name__ == "__main__":
+    sys.exit(
+        output.run(in_hub, HUB, "manifests.fleet", __doc__) or output.run(in_member, MEMBER, "manifests.fleet", __doc__)
+    )
