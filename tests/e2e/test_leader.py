@@ -15,10 +15,20 @@ from tests.e2e.controlplane.install import NAMESPACE, Installation, Replica
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.load import Load
-from tests.e2e.objects import job, pod_template
-from tests.e2e.queues import QUEUE, claimants, give_cohort, give_queue, reservations, reserved, set_gpus
+from tests.e2e.objects import GPU, job, pod_template
+from tests.e2e.queues import (
+    QUEUE,
+    claimants,
+    cluster_queue_of,
+    give_cohort,
+    give_queue,
+    reservations,
+    reserved,
+    set_gpus,
+)
 from tests.e2e.watching import Watch
 from webhook.core.model import names
+from webhook.visibility.documents.queue import FULL_NAME
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 GANGS: Final = 24
@@ -199,6 +209,34 @@ def test_room_that_others_are_stopped_for_is_kept_when_another_leads(breakable: 
     assert sorted(reservations(admin)) == ["host", "own"]
     assert not claimants(admin)
     assert owner.get("job", "late")["spec"]["suspend"] is True
+
+
+def test_what_runs_in_a_queue_that_vanished_while_tutti_was_down_stays_charged_to_its_cohort(
+    breakable: Installation, team: Team
+) -> None:
+    admin, owner = team.admin, team.owner
+    give_cohort(admin, "gone", "left", gpus=2)
+    left = cluster_queue_of(f"{admin.namespace}-left", 2)
+    left["spec"] |= {"cohortName": admin.namespace}
+    admin.apply(left)
+    owner.create(job("old", 2, pod_template(), "gone"))
+    wait_until(lambda: len(owner.pods("job-name=old", "Running")) == 2, what="one queue is full")
+    for replica in breakable.replicas:
+        replica.component.kill()
+    admin("delete", "validatingwebhookconfiguration", "tutti")
+    admin.delete("clusterqueue", f"{admin.namespace}-gone")
+    breakable.apply_manifests()
+    breakable.announce_authority()
+    for replica in breakable.replicas:
+        replica.component.start()
+    breakable.wait_ready()
+    owner.create(job("new", 2, pod_template(), "left"))
+    waits = wait_until(lambda: told(owner, "new", "Queued"), what="the other queue's job is told why it waits")[-1]
+    assert f"{owner.namespace}/old" in waits
+    shown = {item["metadata"]["annotations"][FULL_NAME]: item for item in admin.in_namespace(NAMESPACE).items("queues")}
+    assert shown[f"(deleted) {admin.namespace}-gone"]["status"]["usage"][GPU] == "2"
+    owner.delete("job", "old")
+    wait_until(lambda: len(owner.pods("job-name=new", "Running")) == 2, 60, "it starts when that is gone")
 
 
 def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
