@@ -1,10 +1,13 @@
 """What the authors of policy try, and those who use queues that were not given to them."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
+import yaml
 
+from tests.e2e.conftest import AnyCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
@@ -100,6 +103,35 @@ def test_a_priority_class_is_used_by_whom_it_was_given_to(owner: Kubectl, admin:
     user = f"--user={admin.namespace}-owner"
     grant(admin, user, "workloadpriorityclasses.kueue.x-k8s.io", urgent)
     wait_until(lambda: owner.create(made("given")), what="the right is in force")
+
+
+def test_a_kind_without_pod_templates_takes_no_priority_class_that_was_not_given(
+    cluster: AnyCluster, owner: Kubectl, admin: Kubectl, urgent: str
+) -> None:
+    for project in ("spark", "argo"):
+        cluster.install_kinds(project)
+    close(admin)
+    pods = {"spec": {"priorityClassName": urgent, "containers": [{"name": "spark-kubernetes-driver"}]}}
+    program = {"type": "Python", "mode": "cluster", "sparkVersion": "4.0.0", "mainApplicationFile": "local:///a.py"}
+    program["image"] = "registry.example/spark:1"
+    executor = {"cores": 1, "memory": "1g", "instances": 1}
+    spark = {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "spark"},
+        "spec": program | {"driver": {"cores": 1, "memory": "1g", "template": pods}, "executor": executor},
+    }
+    steps = [{"name": "main", "priorityClassName": urgent, "container": {"image": "registry.example/step:1"}}]
+    workflow = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "steps"},
+        "spec": {"entrypoint": "main", "templates": steps, "suspend": True},
+    }
+    said = f"may not use PriorityClass {urgent}"
+    for manifest in (spark, workflow):
+        refused = partial(owner.refused, "create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(manifest))
+        wait_until(lambda: said in refused(), what=f"{manifest['kind']} is refused")  # noqa: B023 - called at once
 
 
 def test_a_cluster_queue_is_used_by_whom_it_was_given_to(owner: Kubectl, admin: Kubectl, urgent: str) -> None:
