@@ -99,6 +99,11 @@ def test_siblings_borrow_from_each_other_up_to_their_maximum_and_each_level_take
     refused = kubectl.in_namespace("kube-system").refused("delete", "elasticquotatree", "elasticquotatree")
     assert "holds a gang" in refused
     assert "large" in refused
+    without = '[{"op": "remove", "path": "/spec/root/children/0/children/0"}]'
+    system = kubectl.in_namespace("kube-system")
+    refused = system.refused("patch", "elasticquotatree", "elasticquotatree", "--type=json", f"--patch={without}")
+    assert "leaf root/research/vision of" in refused
+    assert "holds a gang" in refused
 
     serving.submit("serve", 4)
     wait_until(lambda: serving.runs("serve", 4), what="an upper node takes its minimum back")

@@ -4,7 +4,7 @@ Kueue keeps such objects by a finalizer until they are empty; Tutti says no at o
 a namespace takes its LocalQueues with it, whatever they hold: its jobs go too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from webhook.cluster.view import View
@@ -21,20 +21,35 @@ _FIXES: Final = {
     (kueue.GROUP, "Cohort"): "or move its queues to another cohort first",
     (kueue.GROUP, "ResourceFlavor"): "or set spec.stopPolicy: HoldAndDrain of the queues that use it",
     (volcano.GROUP, volcano.KIND): "or close it first, so that nothing new starts",
-    (elastic_quota_tree.GROUP, elastic_quota_tree.KIND): "or take out single leaves: what runs there counts above them",
+    (elastic_quota_tree.GROUP, elastic_quota_tree.KIND): "",
 }
 
 
 def why_kept(source: Source, view: View) -> str | None:
     """Return why an object of policy may not go now, with who holds it and what to do; None when it may."""
-    holders = sorted(_holders(source, view), key=lambda reservation: reservation.key)
+    return _told(str(source), _holders(source, view), _FIXES.get((source.group, source.kind), ""))
+
+
+def why_leaf_kept(old: Mapping[str, object], new: Mapping[str, object], view: View) -> str | None:
+    """Return why a leaf that a change takes out of the ElasticQuotaTree may not go now; None when all may."""
+    before, after = elastic_quota_tree.compile_object(old), elastic_quota_tree.compile_object(new)
+    kept = {queue.name for queue in after.queues} | {cohort.name for cohort in after.cohorts}
+    for leaf in sorted({queue.name for queue in before.queues} - kept):
+        holders = (entry for entry in view.ledger.entries.values() if entry.queue == leaf)
+        why = _told(f"leaf {leaf} of {after.source}", holders)
+        if why is not None:
+            return why
+    return None
+
+
+def _told(what: str, holding: Iterable[Reservation], fix: str = "") -> str | None:
+    holders = sorted(holding, key=lambda reservation: reservation.key)
     if not holders:
         return None
     named = ", ".join(reservation.key for reservation in holders[:_NAMED_MAX])
     more = f" and {len(holders) - _NAMED_MAX} more" if len(holders) > _NAMED_MAX else ""
     gangs = "a gang" if len(holders) == 1 else f"{len(holders)} gangs"
-    fix = _FIXES[source.group, source.kind]
-    return f"{source} holds {gangs} ({named}{more}): wait until they have ended, or delete them; {fix}"
+    return f"{what} holds {gangs} ({named}{more}): wait until they have ended, or delete them{fix and '; '}{fix}"
 
 
 def _holders(source: Source, view: View) -> Iterator[Reservation]:

@@ -5,19 +5,20 @@ because the other object may be on its way. The ConfigMap that holds policy is j
 holds gangs is refused too (``policy_in_use``).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.model.problem import Problem
-from webhook.dialects import config_map, merge
+from webhook.dialects import config_map, elastic_quota_tree, merge
 from webhook.dialects.fragment import Source, source_of
 from webhook.dialects.merge import PolicyCompiler
-from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept
+from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept, why_leaf_kept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
 
-PolicyObjects = Callable[[], Iterable[Mapping[str, object]]]
+PolicyObject = Mapping[str, object]
+PolicyObjects = Callable[[], Iterable[PolicyObject]]
 """The policy objects as they are stored now, those in the ConfigMap included."""
 
 _SHOWN_MAX: Final = 8
@@ -28,7 +29,9 @@ def judge_removal(request: ReviewRequest, view: View) -> Answer:
     old = request.old_object
     if request.subresource or old is None or request.username == NAMESPACE_CONTROLLER:
         return ALLOW
-    why = next((why for source in _removed(request, old) if (why := why_kept(source, view)) is not None), None)
+    reasons = [why_kept(source, view) for source in _removed(request, old)]
+    reasons += [why_leaf_kept(before, after, view) for before, after in _changed_trees(request, old)]
+    why = next((why for why in reasons if why is not None), None)
     return ALLOW if why is None else deny(Refusal.IN_USE, why)
 
 
@@ -41,6 +44,20 @@ def _removed(request: ReviewRequest, old: Mapping[str, object]) -> list[Source]:
     after, _ = config_map.objects_of(request.object) if request.object is not None else ((), ())
     kept = {source_of(known) for known in after}
     return [source for known in before if (source := source_of(known)) not in kept]
+
+
+def _changed_trees(
+    request: ReviewRequest, old: Mapping[str, object]
+) -> Iterator[tuple[Mapping[str, object], Mapping[str, object]]]:
+    """Yield each ElasticQuotaTree that stays, as it was and as it would be."""
+    if request.object is None or (request.resource == "configmaps" and request.name != config_map.NAME):
+        return
+    in_map = request.resource == "configmaps"
+    before, after = ((config_map.objects_of(each)[0] if in_map else [each]) for each in (old, request.object))
+    now = {source_of(each): each for each in after}
+    for each in before:
+        if source_of(each).kind == elastic_quota_tree.KIND and source_of(each) in now:
+            yield each, now[source_of(each)]
 
 
 def judge(

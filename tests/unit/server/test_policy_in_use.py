@@ -104,3 +104,31 @@ async def test_what_the_config_map_defines_does_not_vanish_from_it_either() -> N
         operation = "DELETE" if after is None else "UPDATE"
         body = review(after, old=whole, operation=operation, namespace="tutti-system", resource="configmaps")
         assert (await ask(gate, "/validate/policy", body)).allowed is allowed
+
+
+def tree(*leaves: str) -> dict[str, Any]:
+    children = [{"name": leaf, "namespaces": [f"team-{leaf}"]} for leaf in leaves]
+    return TREE | {"spec": {"root": {"name": "root", "children": children}}}
+
+
+@pytest.mark.parametrize(
+    ("queue", "after", "allowed"),
+    [
+        ("root/leaf", tree("leaf"), True),
+        ("root/other", tree("leaf"), False),
+        ("root/leaf", tree("renamed", "other"), False),
+        ("research-cq", tree("leaf"), True),
+        ("root/other", tree("leaf", "other", "third"), True),
+    ],
+)
+async def test_a_leaf_that_holds_a_gang_is_not_taken_out_of_the_tree(
+    queue: str, after: dict[str, Any], allowed: bool
+) -> None:
+    before = tree("leaf", "other")
+    gate = Gate(world(queue), policy_objects=lambda: (*STORED[:-2], before, FLAVOR))
+    body = review(after, old=before, operation="UPDATE", resource="elasticquotatrees", namespace="kube-system")
+    answer = await ask(gate, "/validate/policy", body)
+    assert answer.allowed is allowed, answer.message
+    if not allowed:
+        assert f"leaf {queue} of" in answer.message
+        assert "holds a gang (team-a/train): wait until they have ended, or delete them" in answer.message

@@ -30,6 +30,11 @@ async def test_who_suspends_a_job_that_waits_is_told_how_to_hold_it() -> None:
         assert not (await ask(Gate(view()), "/validate/jobs", review(new, old=old, operation="UPDATE"))).warnings
 
 
+async def test_a_queue_that_the_same_apply_may_just_have_made_is_called_not_seen_yet(waiting: Gate) -> None:
+    (warning,) = (await create(waiting, stored(queue="new"))).warnings
+    assert "as far as Tutti has seen yet: the job waits until it exists; unless it was created just now" in warning
+
+
 async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
     obj = stored()
     labels = {names.POD_GROUP_LABELS[2]: "ring", names.MIN_AVAILABLE_LABEL: "5"}
