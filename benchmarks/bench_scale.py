@@ -3,7 +3,8 @@
 Jobs of four pods, which are never created (the Job controller is off), all of which fit. At each depth a burst of jobs
 is created as fast as the API server takes them; printed is how many a second were admitted. Then a steady state: so
 many jobs a second end, in random order, and as many arrive. When nothing is admitted for a while the run ends there and
-says how many gangs ran.
+says how many gangs ran. With ``--kills`` the leader is killed so often under that load, and printed is how long until
+another one has started a job.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import statistics
 import sys
 import urllib.request
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +27,7 @@ import uvloop
 
 from benchmarks.bench_admission import prepare, processor_millis, rss_mib
 from benchmarks.load import JOBS, NAMESPACE, JobClass, changed_jobs, complete, job, policy
+from benchmarks.take_over import take_overs
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from webhook.kube.api import Api
@@ -35,6 +39,7 @@ BURST: Final = 300
 CREATING: Final = 24
 """Creations under way at once."""
 STALLED_SECONDS: Final = 45.0
+LOAD_SECONDS_MAX: Final = 1800.0
 CLASS: Final = JobClass("small", 1, 50, 0, 0, 0)
 LEDGERS: Final = "/api/v1/namespaces/tutti-system/configmaps"
 
@@ -135,11 +140,20 @@ class Running:
                 raise Stalled from error
 
 
-async def sample(api: Api, prefix: str, queues: list[tuple[str, str]], arguments: argparse.Namespace) -> Sample:
-    """Fill up depth by depth and measure at each, for as long as ``arguments`` allow; prints each rate as it comes."""
-    found, jobs = Sample(), Running(api, prefix, queues)
+@asynccontextmanager
+async def followed(jobs: Running) -> AsyncIterator[Running]:
+    """Take note of the starts of jobs inside."""
     following = asyncio.create_task(jobs.follow())
     await asyncio.sleep(1)
+    try:
+        yield jobs
+    finally:
+        following.cancel()
+
+
+async def sample(jobs: Running, arguments: argparse.Namespace) -> Sample:
+    """Fill up depth by depth and measure at each, for as long as ``arguments`` allow; prints each rate as it comes."""
+    found = Sample()
     ends = asyncio.get_running_loop().time() + 60 * arguments.minutes
     try:
         for depth in sorted({0, *arguments.depths}):
@@ -154,7 +168,6 @@ async def sample(api: Api, prefix: str, queues: list[tuple[str, str]], arguments
         print(f"  nothing was admitted for {STALLED_SECONDS:.0f} s any more: {len(jobs.running)} run")
     except Late:
         print(f"  {arguments.minutes:g} minutes are over: {len(jobs.running)} run")
-    following.cancel()
     found.started, found.running = len(jobs.started), len(jobs.running)
     return found
 
@@ -212,7 +225,32 @@ async def measure_ours(
     await asyncio.sleep(5)
     before = processor_millis(cluster), bytes_read(installation), etcd_bytes(cluster)
     print("\nTutti (2 webhook replicas, 2 reconcilers)", flush=True)
-    ours = await sample(api, "ours", queues, arguments)
+    async with followed(Running(api, "ours", queues)) as jobs:
+        ours = await sample(jobs, arguments)
+        await show_costs(cluster, api, installation, ours, before)
+        if arguments.kills:
+            await show_take_overs(installation, jobs, arguments)
+    return ours
+
+
+async def show_take_overs(installation: Installation, jobs: Running, arguments: argparse.Namespace) -> None:
+    """Kill the leader again and again under the steady load; print how long nothing started."""
+    loading = asyncio.create_task(jobs.steady(arguments.per_second, LOAD_SECONDS_MAX))
+    try:
+        took = sorted(await take_overs(installation, lambda: len(jobs.started), arguments.kills))
+    finally:
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+    print(f"  leader killed {len(took)} times with {len(jobs.running)} running: seconds to the next start")
+    print("    " + " ".join(f"{seconds:.1f}" for seconds in took), flush=True)
+
+
+Costs = tuple[Counter[str], Counter[str], float]
+"""Processor milliseconds by process, bytes read by replica, bytes written by etcd."""
+
+
+async def show_costs(cluster: Cluster, api: Api, installation: Installation, ours: Sample, before: Costs) -> None:
+    """Print what Tutti reached in the steady state, and what all since ``before`` cost."""
     show(ours)
     count, running = max(1, ours.started), max(1, ours.running)
     used, read = processor_millis(cluster) - before[0], bytes_read(installation) - before[1]
@@ -224,7 +262,6 @@ async def measure_ours(
     print(f"  processor a job: {used.total() / count:.1f} ms")
     for what, millis in used.most_common(8):
         print(f"    {millis / count:6.2f}  {what}")
-    return ours
 
 
 async def _main(arguments: argparse.Namespace) -> None:
@@ -260,7 +297,8 @@ async def measure_floor(
     try:
         assert process.stdout is not None
         await process.stdout.readline()
-        found = await sample(api, "floor", queues, arguments)
+        async with followed(Running(api, "floor", queues)) as jobs:
+            found = await sample(jobs, arguments)
     finally:
         process.terminate()
         await process.wait()
@@ -279,5 +317,6 @@ if __name__ == "__main__":
     parser.add_argument("--per-second", type=float, default=50.0, help="jobs that end, and arrive, in the steady state")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long the steady state lasts")
     parser.add_argument("--minutes", type=float, default=10.0, help="go no deeper after so long, on either side")
+    parser.add_argument("--kills", type=int, default=0, help="how often the leader is killed under the steady load")
     parser.add_argument("--without-floor", action="store_true", help="measure Tutti alone")
     uvloop.run(_main(parser.parse_args()))

@@ -1,13 +1,22 @@
 """Requests that go on while something is broken or replaced, and what became of them."""
 
+import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.cluster import Cluster
+from webhook import errors
+from webhook.kube.http import HttpApi, connected
+
+LISTERS: Final = 500
+"""More than the API server lets one user have under way (some 50) and queued (300)."""
+AFTER_REFUSAL_SECONDS: Final = 0.2
 
 
 def api_of(cluster: Cluster, user: str) -> Api:
@@ -51,3 +60,39 @@ class Load:
             except (ApiError, OSError) as error:
                 self.failures.append(str(error))
             self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+
+
+class Lists:
+    """Lists one collection over and over, :data:`LISTERS` at a time, from a thread while the ``with`` block runs."""
+
+    def __init__(self, kubeconfig: Path, path: str) -> None:
+        self._kubeconfig = kubeconfig
+        self._path = path
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self.answers: Counter[str] = Counter()
+        """How often by HTTP status."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(40)
+
+    async def _run(self) -> None:
+        async with connected(self._kubeconfig, "many lists") as api, asyncio.TaskGroup() as listers:
+            for _ in range(LISTERS):
+                listers.create_task(self._list(api))
+
+    async def _list(self, api: HttpApi) -> None:
+        while not self._stop.is_set():
+            try:
+                await api.request("GET", self._path)
+                self.answers["200"] += 1
+            except errors.ApiError as error:
+                self.answers[str(error.status)] += 1
+                await asyncio.sleep(AFTER_REFUSAL_SECONDS)

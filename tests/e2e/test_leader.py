@@ -51,17 +51,9 @@ def first_started(ledger: Watch, jobs: Watch) -> bool:
     return any(change.item["spec"].get("suspend") is False for change in jobs.changes)
 
 
-def leader_of(tutti: Installation) -> Replica:
-    """Return the reconciler that holds the lease."""
-    ledger = tutti.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.LEDGER_NAME}")
-    holder = json.loads(ledger["metadata"]["annotations"][names.LEASE_ANNOTATION])["holderIdentity"]
-    # The number of its term follows.
-    return next(replica for replica in tutti.reconcilers if replica.name == holder.rpartition("_")[0])
-
-
 def is_led_by_another(tutti: Installation, former: Replica) -> bool:
     """Return whether somebody else took over."""
-    return leader_of(tutti) is not former
+    return tutti.leader is not former
 
 
 def ledger_watch(team: Team) -> Watch:
@@ -109,7 +101,7 @@ def kill_at(tutti: Installation, team: Team, moment: Moment) -> tuple[int, float
     create_gangs(team.owner, GANGS)
     jobs_watch = Watch(team.owner, "jobs", "/apis/batch/v1")
     with ledger_watch(team) as ledger, jobs_watch as jobs:
-        dying = leader_of(tutti)
+        dying = tutti.leader
         set_gpus(team.admin, GANGS)
         wait_for_moment(ledger, jobs, moment)
         dying.component.send(signal.SIGKILL)
@@ -165,7 +157,7 @@ def test_leaders_killed_at_random_lose_no_gang_and_admit_none_twice(breakable: I
         create_gangs(team.owner, gangs, pods=2, runtime="1s")
         for pause_seconds in (0.3, 1.1):
             time.sleep(pause_seconds)
-            dying = leader_of(breakable)
+            dying = breakable.leader
             dying.component.kill()
             wait_until(partial(is_led_by_another, breakable, dying), what="the standby leads")
             dying.component.start()
@@ -195,7 +187,7 @@ def test_room_that_others_are_stopped_for_is_kept_when_another_leads(breakable: 
         admin.patch("pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.com/slow"]}})
     owner.apply(job("host", 2, pod_template(), "lender"))
     wait_until(lambda: claimants(admin) == ["host"], what="the guest is stopped for the host")
-    dying = leader_of(breakable)
+    dying = breakable.leader
     dying.component.send(signal.SIGKILL)
     late = job("late", 2, pod_template(), "lender")
     late["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = f"{admin.namespace}-urgent"
@@ -243,11 +235,11 @@ def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
     breakable: Installation, team: Team
 ) -> None:
     give_queue(team.admin, 1)
-    frozen = leader_of(breakable)
+    frozen = breakable.leader
     frozen.component.send(signal.SIGSTOP)
     create_gangs(team.owner, 2)
     wait_until(lambda: len(team.owner.pods(phase="Running")) == 1, what="the standby leads and admits one")
     frozen.component.send(signal.SIGCONT)
-    stays(lambda: leader_of(breakable) is not frozen and len(started(team)) == 1, 3, "it leads no longer")
+    stays(lambda: breakable.leader is not frozen and len(started(team)) == 1, 3, "it leads no longer")
     assert frozen.component.running
     assert reserved(team.admin) == 1

@@ -84,10 +84,10 @@ MUTANTS: Final = (
         "1",
         "a take-over raises the epoch of each page",
         KEEPER,
-        "            written = await self._objects.patch("
+        "        written = await self._objects.patch("
         "kept.name, kept.resource_version, {ledger_text.META: meta}, None)\n"
         "        kept.resource_version, kept.meta = written.resource_version, meta\n",
-        "            pass\n",
+        "",
         PAGES_TESTS,
     ),
     Mutant(
@@ -284,6 +284,14 @@ MUTANTS: Final = (
         "        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),\n",
         "",
         f"{UNIT}/test_processes.py",
+    ),
+    Mutant(
+        "7",
+        "a take-over of many pages renews the lease",
+        KEEPER,
+        "        if self.renew_due:\n            await self.renew()\n",
+        "        pass\n",
+        PAGES_TESTS,
     ),
     Mutant(
         "7",

@@ -22,11 +22,11 @@ from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
+from tests.simulation.scale import scaled
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError
@@ -485,15 +485,11 @@ class World:
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:
     """Run one seed; a failure says which."""
     world = World(seed, weather)
-    usual = pages.INDEX_BYTES, pages.PAGE_BYTES
     try:
-        if weather.page_bytes:
-            pages.INDEX_BYTES = pages.PAGE_BYTES = weather.page_bytes  # type: ignore[misc]
-        await world.run(jobs, busy_seconds)
+        with scaled(weather.page_bytes):
+            await world.run(jobs, busy_seconds)
     except BaseException as error:
         with suppress(Exception):
             error.add_note(f"replay with: python -m pytest tests/simulation --seed {seed}")
         raise
-    finally:
-        pages.INDEX_BYTES, pages.PAGE_BYTES = usual  # type: ignore[misc]
     return world

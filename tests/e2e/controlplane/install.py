@@ -21,6 +21,7 @@ from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.kubeconfig import behind
 from tests.e2e.controlplane.link import Link
 from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
+from webhook.core.model import names
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 READ_API: Final = True
@@ -81,6 +82,14 @@ class Installation:
     def replicas(self) -> list[Replica]:
         """All of Tutti's processes."""
         return [*self.reconcilers, *self.webhooks]
+
+    @property
+    def leader(self) -> Replica:
+        """The reconciler that held the lease last, by the ledger as it is stored now."""
+        ledger = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.LEDGER_NAME}")
+        holder = json.loads(ledger["metadata"]["annotations"][names.LEASE_ANNOTATION])["holderIdentity"]
+        # The number of its term follows.
+        return next(replica for replica in self.reconcilers if replica.name == holder.rpartition("_")[0])
 
     def install(self, ready_seconds: float = 60) -> "Installation":
         """Apply the manifests, start the processes and wait until every replica is ready.

@@ -19,7 +19,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.gangs import siblings
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, refuse_unknown, refused
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.fenced import Fenced
 from webhook.controllers.ledger.stored import Kept, Stored
 from webhook.core.ledger import pages as ledger_pages
@@ -96,15 +96,17 @@ class LedgerKeeper(Fenced):
         try:
             if stored is None:
                 await self._create()
+                self._renewed(started)
             else:
-                await self._take_over(stored)
-        except Conflict:
-            return False
-        except ApiError as error:
+                await self._take_over(stored, started)
+        except (Conflict, LeaseLost, LedgerBroken, ApiError) as error:
             # Whether that write landed shows at the next attempt: the record then names us, or the version moved.
-            log.warning("ledger.campaign_failed", error=str(error))
+            log.info("ledger.campaign_failed", error=str(error))
+            if self._elector.led:
+                await self.step_down()
+            if isinstance(error, LedgerRefused):
+                raise
             return False
-        self._renewed(started)
         self.missing = stored is None or not stored.data
         metrics.LEADING.set(1)
         metrics.EPOCH.set(self.ledger.epoch if self.ledger else 0)
@@ -115,7 +117,8 @@ class LedgerKeeper(Fenced):
         self.ledger = None
         self._adopt(await self._objects.create(self._index.name, self._elector.record(self._now())))
 
-    async def _take_over(self, stored: Stored) -> None:
+    async def _take_over(self, stored: Stored, started: float) -> None:
+        """Write the index, which takes the lease, then every page; many take longer than a lease lasts."""
         self._index.resource_version = stored.resource_version
         try:
             ledger = ledger_text.decode(stored.data).taken_over()
@@ -125,12 +128,14 @@ class LedgerKeeper(Fenced):
                 self.unreadable = stored
             self.ledger = None
             await self._patch_index({})
+            self._renewed(started)
             return
         self.known = ledger
         self._index.take(stored.data)
         meta = ledger_text.encode_meta(ledger, self._index.digest)
         await self._patch_index({ledger_text.META: meta})
         self._index.meta = meta
+        self._renewed(started)
         try:
             await self._take_over_pages(ledger)
         except (Misplaced, LedgerCorrupt) as error:
@@ -139,31 +144,37 @@ class LedgerKeeper(Fenced):
 
     async def _take_over_pages(self, index: Ledger) -> None:
         """Raise the epoch of each page: from then on nobody but us writes it, and what is in it we have read."""
-        found = {page.name: page for page in await self._objects.pages()}
-        decoded, beside = ledger_pages.check(index, {name: Found(each.uid, each.data) for name, each in found.items()})
-        raised = await asyncio.gather(
-            *(self._raise_page(found[name], page, index) for name, page in decoded.items()), return_exceptions=True
-        )
-        for outcome in raised:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        self._pages = {kept.name: kept for kept in raised if isinstance(kept, Kept)}
-        whole = ledger_pages.merged(index, decoded)
-        self._layout = self._laid_out({INDEX: index, **decoded})
-        self._remember(whole)
+        self.ledger, self._pages = None, {}
+        stored: dict[str, Stored] = {}
+        async for page in self._objects.pages():
+            stored[page.name] = page
+            await self._renew_if_due()
+        found = {name: Found(each.uid, each.data) for name, each in stored.items()}
+        beside = ledger_pages.placed(index, found)
+        decoded: dict[str, Ledger] = {}
+        listed = list(index.pages)
+        for first in range(0, len(listed), AT_ONCE):
+            await self._renew_if_due()
+            some = listed[first : first + AT_ONCE]
+            for name in some:
+                decoded[name] = ledger_pages.read(index, name, found[name])
+                await asyncio.sleep(0)
+            await _all(self._raise_page(stored[name], decoded[name], index) for name in some)
         for name in beside:
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
+            await self._renew_if_due()
+        self._layout = self._laid_out({INDEX: index, **decoded})
+        self._remember(ledger_pages.merged(index, decoded))
 
-    async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> Kept:
+    async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> None:
         kept = Kept(stored.name, stored.uid, stored.resource_version)
         kept.take(stored.data)
         meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
-        async with self._slots:
-            # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
-            written = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
+        # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
+        written = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
         kept.resource_version, kept.meta = written.resource_version, meta
-        return kept
+        self._pages[kept.name] = kept
 
     async def step_down(self) -> None:
         """Release the lease so that a standby takes over at once. Best effort."""
@@ -198,6 +209,10 @@ class LedgerKeeper(Fenced):
     async def renew(self) -> None:
         """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
         await self._settle(self._index, {}, self._index.meta)
+
+    async def _renew_if_due(self) -> None:
+        if self.renew_due:
+            await self.renew()
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -369,7 +384,7 @@ class LedgerKeeper(Fenced):
         """
         while True:
             try:
-                for page in await self._objects.pages():
+                async for page in self._objects.pages():
                     await self._objects.delete(page.name, page.uid)
             except Unavailable as error:
                 log.warning("ledger.pages_not_deleted", error=str(error))
@@ -403,8 +418,7 @@ class LedgerKeeper(Fenced):
         pages: dict[str, Kept] = {}
         for share in shares[1:]:
             # Many pages take longer than the lease. One whose creation got lost holds nothing, and is in nobody's way.
-            if self.renew_due:
-                await self.renew()
+            await self._renew_if_due()
             kept = await self._create_page(ledger.epoch)
             data = ledger_text.encode(Ledger(ledger.epoch, ledger.seq, share))
             await self._settle(kept, data, data[ledger_text.META])

@@ -1,8 +1,8 @@
 """One object of the ledger, the index or a page: as it was read, as this term wrote it last, and its requests."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -11,6 +11,9 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
 from webhook.errors import NotFound
 from webhook.kube.api import MERGE_PATCH, Api
+
+READ_AT_ONCE: Final = 50
+"""Pages a request: all of a big ledger in one would take longer than the lease has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +101,19 @@ class Objects:
         except NotFound:
             return None
 
-    async def pages(self) -> list[Stored]:
-        """Return every page of the ledger, listed in its index or not."""
-        query = {"labelSelector": f"{names.LEDGER_PAGE}={self._index}"}
-        listed = orjson.loads(await self._api.request("GET", self._collection, query=query))
-        return [_stored(item) for item in listed["items"]]
+    async def pages(self) -> AsyncIterator[Stored]:
+        """Yield every page of the ledger, listed in its index or not, with a request for each :data:`READ_AT_ONCE`."""
+        query = {"labelSelector": f"{names.LEDGER_PAGE}={self._index}", "limit": str(READ_AT_ONCE)}
+        while True:
+            listed = orjson.loads(
+                await self._api.request("GET", self._collection, query=query, timeout_seconds=self._attempt_seconds)
+            )
+            for item in listed["items"]:
+                yield _stored(item)
+            going_on = listed["metadata"].get("continue")
+            if not going_on:
+                return
+            query["continue"] = going_on
 
     async def create(self, name: str, lease: str | None = None, data: Mapping[str, str] | None = None) -> Stored:
         """Create the index, with the lease alone, or a page, which has none."""

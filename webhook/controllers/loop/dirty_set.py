@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
@@ -9,6 +10,9 @@ from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.reading.record import JobRecord
+
+TAKEN_MAX: Final = 1000
+"""Gangs looked at in a row, some 50 ms: a new leader looks at all there are, and must renew its lease meanwhile."""
 
 
 class Marks(Listener):
@@ -23,6 +27,8 @@ class Marks(Listener):
         """Something changed."""
         self.gangs: set[str] = set()
         """Uids."""
+        self.more = False
+        """What was taken last is not all that there was."""
         self.policy = True
         self.ledger_doubted = False
         """What was read of the ledger cannot be as this leader wrote it."""
@@ -33,6 +39,15 @@ class Marks(Listener):
         """Mark a gang."""
         self.gangs.add(uid)
         self.wake.set()
+
+    def take(self) -> list[str]:
+        """Return gangs to look at now, in order; where there are many, the others are left for next time."""
+        dirty = sorted(self.gangs)
+        self.gangs = set(dirty[TAKEN_MAX:])
+        self.more = bool(self.gangs)
+        if self.more:
+            self.wake.set()
+        return dirty[:TAKEN_MAX]
 
     def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
         """Mark a job."""

@@ -50,12 +50,17 @@ class EngineFeed:
         return (None if record is None else record.withheld) or self._engine.reason(uid)
 
     def load(self, ledger: Ledger, changes: Changes | None = None) -> None:
-        """Make the engine agree with a ledger that was read; where its ``changes`` are known, no more is looked at."""
+        """Make the engine agree with a ledger that was read; where its ``changes`` are known, no more is looked at.
+
+        What is as it was is left alone: a new leader has followed, and must not stand still for what it knows.
+        """
         if changes is not None and changes.since is self._loaded:
             held = changes.uids
             records = [record for uid in held if (record := self._gangs.find(uid)) is not None]
         else:
-            held, records = tuple(ledger.entries), list(self._gangs)
+            known = {} if self._loaded is None else self._loaded.entries
+            held = tuple(uid for uid, entry in ledger.entries.items() if known.get(uid) != entry)
+            records = list(self._gangs)
         self._loaded = ledger
         for record in records:
             if record.holds and record.uid not in ledger.entries:

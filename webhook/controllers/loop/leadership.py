@@ -76,11 +76,15 @@ class Leadership:
             await asyncio.wait([following])
 
     async def _campaign(self) -> bool:
+        leads = False
         try:
-            return await self._terms.keeper.campaign()
+            leads = await self._terms.keeper.campaign()
         except (ApiError, LedgerRefused) as error:
             log.info("campaign.failed", error=str(error))
-            return False
+        if not leads:
+            # It may have held the lease for a while: nobody waits for its end any more.
+            self._terms.ended()
+        return leads
 
     async def _lead_a_term(self, replica: Replica) -> None:
         try:

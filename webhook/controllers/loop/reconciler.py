@@ -155,7 +155,7 @@ class Reconciler:
             self.marks.wake.clear()
             self._take_policy()
             self._absorb(Batch(), act=False)
-            await asyncio.sleep(TICK_SECONDS / 4)
+            await asyncio.sleep(0 if self.marks.more else TICK_SECONDS / 4)
 
     async def lead(self) -> None:
         """Decide, write the ledger and carry out, until cancelled. Raises LeaseLost and SetBack."""
@@ -204,7 +204,9 @@ class Reconciler:
             self._absorb(batch, act=True)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
-            self._decide(batch, now)
+            if not self.marks.more:
+                # One that was not looked at yet may come before all others.
+                self._decide(batch, now)
         assert self._keeper.ledger is not None
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
@@ -260,8 +262,7 @@ class Reconciler:
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         self._gangs.settle_nodes()
-        dirty, self.marks.gangs = self.marks.gangs, set()
-        for uid in sorted(dirty):
+        for uid in self.marks.take():
             job = self._view.jobs.get(uid)
             if uid in batch.put:
                 # What befell another job of its ensemble changed its entry: it is looked at again when that is stored.

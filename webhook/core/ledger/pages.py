@@ -231,24 +231,30 @@ def succeeding(
     return whole, tuple(sorted(uids))
 
 
-def check(index: Ledger, found: Mapping[str, Found]) -> tuple[dict[str, Ledger], list[str]]:
-    """Return the pages that ``index`` lists, decoded, and the names of those found beside them, which are empty.
+def placed(index: Ledger, found: Mapping[str, Found]) -> list[str]:
+    """Return the names of the pages found beside those that ``index`` lists; they are empty.
 
     Raises Misplaced when a listed page is missing, another of its name is there, or one that is not listed holds
-    entries: then the list is of an earlier time. Raises LedgerCorrupt when a page cannot be read.
+    entries: then the list is of an earlier time.
     """
-    decoded: dict[str, Ledger] = {}
     for name, uid in index.pages.items():
         page = found.get(name)
         if page is None:
             raise Misplaced(f"page {name} is listed and missing")
         if page.uid != uid:
             raise Misplaced(f"page {name} is not the one that is listed: its uid is {page.uid}, not {uid}")
-        decoded[name] = text.decode(page.data)
-        if decoded[name].epoch > index.epoch:
-            raise Misplaced(f"page {name} is of epoch {decoded[name].epoch}, the index of {index.epoch}")
     beside = [name for name in found if name not in index.pages]
     for name in beside:
         if found[name].data.keys() - {text.META}:
             raise Misplaced(f"page {name} holds entries and is not listed: the list is of an earlier time")
-    return decoded, beside
+    return beside
+
+
+def read(index: Ledger, name: str, page: Found) -> Ledger:
+    """Return what a page that ``index`` lists says. Raises LedgerCorrupt, and Misplaced where it is of a later leader
+    than the index.
+    """
+    decoded = text.decode(page.data)
+    if decoded.epoch > index.epoch:
+        raise Misplaced(f"page {name} is of epoch {decoded.epoch}, the index of {index.epoch}")
+    return decoded

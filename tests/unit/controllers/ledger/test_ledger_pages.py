@@ -6,12 +6,14 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
+from webhook.controllers.ledger import keeper as keeping
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import Stored
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.record import Ledger
 from webhook.core.model import names
+from webhook.errors import Conflict
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -35,7 +37,7 @@ async def stage():  # type: ignore[no-untyped-def]
 async def stored(stage: Stage) -> dict[str, Stored]:
     """Return every object of the ledger that is stored, by name."""
     keeper, _ = stage.keeper("reader")
-    found = {page.name: page for page in await keeper._objects.pages()}
+    found = {page.name: page async for page in keeper._objects.pages()}
     index = await keeper._objects.read("tutti-ledger")
     return found if index is None else found | {"tutti-ledger": index}
 
@@ -53,9 +55,10 @@ async def whole(stage: Stage) -> Ledger:
     reader, _ = stage.keeper("reader")
     index = await reader._objects.read("tutti-ledger")
     assert index is not None
-    found = {page.name: pages.Found(page.uid, page.data) for page in await reader._objects.pages()}
-    decoded, _ = pages.check(text.decode(index.data), found)
-    return pages.merged(text.decode(index.data), decoded)
+    found = {page.name: pages.Found(page.uid, page.data) async for page in reader._objects.pages()}
+    said = text.decode(index.data)
+    pages.placed(said, found)
+    return pages.merged(said, {name: pages.read(said, name, found[name]) for name in said.pages})
 
 
 async def test_what_does_not_fit_the_index_stands_on_pages_and_is_one_ledger(stage: Stage) -> None:
@@ -213,6 +216,45 @@ async def test_a_rebuild_of_more_pages_than_a_lease_lasts_for_renews_it(stage: S
     keeper._objects.create = slow  # type: ignore[method-assign]
     await keeper.replace(Ledger(1, 1, {f"gang-{number}": reservation(f"gang-{number}") for number in range(60)}))
     assert await whole(stage) == keeper.ledger
+
+
+async def test_a_take_over_of_more_pages_than_a_lease_lasts_for_renews_it(stage: Stage, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The leader must be able to lead when it begins to, and nobody else may begin while it takes over."""
+    monkeypatch.setattr(keeping, "AT_ONCE", 2)
+    old, _ = await filled(stage, 40)
+    assert old.ledger is not None
+    new, _ = stage.keeper("new")
+    patch = new._objects.patch
+
+    async def slow(*args, **named):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(1)
+        return await patch(*args, **named)
+
+    new._objects.patch = slow  # type: ignore[method-assign]
+    await elect(new)
+    assert len(new._pages) > 10
+    assert not new._elector.must_quit(asyncio.get_running_loop().time() + 1.5)
+    await new.commit([reservation("late")])
+    assert await whole(stage) == new.ledger
+
+
+async def test_a_take_over_that_fails_half_way_hands_the_lease_back(stage: Stage) -> None:
+    """So nobody has to wait until it runs out."""
+    old, _ = await filled(stage)
+    new, api = stage.keeper("new")
+
+    async def failing(stored: Stored, page: Ledger, index: Ledger) -> None:
+        raise Conflict(409, "Conflict", "a late write of the leader before")
+
+    new._raise_page = failing  # type: ignore[method-assign]
+    while not api.writes:
+        assert not await new.campaign()
+        await asyncio.sleep(1)
+    another, _ = stage.keeper("another")
+    assert await another.campaign()
+    assert another.ledger is not None
+    assert old.ledger is not None
+    assert another.ledger.entries == old.ledger.entries
 
 
 async def test_an_old_list_of_pages_is_noticed(stage: Stage) -> None:

@@ -150,11 +150,17 @@ INDEX_OF_ONE = Ledger(3, 9, {"a": entry("a")}, pages={"page-1": "uid"})
 
 def test_index_and_pages_make_one_ledger() -> None:
     page = Ledger(2, 12, {"b": entry("b")})
-    decoded, beside = pages.check(INDEX_OF_ONE, {"page-1": stored(page), "late": Found("other", {})})
-    assert beside == ["late"]
-    whole = pages.merged(INDEX_OF_ONE, decoded)
+    found = {"page-1": stored(page), "late": Found("other", {})}
+    assert pages.placed(INDEX_OF_ONE, found) == ["late"]
+    whole = pages.merged(INDEX_OF_ONE, {"page-1": pages.read(INDEX_OF_ONE, "page-1", found["page-1"])})
     assert whole.entries.keys() == {"a", "b"}
     assert whole.version == (3, 12)
+
+
+def both_of(found: dict[str, Found]) -> Ledger:
+    """Return what the one page says, after the look at how all of them are placed."""
+    pages.placed(INDEX_OF_ONE, found)
+    return pages.read(INDEX_OF_ONE, "page-1", found["page-1"])
 
 
 @pytest.mark.parametrize(
@@ -169,13 +175,13 @@ def test_index_and_pages_make_one_ledger() -> None:
 )
 def test_index_and_pages_of_different_times_are_told_apart(found: dict[str, Found], why: str) -> None:
     with pytest.raises(Misplaced, match=why):
-        pages.check(INDEX_OF_ONE, found)
+        both_of(found)
 
 
 def test_a_page_edited_by_hand_is_not_believed() -> None:
     text = ledger_text.encode(Ledger(3, 1, {"b": entry("b")}))
     with pytest.raises(LedgerCorrupt):
-        pages.check(INDEX_OF_ONE, {"page-1": Found("uid", {key: each for key, each in text.items() if key != "b"})})
+        pages.read(INDEX_OF_ONE, "page-1", Found("uid", {key: each for key, each in text.items() if key != "b"}))
 
 
 def test_a_gang_on_two_pages_is_counted_by_nobody() -> None:
