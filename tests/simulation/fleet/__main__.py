@@ -1,0 +1,79 @@
+"""``python -m tests.simulation.fleet --seeds 200``: new seeds of the fleet's story, and what they hit.
+
+Prints how often a link was cut and a hub died just before or after a write, by the phase of each gang at that moment
+and the state of the link to its member. Ends with 1 if anything failed.
+"""
+
+import argparse
+import gc
+import os
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import structlog
+
+from tests import virtual_loop
+from tests.simulation.fleet.links import Fault
+from tests.simulation.fleet.story import Counts, Story
+from webhook.core.fleet.placement import Phase
+
+WHAT = ("cut", "crash before", "crash after")
+
+
+class Told(NamedTuple):
+    """How one story went."""
+
+    seed: int
+    processes: int
+    writes: int
+    partitions: int
+    crashes: int
+    counts: Counts
+    failure: str
+
+
+def tell(seed: int, processes: int) -> Told:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    story, failure = Story(seed, processes), ""
+    # A story is short: what it leaves behind is collected at its end, not looked through again and again.
+    gc.disable()
+    try:
+        virtual_loop.run(story.tell())
+    except (AssertionError, TimeoutError) as error:
+        failure = f"{type(error).__name__}: {error}"
+    finally:
+        gc.enable()
+    return Told(seed, processes, story.rules.writes, story.partitions, story.crashes, story.counts, failure)
+
+
+def main() -> int:
+    """Run, print, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.fleet", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--base", type=int, help="first seed; otherwise any that was never run")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    args = parser.parse_args()
+    base = args.base if args.base is not None else int.from_bytes(os.urandom(4), "big")
+    counts: Counts = Counter()
+    writes = partitions = crashes = failed = 0
+    with ProcessPoolExecutor(args.processes) as pool:
+        seeds = range(base, base + args.seeds)
+        for told in pool.map(tell, seeds, [1 + seed % 2 for seed in seeds]):
+            counts += told.counts
+            writes, partitions, crashes = writes + told.writes, partitions + told.partitions, crashes + told.crashes
+            if told.failure:
+                failed += 1
+                print(f"VIOLATION with seed {told.seed}, {told.processes} hubs: {told.failure[:1000]}", flush=True)
+    print(f"{args.seeds} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes")
+    print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))
+    for phase in Phase:
+        for fault in Fault:
+            print(f"{phase:10} {fault:14}" + "".join(f"{counts[phase, fault, what]:14}" for what in WHAT))
+    print(f"{failed} violations")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""One link between a hub and a cluster: what becomes of what is sent over it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
+from typing import Any
+
+from webhook import errors
+from webhook.kube.api import REQUEST_TIMEOUT_SECONDS
+from webhook.laboratory.simulated.api import SimulatedApi
+
+
+class Fault(StrEnum):
+    """The state of a link."""
+
+    PASS = "pass"
+    REFUSE = "refuse"
+    """Nothing listens: every request fails at once, every watch ends."""
+    BLACK_HOLE = "black hole"
+    """What is sent does not arrive, and nobody says so."""
+    LOST_REPLIES = "lost replies"
+    """What is sent arrives; the connection breaks before the answer."""
+    HALF_OPEN = "half open"
+    """What is sent arrives; no answer comes, and watches are silent though nobody has closed them."""
+
+
+class Link:
+    """A connection of one hub process to one cluster; an ``Api``."""
+
+    def __init__(self, api: SimulatedApi, states: dict[str, Fault], name: str, on_write: Callable[[str], None]) -> None:
+        self._api = api
+        self._states = states
+        self._name = name
+        self._on_write = on_write
+        """Called ``before`` and ``after`` each write, whatever becomes of it on the way."""
+
+    @property
+    def fault(self) -> Fault:
+        return self._states[self._name]
+
+    async def request(
+        self, method: str, path: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **how: Any
+    ) -> bytes:
+        if method == "GET":
+            return await self._sent(method, path, timeout_seconds, how)
+        self._on_write("before")
+        try:
+            return await self._sent(method, path, timeout_seconds, how)
+        finally:
+            self._on_write("after")
+
+    async def _sent(self, method: str, path: str, timeout_seconds: float, how: Any) -> bytes:
+        write = method != "GET"
+        if self.fault is Fault.REFUSE:
+            raise errors.Unavailable(0, "Refused", f"{method} {path}: connection refused")
+        if self.fault is Fault.BLACK_HOLE:
+            await asyncio.sleep(timeout_seconds)
+            raise _unknown(f"{method} {path}: no answer in time", write)
+        answer = await self._api.request(method, path, timeout_seconds=timeout_seconds, **how)
+        # The link may have changed while the request was under way.
+        if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
+            await asyncio.sleep(timeout_seconds)
+            raise _unknown(f"{method} {path}: no answer in time", write)
+        if self.fault is not Fault.PASS:
+            raise _unknown(f"{method} {path}: connection reset", write)
+        return answer
+
+    async def watch(self, path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
+        if self.fault is Fault.REFUSE:
+            raise errors.Unavailable(0, "Refused", f"watch of {path}: connection refused")
+        if self.fault is not Fault.PASS:
+            await asyncio.sleep(idle_seconds)
+            return
+        async for line in self._api.watch(path, query=query, idle_seconds=idle_seconds):
+            if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
+                await asyncio.sleep(idle_seconds)
+            if self.fault is not Fault.PASS:
+                return
+            yield line
+
+    def sever(self) -> None:
+        self._api.sever()
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+def _unknown(words: str, write: bool) -> errors.Unavailable:
+    return errors.Unavailable(0, "Timeout", words, outcome_unknown=write)

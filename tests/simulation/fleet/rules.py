@@ -1,0 +1,108 @@
+"""What must hold of a fleet after each write that is stored in any of its clusters."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.unit.fleet.clusters import NAMESPACE, Side
+from webhook.core.fleet.placement import NOWHERE, Placement
+from webhook.core.model import names
+from webhook.fleet.copies import copy_read, placement_of
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.reading import status
+
+STORAGES = {"Job.batch": ("batch", "jobs"), "PyTorchJob.kubeflow.org": ("kubeflow.org", "pytorchjobs")}
+_PODS = ("", "pods")
+
+Json = Mapping[str, Any]
+
+
+class Rules:
+    """Looks at all clusters after every stored write; ``broken`` keeps what it saw, for the end of the story.
+
+    What is raised inside a write would reach whoever wrote, not the test.
+    """
+
+    def __init__(self, hub: Side, members: Mapping[str, Side]) -> None:
+        self._hub = hub
+        self._members = members
+        self.foreign: dict[tuple[str, str, str], str] = {}
+        """(member, kind, name) of jobs that are not the hub's, and their uids."""
+        self.writes = 0
+        self.broken: list[str] = []
+        self.started: dict[str, set[str]] = {}
+        """Copies that were ever un-suspended, by the uid of the hub's job."""
+        self.ended: dict[str, Json] = {}
+        """The status with which a copy ended, by the uid of the hub's job."""
+        self._jobs_of_copies: dict[str, str] = {}
+        for side in (hub, *members.values()):
+            for storage in (_PODS, *STORAGES.values()):
+                side.cluster.server.store.subscribe(lambda event: self.look(), storage)
+
+    def look(self) -> None:
+        self.writes += 1
+        records = self.records()
+        places: dict[str, set[str]] = {}
+        for name, side in self._members.items():
+            for gang, copy in self._running(side):
+                places.setdefault(gang, set()).add(name)
+                self._check_leave(gang, copy, side, records.get(gang, NOWHERE))
+        for gang, found in places.items():
+            if len(found) > 1:
+                self._say(f"{gang} in {sorted(found)} at once")
+        self._check_foreign()
+
+    def records(self) -> dict[str, Placement]:
+        """Return the record of each of the hub's jobs, by its uid."""
+        return {job["metadata"]["uid"]: placement_of(job) for _, job in jobs(self._hub)}
+
+    def _running(self, side: Side) -> Iterator[tuple[str, str]]:
+        """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
+        for kind, job in jobs(side):
+            copy = copy_read(KINDS[kind], job)
+            if not copy.job:
+                continue
+            self._jobs_of_copies[copy.uid] = copy.job
+            if copy.finished:
+                self.ended[copy.job] = job["status"]
+            if not copy.suspended:
+                if not copy.permitted:
+                    self._say(f"copy {copy.uid} of {copy.job} runs without a permit in {side.name}")
+                self.started.setdefault(copy.job, set()).add(copy.uid)
+                if not copy.finished:
+                    yield copy.job, copy.uid
+        for pod in side.cluster.server.store.items(_PODS, NAMESPACE):
+            copy_uid = (pod.object["metadata"].get("labels") or {}).get(names.GANG_LABEL, "")
+            live = pod.object["status"].get("phase") not in ("Succeeded", "Failed")
+            if live and copy_uid in self._jobs_of_copies:
+                yield self._jobs_of_copies[copy_uid], copy_uid
+
+    def _check_leave(self, gang: str, copy: str, side: Side, record: Placement) -> None:
+        if not record.holds or record.copy_uid != copy or record.member != side.name:
+            self._say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
+
+    def _check_foreign(self) -> None:
+        for (member, kind, name), uid in self.foreign.items():
+            there = [job for which, job in jobs(self._members[member]) if which == kind and _name(job) == name]
+            notes = {} if not there else there[0]["metadata"].get("annotations") or {}
+            if not there or there[0]["metadata"]["uid"] != uid or names.PERMIT in notes:
+                self._say(f"{name} of somebody else in {member} was touched")
+
+    def _say(self, words: str) -> None:
+        if words not in self.broken:
+            self.broken.append(words)
+
+
+def jobs(side: Side) -> Iterator[tuple[str, Json]]:
+    """Yield (key of the kind, object) of all jobs of a cluster."""
+    for kind, storage in STORAGES.items():
+        for stored in side.cluster.server.store.items(storage, NAMESPACE):
+            yield kind, stored.object
+
+
+def ended(job: Json, kind: str) -> bool:
+    """Return whether a job shows that it is over."""
+    return status.finished(KINDS[kind], job) is not None
+
+
+def _name(job: Json) -> str:
+    return str(job["metadata"]["name"])

@@ -1,0 +1,257 @@
+"""One story of a fleet: jobs come, are stopped and deleted, links fail, hubs die at their writes; then all is calm."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.fleet.links import Fault, Link
+from tests.simulation.fleet.rules import Rules, ended, jobs
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, plain_job, pytorch_job
+from webhook.clock import LoopClock
+from webhook.core.fleet.placement import Phase
+from webhook.fleet.hub import Hub
+from webhook.jobs.kinds.registry import KINDS
+from webhook.laboratory.simulated.faults import ROUGH, FaultPlan
+
+JOBS = 6
+BUSY_SECONDS = 120.0
+CRASH = 0.02
+"""How likely a hub dies just before or just after one of its writes."""
+HUB_LINK = "hub"
+WHEN = ("before", "after")
+AIMED_AT = {Phase.OFFERED: 2, Phase.GRANTED: 3, Phase.RECALLED: 4}
+"""Phases in which hubs are lain in wait for, and how much oftener than others: without that few crashes hit them."""
+STOPPED = 0.15
+DELETED = 0.1
+FOREIGN = 0.3
+
+Counts = Counter[tuple[str, str, str]]
+"""(phase of a gang, state of the link to its member, what happened there)."""
+
+
+OnWrite = Callable[[str], bool]
+"""Told ``before`` and ``after`` each write of a hub; says whether the process dies there."""
+
+
+class Process:
+    """One hub process."""
+
+    def __init__(self, world: Fleet, states: dict[str, Fault], plan: FaultPlan | None, on_write: OnWrite) -> None:
+        self.dead = False
+
+        def point(when: str) -> None:
+            if not self.dead and on_write(when):
+                self.kill()
+
+        sides = {**world.members, HUB_LINK: world.hub}
+        self._links = {
+            name: Link(side.cluster.api(HUB_ACCOUNT, plan), states, name, point) for name, side in sides.items()
+        }
+        members = {name: link for name, link in self._links.items() if name != HUB_LINK}
+        hub = Hub(self._links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4))
+        self._task = asyncio.create_task(hub.run())
+
+    def kill(self) -> None:
+        """Nothing that it was doing reaches anybody any more."""
+        self.dead = True
+        for link in self._links.values():
+            link.sever()
+        self._task.cancel()
+
+    async def end(self) -> None:
+        self.kill()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A crash that is lain in wait for."""
+
+    phase: Phase
+    fault: Fault
+    """Comes over the link to a gang's member as soon as the gang is in the phase."""
+    when: str
+    """The hub dies so at its next write, or a moment later if there is none while the gang is in the phase."""
+
+
+class Story:
+    """One seed."""
+
+    def __init__(self, seed: int, processes: int = 1) -> None:
+        self.chance = Random(seed)
+        self.processes = processes
+        self.counts: Counts = Counter()
+        self.partitions = self.crashes = 0
+        self._stopped: set[str] = set()
+        self._aim: Aim | None = None
+        self._aimed_at = ""
+        """The uid of the gang that has come into the phase that was lain in wait for."""
+        self._living: list[Process] = []
+        self.rules: Rules
+
+    async def tell(self) -> None:
+        """Run it. Raises AssertionError where something did not hold."""
+        async with fleet("a", "b", "c", starts=False) as world:
+            self.world = world
+            self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
+            self.rules = Rules(world.hub, world.members)
+            await self._plant_foreign()
+            hubs = [asyncio.create_task(self._keep_a_hub()) for _ in range(self.processes)]
+            faults = [asyncio.create_task(self._break(link)) for link in self.states]
+            faults.append(asyncio.create_task(self._lie_in_wait()))
+            try:
+                await self._submit()
+                await asyncio.sleep(BUSY_SECONDS / 2)
+            finally:
+                for task in (*hubs, *faults):
+                    task.cancel()
+                await asyncio.gather(*hubs, *faults, return_exceptions=True)
+            self.states.update(dict.fromkeys(self.states, Fault.PASS))
+            last = Process(world, self.states, None, lambda when: False)
+            try:
+                await self._come_to_rest()
+            finally:
+                await last.end()
+            assert not self.rules.broken, self.rules.broken
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    async def _plant_foreign(self) -> None:
+        for number in range(JOBS):
+            if self.chance.random() < FOREIGN:
+                member = self.chance.choice(sorted(self.world.members))
+                theirs = plain_job(f"job-{number}")
+                theirs["spec"] = {key: value for key, value in theirs["spec"].items() if key != "managedBy"}
+                del theirs["metadata"]["labels"]
+                stored = await self.world.members[member].cluster.create(
+                    {**theirs, "spec": {**theirs["spec"], "suspend": True}}
+                )
+                self.rules.foreign[member, "Job.batch", f"job-{number}"] = stored.uid
+
+    async def _submit(self) -> None:
+        changes = []
+        for number in range(JOBS):
+            make = self.chance.choice((pytorch_job, plain_job))
+            job = make(f"job-{number}", runtime=f"{self.chance.randrange(1, 40)}s")
+            await self.world.hub.cluster.create(job)
+            changes.append(asyncio.create_task(self._change(job["kind"], f"job-{number}")))
+            await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / JOBS))
+        await asyncio.gather(*changes)
+
+    async def _change(self, kind: str, name: str) -> None:
+        """Stop a job for a while, or delete it, or neither."""
+        draw = self.chance.random()
+        await asyncio.sleep(self.chance.uniform(0, 30))
+        if draw < STOPPED:
+            self._stopped.add(name)
+            for suspend in (True, False):
+                change = {"suspend": suspend}
+                await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
+                await asyncio.sleep(self.chance.uniform(0, 20))
+        elif draw < STOPPED + DELETED:
+            await self.world.hub.delete(kind, name)
+
+    async def _break(self, link: str) -> None:
+        """Change what a link does now and then."""
+        while True:
+            await asyncio.sleep(self.chance.uniform(5, 60))
+            self.states[link] = self.chance.choice([fault for fault in Fault if fault is not Fault.PASS])
+            self.partitions += 1
+            self._count("cut", link=link)
+            await asyncio.sleep(self.chance.uniform(1, 20))
+            self.states[link] = Fault.PASS
+
+    async def _lie_in_wait(self) -> None:
+        """Kill hubs in one phase after another, over links in one state after another."""
+        while True:
+            phase = self.chance.choices(list(AIMED_AT), list(AIMED_AT.values()))[0]
+            aim = self._aim = Aim(phase, self.chance.choice(list(Fault)), self.chance.choice(WHEN))
+            deadline = asyncio.get_running_loop().time() + self.chance.uniform(5, 30)
+            while self._aim is aim and asyncio.get_running_loop().time() < deadline:
+                if not self._aimed_at:
+                    self._take_aim(aim)
+                    deadline += 3 * bool(self._aimed_at)
+                await asyncio.sleep(0.02)
+            if self._aim is aim and self._aimed_at and self._in_phase(aim):
+                # No write came: its member is not reached, so the hub does nothing there.
+                self._hit(aim)
+                self._living[-1].kill()
+            self._aim, self._aimed_at = None, ""
+            await asyncio.sleep(self.chance.uniform(0, 4))
+            self.states.update(dict.fromkeys(self.states, Fault.PASS))
+            await asyncio.sleep(self.chance.uniform(0, 4))
+
+    def _take_aim(self, aim: Aim) -> None:
+        for uid, record in self.rules.records().items():
+            if record.phase is aim.phase and self._living:
+                self._aimed_at = uid
+                for link in [record.member] if record.member else sorted(self.world.members):
+                    self.states[link] = aim.fault
+                return
+
+    def _in_phase(self, aim: Aim) -> bool:
+        record = self.rules.records().get(self._aimed_at)
+        return record is not None and record.phase is aim.phase
+
+    def _hit(self, aim: Aim) -> None:
+        self.crashes += 1
+        self._count(f"crash {aim.when}", self._aimed_at)
+
+    async def _keep_a_hub(self) -> None:
+        """Start a hub again when it has died at a write."""
+
+        def crash(when: str) -> bool:
+            aim = self._aim
+            if aim is not None and self._aimed_at and when == aim.when and self._in_phase(aim):
+                self._hit(aim)
+                self._aim = None
+                return True
+            dies = self.chance.random() < CRASH
+            if dies:
+                self.crashes += 1
+                self._count(f"crash {when}")
+            return dies
+
+        process = None
+        try:
+            while True:
+                process = Process(self.world, self.states, FaultPlan(self.chance, ROUGH), crash)
+                self._living.append(process)
+                while not process.dead:
+                    await asyncio.sleep(1)
+                self._living.remove(process)
+                await asyncio.sleep(self.chance.uniform(0, 5))
+        finally:
+            if process is not None:
+                await process.end()
+
+    def _count(self, what: str, gang: str = "", link: str = "") -> None:
+        """Count what happened, for all gangs or for one, and for those at one link or for all."""
+        for uid, record in self.rules.records().items():
+            at = [record.member] if record.member else sorted(self.world.members)
+            if gang in ("", uid):
+                for name in at if not link else [each for each in at if each == link]:
+                    self.counts[record.phase, self.states[name], what] += 1
+
+    # -- what holds in the end ----------------------------------------------------------------------------------------
+
+    async def _come_to_rest(self) -> None:
+        async def over() -> bool:
+            return all(
+                ended(job, kind) and record.phase is Phase.NOWHERE
+                for (kind, job), record in zip(jobs(self.world.hub), self.rules.records().values(), strict=True)
+            )
+
+        await self.world.until(over, 1800)
+        await asyncio.sleep(30)
+        for name, side in self.world.members.items():
+            theirs = {uid for (member, _, _), uid in self.rules.foreign.items() if member == name}
+            left = [job["metadata"]["name"] for _, job in jobs(side) if job["metadata"]["uid"] not in theirs]
+            assert not left, f"orphans in {name}: {left}"
+        for kind, job in jobs(self.world.hub):
+            uid, name = (job["metadata"][key] for key in ("uid", "name"))
+            runs = len(self.rules.started[uid])
+            assert runs == 1 or name in self._stopped, f"{kind} {name} ran {runs} times"
+            assert job["status"] == self.rules.ended[uid], f"{kind} {name}: not as in its member"

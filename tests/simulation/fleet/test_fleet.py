@@ -1,0 +1,26 @@
+"""A hub and three members under faults: no gang runs in two of them or without leave, and each runs to its end."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tests.simulation.fleet.story import Story
+
+pytestmark = pytest.mark.virtual_time
+SEEDS = 4
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Build no log lines: nobody reads them, and they take a tenth of the time."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_each_gang_runs_in_one_member_and_leaves_nothing(seed: int, processes: int) -> None:
+    await Story(seed, processes).tell()
