@@ -28,8 +28,11 @@ LEAVING_TRIES: Final = 10
 LEAVING_SECONDS: Final = 2.0
 JOBS: Final = ("batch", "jobs")
 PODS: Final = ("", "pods")
+PODS_PATH: Final = "/api/v1/namespaces/{}/pods"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 OTHERS: Final = "kueue.x-k8s.io/multikueue"
+KEEPER: Final = "example.com/keeps"
+ENDS: Final = {"JobSet": ("Completed", "Failed"), "PyTorchJob": ("Succeeded", "Failed")}
 Key = tuple[str, str, str]
 """Kind, namespace and name of a job."""
 
@@ -53,16 +56,17 @@ class HostileTenants:
                 await act()
 
     async def leave(self) -> None:
-        """Delete all that is theirs."""
-        for kind, namespace, name in self._jobs:
-            with suppress(ApiError, Refused):
-                await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
+        """Delete all that is theirs, whatever keeps it."""
         for _ in range(LEAVING_TRIES):
-            for storage, path in ((JOBS, PATHS["Job"]), (PODS, "/api/v1/namespaces/{}/pods")):
-                for stored in self._theirs(storage):
-                    with suppress(ApiError, Refused):
-                        await self._api.request("DELETE", f"{path.format(stored.key[0])}/{stored.key[1]}")
-            if not self._theirs(JOBS) and not self._theirs(PODS):
+            left = [f"{PATHS[kind].format(namespace)}/{name}" for kind, namespace, name in self._jobs]
+            for storage, path in ((JOBS, PATHS["Job"]), (PODS, PODS_PATH)):
+                left += [f"{path.format(stored.key[0])}/{stored.key[1]}" for stored in self._theirs(storage)]
+            for path in dict.fromkeys(left):
+                with suppress(ApiError, Refused):
+                    await self._write(path, {"metadata": {"finalizers": []}})
+                    await self._api.request("DELETE", path)
+            self._jobs = [each for each in self._jobs if stored_job(self._cluster, *each) is not None]
+            if not self._jobs and not self._theirs(JOBS) and not self._theirs(PODS):
                 return
             # While no webhook answers nothing goes; and what an owner that is not theirs makes again comes back.
             await asyncio.sleep(LEAVING_SECONDS)
@@ -83,6 +87,11 @@ class HostileTenants:
             self._annotate,
             self._delete,
             self._touch_child,
+            self._touch_child,
+            self._delete_child,
+            self._keep,
+            self._keep,
+            self._say_how_it_ends,
             self._touch_pod,
             self._touch_pod,
             self._forge_pod,
@@ -163,6 +172,40 @@ class HostileTenants:
         await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=orjson.dumps(options))
         self._jobs.remove(job)
 
+    async def _delete_child(self) -> None:
+        children = [stored for stored in self._theirs(JOBS) if stored.object["metadata"].get("ownerReferences")]
+        if not children:
+            return
+        child = self._rng.choice(children)
+        labels = (child.object["spec"]["template"].get("metadata") or {}).get("labels") or {}
+        policy = self._rng.choice(("Orphan", "Orphan", "Background", "Foreground"))
+        if policy == "Orphan" and not labels.get(names.GANG_LABEL, "pending").startswith("pending"):
+            # As above.
+            policy = "Foreground"
+        path = f"{PATHS['Job'].format(child.key[0])}/{child.key[1]}"
+        await self._api.request("DELETE", path, body=orjson.dumps({"propagationPolicy": policy}))
+
+    async def _keep(self) -> None:
+        """Put a finalizer on something of theirs, or take all away: the controllers' own too."""
+        children = [stored.key for stored in self._theirs(JOBS)]
+        pods = [stored.key for stored in self._theirs(PODS)]
+        kind, namespace, name = self._any()
+        paths = [f"{PATHS[kind].format(namespace)}/{name}"]
+        paths += [f"{PATHS['Job'].format(each[0])}/{each[1]}" for each in children]
+        paths += 2 * [f"{PODS_PATH.format(each[0])}/{each[1]}" for each in pods]
+        finalizers = self._rng.choice(([KEEPER], [KEEPER], []))
+        await self._write(self._rng.choice(paths), {"metadata": {"finalizers": finalizers}})
+
+    async def _say_how_it_ends(self) -> None:
+        """Write the status of a kind that is no built-in one, as who holds a too wide role may."""
+        kind, namespace, name = self._any()
+        if kind == "Job":
+            return
+        condition = {"type": self._rng.choice(ENDS[kind]), "status": "True", "reason": "x", "message": "x"}
+        condition |= {"lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "2026-01-01T00:00:00Z"}
+        body = {"status": {"conditions": [condition]}}
+        await self._write(f"{PATHS[kind].format(namespace)}/{name}/status", body)
+
     def _is_admitted(self, kind: str, namespace: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, namespace, name)
         return stored is not None and names.ADMISSION in (stored["metadata"].get("annotations") or {})
@@ -195,7 +238,7 @@ class HostileTenants:
         if not pods:
             return
         pod = self._rng.choice(pods)
-        path = "/api/v1/namespaces/{}/pods/{}".format(*pod.key)
+        path = f"{PODS_PATH.format(pod.key[0])}/{pod.key[1]}"
         change: dict[str, Any] = self._rng.choice(
             (
                 {"metadata": {"labels": {names.GANG_LABEL: self._rng.choice((None, self._uid()))}}},
@@ -206,7 +249,7 @@ class HostileTenants:
             )
         )
         if change:
-            await self._api.request("PATCH", path, body=orjson.dumps(change), content_type=MERGE_PATCH)
+            await self._write(path, change)
         else:
             await self._api.request("DELETE", path)
 
@@ -219,7 +262,7 @@ class HostileTenants:
         if self._rng.random() < 0.5:
             pod["metadata"]["ownerReferences"] = [self._owner()]
         body = orjson.dumps({"apiVersion": "v1", "kind": "Pod", **pod})
-        await self._api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
+        await self._api.request("POST", PODS_PATH.format(namespace), body=body)
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
@@ -263,5 +306,7 @@ class HostileTenants:
 
     async def _patch(self, job: Key, change: dict[str, Any]) -> None:
         kind, namespace, name = job
-        path = f"{PATHS[kind].format(namespace)}/{name}"
+        await self._write(f"{PATHS[kind].format(namespace)}/{name}", change)
+
+    async def _write(self, path: str, change: dict[str, Any]) -> None:
         await self._api.request("PATCH", path, body=orjson.dumps(change), content_type=MERGE_PATCH)

@@ -67,7 +67,7 @@ def judge_change(change: Change) -> Answer:
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))
-    marked = is_noted(old) or any(label is not None for label in gang_labels(rules, kind, old).values())
+    marked = is_noted(old) or _bears_marks(change, gated_before)
     held = gated_now or marked
     if not (gated_before or held or change.reservation is not None):
         return newly_marked(request, rules.settings.account) or not_ours(rules, obj)
@@ -86,6 +86,13 @@ def judge_change(change: Change) -> Answer:
     if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
         return ALLOW
     return _size_judged(change)
+
+
+def _bears_marks(change: Change, gated_before: bool) -> bool:
+    """Return whether a stored job was held for us: pods of some kinds cannot be labelled, and it alone tells there."""
+    if change.kind.loose_pods:
+        return gated_before and is_suspended(change.kind, change.old)
+    return any(label is not None for label in gang_labels(change.rules, change.kind, change.old).values())
 
 
 def _suspends_what_waits(change: Change) -> bool:
