@@ -219,8 +219,9 @@ async def measure_ours(
     cluster: Cluster, api: Api, queues: list[tuple[str, str]], arguments: argparse.Namespace
 ) -> Sample:
     """Install Tutti, fill it, and print what that cost."""
-    # No pod is ever made, and a handful of nodes has no room for thousands of gangs.
-    installation = Installation(cluster, overrides={"nodeFit": "off"}).install()
+    # No pod is ever made: no gang becomes whole, and a handful of nodes has no room for thousands.
+    overrides = {"nodeFit": "off", "start": {"timeout_seconds": LOAD_SECONDS_MAX * 2}}
+    installation = Installation(cluster, overrides=overrides).install()
     await prepare(api, policy(queues, arguments.cpu), kueue_kinds=True)
     await asyncio.sleep(5)
     before = processor_millis(cluster), bytes_read(installation), etcd_bytes(cluster)
