@@ -287,6 +287,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "7",
+        "a commit of many pages renews the lease",
+        KEEPER,
+        "                if not writing.done():\n                    await self.renew()\n",
+        "                break\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "7",
         "a take-over of many pages renews the lease",
         KEEPER,
         "        if self.renew_due:\n            await self.renew()\n",

@@ -195,9 +195,14 @@ class Elector:
         """Monotonic time at which a leader that has not renewed must have stepped down."""
         return self._renewed_at + self._renew_seconds
 
+    @property
+    def renew_at(self) -> float:
+        """Monotonic time from which on ``record`` is to be written again."""
+        return self._renewed_at + self._renew_seconds * RENEW_DUE_AT
+
     def renew_due(self, now: float) -> bool:
         """Return whether it is time to write ``record`` again."""
-        return now >= self._renewed_at + self._renew_seconds * RENEW_DUE_AT
+        return now >= self.renew_at
 
     def must_quit(self, now: float) -> bool:
         """Return whether we led and may no longer: superseded, or not renewed in time."""

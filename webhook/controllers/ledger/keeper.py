@@ -210,6 +210,19 @@ class LedgerKeeper(Fenced):
         """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
         await self._settle(self._index, {}, self._index.meta)
 
+    async def _renewing(self, writes: Iterable[Awaitable[None]]) -> None:
+        """Wait for writes of pages, and renew the lease meanwhile: thousands of gangs may stop at one time."""
+        writing = asyncio.ensure_future(_all(writes))
+        try:
+            while not writing.done():
+                await asyncio.wait([writing], timeout=max(0.0, self._elector.renew_at - self._monotonic()))
+                if not writing.done():
+                    await self.renew()
+            await writing
+        finally:
+            writing.cancel()
+            await asyncio.wait([writing])
+
     async def _renew_if_due(self) -> None:
         if self.renew_due:
             await self.renew()
@@ -252,8 +265,9 @@ class LedgerKeeper(Fenced):
             rounds = ledger_pages.with_index(rounds)
         self.written_bytes = 0
         for each in rounds:
-            writes = (self._write(page, uids, ledger, texts if page == INDEX else {}) for page, uids in each.items())
-            await _all(writes)
+            if INDEX in each:
+                await self._write(INDEX, each[INDEX], ledger, texts)
+            await self._renewing(self._write(page, uids, ledger) for page, uids in each.items() if page != INDEX)
         self._remember(ledger)
         for name in emptied:
             await self._delete_emptied(name)
@@ -330,7 +344,9 @@ class LedgerKeeper(Fenced):
         Raises as ``commit`` does.
         """
         if doubted or not self._pages.keys().isdisjoint(gone):
-            await _all(self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in self._pages.values())
+            await self._renewing(
+                self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in self._pages.values()
+            )
 
     # -- pages that come and go -------------------------------------------------------------------------------------
 

@@ -238,6 +238,24 @@ async def test_a_take_over_of_more_pages_than_a_lease_lasts_for_renews_it(stage:
     assert await whole(stage) == new.ledger
 
 
+async def test_a_commit_that_writes_more_pages_than_a_lease_lasts_for_renews_it(stage: Stage) -> None:
+    """Gangs by the thousand that fail to start are stopped at one time."""
+    keeper, _ = await filled(stage, 100)
+    assert len(keeper._pages) > keeping.AT_ONCE
+    patch = keeper._objects.patch
+
+    async def slow(*args, **named):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(1.5)
+        return await patch(*args, **named)
+
+    keeper._objects.patch = slow  # type: ignore[method-assign]
+    keeper._slots = asyncio.Semaphore(4)
+    await keeper.commit(drop=[f"gang-{number}" for number in range(0, 100, 2)])
+    assert keeper.ledger is not None
+    assert len(keeper.ledger.entries) == 50
+    assert await whole(stage) == keeper.ledger
+
+
 async def test_a_take_over_that_fails_half_way_hands_the_lease_back(stage: Stage) -> None:
     """So nobody has to wait until it runs out."""
     old, _ = await filled(stage)
