@@ -33,6 +33,7 @@ DEEP = "DEEP"
 """Stands in an object for what is nested so deep that no encoder of ours writes it."""
 SHORT = settings.get_current_profile_name() != "fuzz"
 WIDE = st.sampled_from([70, 70, 70, 600, 600, 3_000] if SHORT else [70, 600, 3_000, 30_000])
+OFTEN = [2, 300] if SHORT else [2, 300, 6_000]
 AMOUNTS = st.sampled_from(["9P", "1", 1, "1m", "0", "123456789012345678", "8Ei"])
 
 
@@ -65,7 +66,7 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
         # One value for all: thousands of choices are more than Hypothesis makes.
         node[key] = dict.fromkeys(_names(draw), draw(SCALARS))
     elif what == "repeat" and isinstance(node, dict) and isinstance(node.get(key), list):
-        node[key] = node[key] * draw(st.sampled_from([2, 300]))
+        node[key] = node[key] * draw(st.sampled_from(OFTEN))
     else:
         node[key] = DEEP if what == "deepen" else draw(JSON)
 

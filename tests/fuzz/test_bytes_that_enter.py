@@ -264,7 +264,7 @@ def test_any_bytes_are_answered(body: bytes, path: str) -> None:
 LEFT_BYTES_MAX = 1 << 20
 
 
-@settings(max_examples=20 if SHORT else 2_000)
+@settings(max_examples=20 if SHORT else 100)
 @given(st.data())
 def test_memory_returns_whatever_reviews_came(data: st.DataObject) -> None:
     """Each review comes many times, of other pods and namespaces: what is kept of them is bounded."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.entries import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
 from webhook.jobs.kinds.kind import Factor, PodSetSource
-from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count
+from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count, refuse_too_many
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
 
@@ -36,12 +36,14 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
     components = paths.find(obj, ("spec", "components"))
     if not isinstance(components, list) or not components:
         raise Unreadable("spec.components", "", "has no component", "write at least one")
+    refuse_too_many("spec.components", len(components))
     name = paths.find(obj, ("metadata", "name")) or "component"
     sites: list[PodSetSite] = []
     for index, component in enumerate(components):
         at: Place = ("spec", "components", index)
         found = list(_templates(component, at))
-        sites += [_wrapped(component, at, found, position) for position in range(len(found))]
+        refuse_too_many("spec.components", len(sites) + len(found))
+        sites += _wrapped(component, at, found)
     if not sites:
         raise Unreadable("spec.components", "", "none has pods", "write podSets with replicas and path of each")
     return [replace(site, name=f"{name}-{position}") for position, site in enumerate(sites)]
@@ -50,6 +52,7 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
 def _templates(component: Any, at: Place) -> Iterator[Pods]:
     declared = paths.find(component, ("podSets",))
     if isinstance(declared, list) and declared:
+        refuse_too_many(paths.render((*map(str, at), "podSets")), len(declared))
         for position, pod_set in enumerate(declared):
             yield _declared(component, pod_set, (*at, "podSets", position))
         return
@@ -80,23 +83,23 @@ def _declared(component: Any, pod_set: Any, at: Place) -> Pods:
     return template, 1 if replicas is None else replicas
 
 
-def _wrapped(component: Any, at: Place, found: Sequence[Pods], position: int) -> PodSetSite:
-    template, count = found[position]
-    infos, number = component.get("podSetInfos"), len(found)
-    ready = isinstance(infos, list) and len(infos) == number
-    info = infos[position] if ready and isinstance(infos[position], dict) else {}
-    place = (*at, "podSetInfos", position)
-    return PodSetSite(
-        name="",
-        count=count,
-        metadata=info if ready else None,
-        spec=template["spec"],
-        scheduling=info,
-        owner_labels=paths.find_mapping(template, ("metadata", "labels")),
-        scaffold=(Scaffold((*at, "podSetInfos"), [{} for _ in range(number)], ready),),
-        metadata_path=place,
-        spec_path=place,
-    )
+def _wrapped(component: Any, at: Place, found: Sequence[Pods]) -> Iterator[PodSetSite]:
+    infos, place = paths.find(component, ("podSetInfos",)), (*at, "podSetInfos")
+    ready = isinstance(infos, list) and len(infos) == len(found)
+    scaffold = (Scaffold(place, [{} for _ in found], ready),)
+    for position, (template, count) in enumerate(found):
+        info = infos[position] if ready and isinstance(infos[position], dict) else {}
+        yield PodSetSite(
+            name="",
+            count=count,
+            metadata=info if ready else None,
+            spec=template["spec"],
+            scheduling=info,
+            owner_labels=paths.find_mapping(template, ("metadata", "labels")),
+            scaffold=scaffold,
+            metadata_path=(*place, position),
+            spec_path=(*place, position),
+        )
 
 
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")

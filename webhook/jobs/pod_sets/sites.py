@@ -14,6 +14,8 @@ Place = tuple[str | int, ...]
 _EMPTY: Final[Mapping[str, Any]] = {}
 PODS_MAX: Final = 1_000_000
 """More pods than any cluster runs: a count beyond it is a typing error, and arithmetic on it helps nobody."""
+POD_SETS_MAX: Final = 512
+"""Of one job; a reservation holds fewer (``core.ledger.bounds``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,17 @@ def from_source(source: PodSetSource, obj: Mapping[str, Any]) -> Iterator[PodSet
         yield from _from_map(source, obj, items)
 
 
+def refuse_too_many(where: str, pod_sets: int) -> None:
+    """Refuse more pod sets than a reservation holds before they are read: each takes time. Raises Unreadable."""
+    if pod_sets > POD_SETS_MAX:
+        message = f"are more than {POD_SETS_MAX} pod sets, which no reservation holds"
+        raise Unreadable(where, pod_sets, message, "use fewer with more replicas, or split the job")
+
+
 def _from_list(source: PodSetSource, obj: Mapping[str, Any], items: object) -> Iterator[PodSetSite]:
     if not isinstance(items, list):
         raise Unreadable(paths.render(source.items), items, "is not a list", "write a list")
+    refuse_too_many(paths.render(source.items), len(items))
     for index, item in enumerate(items):
         name = item.get(source.name) if isinstance(item, dict) else None
         if not isinstance(name, str) or not name:

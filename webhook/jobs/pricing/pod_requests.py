@@ -48,6 +48,9 @@ _COMPUTE: Final = frozenset({"cpu", "memory"})
 _TELLTALE: Final = ("resource", "request", "limit", "claim", "overhead", "quota", "device")
 NAMES_MAX: Final = 1_000
 """Resources that one container names at most; far fewer are admitted (``core.ledger.bounds``)."""
+_UNKNOWN_FIELDS_MAX: Final = 100
+_UNKNOWN_VALUES_MAX: Final = 10_000
+"""What is looked through of fields that nobody here knows: how many of one object, and values in each."""
 _NOTHING: Final[Mapping[str, int]] = {}
 
 Demand = tuple[Mapping[str, int], Mapping[str, int]]
@@ -318,7 +321,10 @@ def _crosses_namespaces(affinity: object) -> bool:
 def _refuse_unknown(node: Mapping[str, Any], known: frozenset[str], path: str) -> None:
     if known.issuperset(node):
         return
-    for field in node.keys() - known:
+    unknown = node.keys() - known
+    if len(unknown) > _UNKNOWN_FIELDS_MAX:
+        raise Unreadable(path, len(unknown), "has more unknown fields than are looked through", "remove them")
+    for field in unknown:
         value = node[field]
         if value and (_tells(field) or _bears_resources(value)):
             fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
@@ -332,9 +338,13 @@ def _tells(field: object) -> bool:
 
 
 def _bears_resources(value: object) -> bool:
-    left = [value]
+    left, looked = [value], 0
     while left:
         node = left.pop()
+        looked += 1 + (len(node) if isinstance(node, dict) else 0)
+        if looked > _UNKNOWN_VALUES_MAX:
+            # No field of a pod is that large: to look on would keep others waiting.
+            return True
         if isinstance(node, dict):
             if any(map(_tells, node)):
                 return True
