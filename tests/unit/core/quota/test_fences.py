@@ -43,6 +43,15 @@ def test_a_pod_that_is_deleted_before_it_had_a_node_holds_nothing(fences: Fences
     assert fences.present("ns", "uid") == 1
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_holds_nothing_while_a_finalizer_keeps_it(fences: Fences, phase: str) -> None:
+    """Its kubelet says so once its containers have ended; until then it holds its room, whoever keeps the object."""
+    fences.put_pod(pod(0, node="node-1", terminating=True))
+    assert fences.present("ns", "uid") == 1
+    fences.put_pod(pod(0, node="node-1", terminating=True, phase=phase))
+    assert fences.present("ns", "uid") == 0
+
+
 def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences) -> None:
     """The first key that is short, what is asked and what there is."""
     reason = fences.shortfall(gang(5), {"main": 5})
