@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import orjson
-from hypothesis import event, example, given, settings
+from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.costs import WatchedLoop, run
@@ -49,13 +49,16 @@ class One(FakeApi):
         return b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(self.raw)
 
 
+STORED_BYTES_MAX = 3 << 19
+"""What etcd takes of one object, unless it is told otherwise."""
 ODD_UID = "3f2a-of-the-odd-one"
 SANE = {"metadata": {"name": "sane", "namespace": "team-a", "uid": "sane", "resourceVersion": "3"}, "spec": {}}
 SANE_DAEMON_SET = SANE | {"spec": {"template": {"spec": {"containers": []}}}}
 
 
 def identified(raw: bytes) -> bytes:
-    """Give an object the identity that the API server gives each."""
+    """Give an object the identity that the API server gives each, if it is one that it could store."""
+    assume(len(raw) <= STORED_BYTES_MAX)
     metadata = orjson.dumps(
         {
             "name": "odd",
