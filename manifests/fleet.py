@@ -24,6 +24,7 @@ USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{ACCOUNT}"
 _READ: Final = ["get", "list", "watch"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICY: Final = "tutti-hub-copies-only"
+_RECORD: Final = "tutti-hub-keeps-placements"
 Document = dict[str, Any]
 
 
@@ -34,7 +35,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         plurals = _plurals(family)
         rules.append(_rule(family.group, plurals, [*_READ, "patch"]))
         rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
-    return [_account(), *_given("ClusterRole", [*rules, _kube_system()])]
+    return [_account(), *_given("ClusterRole", [*rules, _kube_system()]), *_own_record(kinds)]
 
 
 def in_member(kinds: Sequence[JobKind]) -> list[Document]:
@@ -43,6 +44,22 @@ def in_member(kinds: Sequence[JobKind]) -> list[Document]:
     rules += [_rule("", ["pods"], ["get", "list"]), _kube_system()]
     ledger = [_rule("", ["configmaps"], _READ)]
     return [_account(), *_given("ClusterRole", rules), *_given("Role", ledger), *_copies_only(kinds)]
+
+
+def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
+    """Where a gang is decides what it holds in the hub, and whether it may be placed again: nobody else writes that."""
+    kept = [f"'{names.PLACEMENT}' in {it}.?metadata.?finalizers.orValue([])" for it in ("object", "oldObject")]
+    told = [f"{cel.annotations_of(it)}[?'{names.PLACEMENT}']" for it in ("object", "oldObject")]
+    rule = (
+        f"request.operation == 'CREATE' ? !({told[0]}.hasValue()) && !({kept[0]})\n"
+        f": {told[0]} == {told[1]} && ({kept[0]}) == ({kept[1]})"
+    )
+    others = (
+        f"request.userInfo.username != '{USER}' && !authorizer.group('').resource('nodes').check('delete').allowed()"
+    )
+    return _policy(
+        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"{names.PLACEMENT} is written by the fleet's hub alone")]
+    )
 
 
 def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
@@ -74,27 +91,8 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
         ),
         (f"request.operation != 'UPDATE' || ({' && '.join(same)})", "a hub changes nothing of a copy but its permit"),
     ]
-    rules = [
-        {
-            "apiGroups": [family.group],
-            "apiVersions": ["*"],
-            "operations": ["CREATE", "UPDATE", "DELETE"],
-            "resources": _plurals(family),
-        }
-        for family in _placed(kinds)
-    ]
-    spec = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
-        "matchConditions": [{"name": "by-a-hub", "expression": f"request.userInfo.username == '{USER}'"}],
-        "validations": [{"expression": rule, "message": message} for rule, message in validations],
-    }
-    group = "admissionregistration.k8s.io"
-    binding = {"policyName": _POLICY, "validationActions": ["Deny"]}
-    return [
-        _object(f"{group}/v1", "ValidatingAdmissionPolicy", _POLICY, spec=spec),
-        _object(f"{group}/v1", "ValidatingAdmissionPolicyBinding", _POLICY, spec=binding),
-    ]
+    by_hub = f"request.userInfo.username == '{USER}'"
+    return _policy(_POLICY, kinds, ["CREATE", "UPDATE", "DELETE"], by_hub, validations)
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -107,6 +105,33 @@ def _placed(kinds: Sequence[JobKind]) -> list[Family]:
 
 def _plurals(family: Family) -> list[str]:
     return sorted({kind.plural for kind in family.kinds})
+
+
+def _policy(
+    name: str, kinds: Sequence[JobKind], operations: list[str], by: str, validations: list[tuple[str, str]]
+) -> list[Document]:
+    """Return a policy for the kinds that a hub places, and its binding; ``by`` says of whose requests it judges."""
+    rules = [
+        {
+            "apiGroups": [family.group],
+            "apiVersions": ["*"],
+            "operations": operations,
+            "resources": _plurals(family),
+        }
+        for family in _placed(kinds)
+    ]
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "asked-by", "expression": by}],
+        "validations": [{"expression": rule, "message": message} for rule, message in validations],
+    }
+    group = "admissionregistration.k8s.io"
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        _object(f"{group}/v1", "ValidatingAdmissionPolicy", name, spec=spec),
+        _object(f"{group}/v1", "ValidatingAdmissionPolicyBinding", name, spec=binding),
+    ]
 
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> Document:

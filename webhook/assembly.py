@@ -34,7 +34,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.scheduler.engine import Engine
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.registry import with_custom
+from webhook.jobs.kinds.registry import of_hub, with_custom
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
 from webhook.kube.release import say_release
@@ -79,7 +79,8 @@ class ReconcilerParts:
 
 def job_kinds(config: Config) -> Mapping[str, JobKind]:
     """Return the shipped job kinds and those of the configuration. Raises PolicyError."""
-    return with_custom(config.kinds)
+    kinds = with_custom(config.kinds)
+    return of_hub(kinds) if config.hub else kinds
 
 
 def reconciler(

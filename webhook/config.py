@@ -152,6 +152,8 @@ class Config(Section):
     """For flavors without the annotation that says it, and for gangs without a queue."""
     hide_neighbours: bool = False
     """Reasons, events and refusals name no jobs of other namespaces."""
+    hub: bool = False
+    """The cluster is the hub of a fleet: its jobs wait here for quota, and run in a member."""
     fleet_members: Path | None = None
     """Directory of kubeconfigs, one a member, named as the member: what ``tutti hub`` places jobs in."""
     left_to_kueue: bool = False
@@ -227,7 +229,8 @@ def engine_settings(config: Config) -> EngineSettings:
             for rule in resources.transformations
         ),
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
-        node_fit=config.node_fit,
+        # A hub's jobs run on nodes of its members.
+        node_fit=NodeFit.OFF if config.hub else config.node_fit,
         usage_decay=None
         if sharing is None
         else UsageDecay(sharing.usage_half_life_time, sharing.usage_sampling_interval, sharing.resource_weights),

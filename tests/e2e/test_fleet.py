@@ -165,6 +165,29 @@ def test_a_member_lets_a_hub_touch_its_copies_only(world: World) -> None:
     member.delete("job", "theirs")
 
 
+def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: World) -> None:
+    tenant = f"--as=system:serviceaccount:{NAMESPACE}:default"
+    world.hub("create", "rolebinding", "edits", "--clusterrole=edit", f"--serviceaccount={NAMESPACE}:default")
+    job = objects.job("elsewhere", 1, objects.pod_template(gpus=1, runtime="600s"), queues.QUEUE)
+    job |= {"spec": job["spec"] | {"managedBy": names.HUB_MANAGER, "suspend": True}}
+    record = {"annotations": {names.PLACEMENT: '{"phase":"nowhere","offer":"1.1"}'}}
+    for lie in (record, {"finalizers": [names.PLACEMENT]}):
+        bad = yaml.safe_dump(job | {"metadata": job["metadata"] | lie})
+        wait_until(
+            lambda bad=bad: (
+                "by the fleet's hub alone"
+                in world.hub.refused("create", "-f", "-", tenant, "--dry-run=server", stdin=bad)
+            ),
+            20,
+            what="the policy is in force",
+        )
+    world.hub("create", "-f", "-", tenant, stdin=yaml.safe_dump(job))
+    refusal = world.hub.refused("annotate", "job", "elsewhere", f"{names.PLACEMENT}=gone", tenant)
+    assert "by the fleet's hub alone" in refusal
+    world.hub("label", "job", "elsewhere", "team=a", tenant)
+    world.hub.delete("job", "elsewhere")
+
+
 def refused_create(member: Kubectl, job: dict[str, Any]) -> str:
     return member.refused("create", "-f", "-", AS_HUB, "--dry-run=server", stdin=yaml.safe_dump(job))
 

@@ -407,6 +407,14 @@ MUTANTS: Final = (
         FLEET_TESTS,
     ),
     Mutant(
+        "P2",
+        "the hub's quota is held while a member may run the job",
+        "webhook/controllers/gangs/assess.py",
+        "    if job is not None and job.placed:\n",
+        "    if False:\n",
+        f"{UNIT}/fleet/test_hub_quota.py",
+    ),
+    Mutant(
         "P3",
         "a member that does not answer is not believed to be gone",
         f"{FLEET}/steps.py",

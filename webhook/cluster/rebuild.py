@@ -71,7 +71,7 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     admission = job.admission or stopped_from
     if admission is None or job.gang is None:
         return None
-    present = view.present(job.namespace, job.uid)
+    present = view.present(job.namespace, job.uid) + job.placed
     if job.finished is not None and present == 0:
         return None
     if job.suspended and present == 0 and not job.active:

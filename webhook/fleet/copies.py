@@ -1,12 +1,12 @@
 """The objects of a fleet, as values: the record on a hub's job, the copy made of it, and the copy read back. Pure."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.fleet.permit import permits
-from webhook.core.fleet.placement import NO_OFFER, NOWHERE, Offer, Phase, Placement
+from webhook.core.fleet.placement import NO_OFFER, NOWHERE, Offer, Placement
 from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.text import decode, offer_of
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
@@ -25,51 +25,10 @@ _MADE_BY_THE_SERVER: Final = (
 """Labels of pod templates that name the hub's object."""
 
 
-class UnreadableRecord(ValueError):
-    """A record that was edited by hand: nothing is done with its job before somebody has looked."""
-
-
-def encode(placement: Placement) -> str:
-    """Return the text of the annotation ``tutti.dev/placement``."""
-    fields = {
-        "phase": placement.phase.value,
-        "offer": str(placement.offer),
-        "member": placement.member,
-        "cluster": placement.cluster,
-        "copy": placement.copy_uid,
-        "version": placement.copy_version,
-        "why": placement.why,
-    }
-    return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
-
-
 def placement_of(job: Mapping[str, Any]) -> Placement:
     """Return the record on a hub's job; ``NOWHERE`` where there is none. Raises UnreadableRecord."""
     written = paths.find_mapping(job, ("metadata", "annotations")).get(names.PLACEMENT)
-    if written is None:
-        return NOWHERE
-    try:
-        fields = json.loads(written)
-        phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
-        member, cluster, copy, version, why = (
-            text(fields.get(key)) for key in ("member", "cluster", "copy", "version", "why")
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableRecord(f"annotation {names.PLACEMENT} is not what a hub wrote: {error!r}") from error
-    if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
-        raise UnreadableRecord(f"annotation {names.PLACEMENT} says {phase} and not where")
-    return Placement(phase, offer, member, cluster, copy, version, why)
-
-
-_NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
-
-
-def offer_of(written: object) -> Offer:
-    """Return the offer written as ``EPOCH.NUMBER``. Raises ValueError."""
-    epoch, dot, number = text(written).partition(".")
-    if not (dot and epoch.isdecimal() and number.isdecimal() and len(epoch) + len(number) < 40):
-        raise ValueError(f"{written!r} is no offer")
-    return Offer(int(epoch), int(number))
+    return NOWHERE if written is None else decode(written)
 
 
 def offer_text(job_uid: str, offer: Offer) -> str:
@@ -88,6 +47,15 @@ def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
     suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
     deleting = paths.find(job, ("metadata", "deletionTimestamp")) is not None
     return not (suspended or deleting) and status.finished(kind, job) is None
+
+
+def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
+    """Return whether a suspended job of the hub still shows the status of a run that is over and was not its last.
+
+    The API server freezes its pod templates by that, and Tutti takes it for active.
+    """
+    suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
+    return suspended and bool(job.get("status")) and status.finished(kind, job) is None
 
 
 def copy_made(kind: JobKind, job: Mapping[str, Any], hub: str, placement: Placement) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from webhook.core.fleet import strays
 from webhook.core.fleet.placement import Placement
 from webhook.core.fleet.steps import Step
 from webhook.core.fleet.strays import Verdict
+from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import watching
-from webhook.fleet.copies import UnreadableRecord, copy_read, placement_of
+from webhook.fleet.copies import copy_read, placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.fleet.member import Member, NoAnswer
 from webhook.fleet.watching import Seen

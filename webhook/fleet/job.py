@@ -13,9 +13,10 @@ from webhook.core.fleet import proof
 from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.steps import Step, Wish, eligible, next_step, why_not
+from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid
-from webhook.fleet.copies import copy_made, encode, placement_of, wanted
+from webhook.fleet.copies import copy_made, placement_of, stopped, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
@@ -192,6 +193,8 @@ class FleetJob:
                     if placement.phase is Phase.NOWHERE and self._why() not in ("", placement.why):
                         await self.write(job, replace(placement, why=self._why()))
                     await self._mirror(job, placement, found)
+                    if placement.phase is Phase.NOWHERE and stopped(self._kind, job):
+                        await self._store_status(job, {})
                     return Step.NOTHING
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
@@ -222,8 +225,10 @@ class FleetJob:
 
     async def _report(self, job: dict[str, Any], found: Look) -> None:
         status = None if found.object is None else found.object.get("status")
-        if not isinstance(status, dict) or status == job.get("status"):
-            return
+        if isinstance(status, dict) and status != job.get("status"):
+            await self._store_status(job, status)
+
+    async def _store_status(self, job: dict[str, Any], status: Mapping[str, Any]) -> None:
         patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": status}]
         path = f"{self._path}/status"
         await self._fleet.api.request("PATCH", path, body=orjson.dumps(patch), content_type=JSON_PATCH)

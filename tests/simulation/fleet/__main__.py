@@ -36,12 +36,12 @@ class Told(NamedTuple):
 
 def tell(seed: int, processes: int) -> Told:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    story, failure = Story(seed, processes), ""
+    story, failure = Story(seed, processes, hub_queues=seed % 3 == 0), ""
     # A story is short: what it leaves behind is collected at its end, not looked through again and again.
     gc.disable()
     try:
         virtual_loop.run(story.tell())
-    except (AssertionError, TimeoutError) as error:
+    except Exception as error:
         failure = f"{type(error).__name__}: {error}"
     finally:
         gc.enable()

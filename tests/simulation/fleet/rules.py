@@ -27,6 +27,8 @@ class Rules:
         self._members = members
         self.foreign: dict[tuple[str, str, str], str] = {}
         """(member, kind, name) of jobs that are not the hub's, and their uids."""
+        self.hub_queues = False
+        """The hub has queues of its own."""
         self.writes = 0
         self.broken: list[str] = []
         self.started: dict[str, set[str]] = {}
@@ -46,7 +48,10 @@ class Rules:
             for gang, copy in self._running(side):
                 places.setdefault(gang, set()).add(name)
                 self._check_leave(gang, copy, side, records.get(gang, NOWHERE))
+        held = self._reserved() if self.hub_queues else set()
         for gang, found in places.items():
+            if self.hub_queues and gang not in held:
+                self._say(f"{gang} runs in {sorted(found)} and holds nothing in the hub")
             if len(found) > 1:
                 self._say(f"{gang} in {sorted(found)} at once")
         self._check_foreign()
@@ -75,6 +80,12 @@ class Rules:
             live = pod.object["status"].get("phase") not in ("Succeeded", "Failed")
             if live and copy_uid in self._jobs_of_copies:
                 yield self._jobs_of_copies[copy_uid], copy_uid
+
+    def _reserved(self) -> set[str]:
+        """Return the uids of the jobs that hold something in the hub's ledger."""
+        maps = self._hub.cluster.server.store.items(("", "configmaps"), names.SYSTEM_NAMESPACE)
+        ledgers = [each.object for each in maps if each.object["metadata"]["name"].startswith(names.LEDGER_NAME)]
+        return {uid for ledger in ledgers for uid in ledger.get("data") or {}}
 
     def _check_leave(self, gang: str, copy: str, side: Side, record: Placement) -> None:
         if not record.holds or record.copy_uid != copy or record.member != side.name:

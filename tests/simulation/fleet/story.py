@@ -1,6 +1,8 @@
 """One story of a fleet: jobs come, are stopped and deleted, links fail, hubs die at their writes; then all is calm."""
 
 import asyncio
+import contextlib
+import copy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,18 +10,24 @@ from random import Random
 
 from tests.simulation.fleet.links import Fault, Link
 from tests.simulation.fleet.rules import Rules, ended, jobs
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, plain_job, pytorch_job
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
 from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
+from webhook.errors import Forbidden, NotFound
 from webhook.fleet.hub import Hub
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.faults import ROUGH, FaultPlan
 
+HUB_POLICY = [copy.deepcopy(item) for item in POLICY]
+HUB_POLICY[1]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = 8
+"""Less than its members have together."""
 JOBS = 6
 BUSY_SECONDS = 120.0
 CRASH = 0.02
 """How likely a hub dies just before or just after one of its writes."""
 HUB_LINK = "hub"
+LINGERS = "example.org/slow"
 WHEN = ("before", "after")
 AIMED_AT = {Phase.OFFERED: 2, Phase.GRANTED: 3, Phase.RECALLED: 4}
 """Phases in which hubs are lain in wait for, and how much oftener than others: without that few crashes hit them."""
@@ -79,9 +87,10 @@ class Aim:
 class Story:
     """One seed."""
 
-    def __init__(self, seed: int, processes: int = 1) -> None:
+    def __init__(self, seed: int, processes: int = 1, *, hub_queues: bool = False) -> None:
         self.chance = Random(seed)
         self.processes = processes
+        self.hub_queues = hub_queues
         self.counts: Counts = Counter()
         self.partitions = self.crashes = 0
         self._stopped: set[str] = set()
@@ -93,14 +102,15 @@ class Story:
 
     async def tell(self) -> None:
         """Run it. Raises AssertionError where something did not hold."""
-        async with fleet("a", "b", "c", starts=False) as world:
+        async with fleet("a", "b", "c", starts=False, hub_policy=HUB_POLICY if self.hub_queues else ()) as world:
             self.world = world
             self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
             self.rules = Rules(world.hub, world.members)
+            self.rules.hub_queues = self.hub_queues
             await self._plant_foreign()
             hubs = [asyncio.create_task(self._keep_a_hub()) for _ in range(self.processes)]
             faults = [asyncio.create_task(self._break(link)) for link in self.states]
-            faults.append(asyncio.create_task(self._lie_in_wait()))
+            faults += [asyncio.create_task(work) for work in (self._lie_in_wait(), self._let_pods_linger())]
             try:
                 await self._submit()
                 await asyncio.sleep(BUSY_SECONDS / 2)
@@ -109,6 +119,8 @@ class Story:
                     task.cancel()
                 await asyncio.gather(*hubs, *faults, return_exceptions=True)
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
+            for side in world.members.values():
+                await self._let_go(side)
             last = Process(world, self.states, None, lambda when: False)
             try:
                 await self._come_to_rest()
@@ -148,7 +160,9 @@ class Story:
             self._stopped.add(name)
             for suspend in (True, False):
                 change = {"suspend": suspend}
-                await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
+                # Whether it waits in a queue of the hub's, where nobody starts it by hand.
+                with contextlib.suppress(Forbidden):
+                    await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
                 await asyncio.sleep(self.chance.uniform(0, 20))
         elif draw < STOPPED + DELETED:
             await self.world.hub.delete(kind, name)
@@ -162,6 +176,22 @@ class Story:
             self._count("cut", link=link)
             await asyncio.sleep(self.chance.uniform(1, 20))
             self.states[link] = Fault.PASS
+
+    async def _let_pods_linger(self) -> None:
+        """Keep pods from going for a while after they are deleted."""
+        while True:
+            await asyncio.sleep(self.chance.uniform(0, 15))
+            side = self.world.members[self.chance.choice(sorted(self.world.members))]
+            for pod in await side.pods():
+                with contextlib.suppress(NotFound):
+                    await side.keep_pod(pod, [LINGERS])
+            await asyncio.sleep(self.chance.uniform(10, 40))
+            await self._let_go(side)
+
+    async def _let_go(self, side: Side) -> None:
+        for pod in await side.pods():
+            with contextlib.suppress(NotFound):
+                await side.keep_pod(pod, [])
 
     async def _lie_in_wait(self) -> None:
         """Kill hubs in one phase after another, over links in one state after another."""
@@ -246,6 +276,8 @@ class Story:
 
         await self.world.until(over, 1800)
         await asyncio.sleep(30)
+        if self.hub_queues:
+            assert await self.world.hub.reserved() == 0, "the hub's quota is not free"
         for name, side in self.world.members.items():
             theirs = {uid for (member, _, _), uid in self.rules.foreign.items() if member == name}
             left = [job["metadata"]["name"] for _, job in jobs(side) if job["metadata"]["uid"] not in theirs]

@@ -24,3 +24,8 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_each_gang_runs_in_one_member_and_leaves_nothing(seed: int, processes: int) -> None:
     await Story(seed, processes).tell()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
+    await Story(seed, hub_queues=True).tell()

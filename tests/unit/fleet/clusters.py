@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any
@@ -31,6 +31,8 @@ NAMESPACE = "team-a"
 PATHS = {"Job": "/apis/batch/v1", "PyTorchJob": "/apis/kubeflow.org/v1"}
 PLURALS = {"Job": "jobs", "PyTorchJob": "pytorchjobs"}
 ANY = frozenset({"*"})
+MEMBER = Config()
+QUEUEING_HUB = Config(hub=True)
 
 
 def template(runtime: str) -> dict[str, Any]:
@@ -214,8 +216,16 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(*members: str, starts: bool = True, without_tutti: tuple[str, ...] = ()) -> AsyncIterator[Fleet]:
-    """Yield a hub with these members, one node each, a queue of 4 cpu each."""
+async def fleet(
+    *members: str,
+    starts: bool = True,
+    without_tutti: tuple[str, ...] = (),
+    hub_policy: Sequence[Mapping[str, Any]] = (),
+) -> AsyncIterator[Fleet]:
+    """Yield a hub with these members, one node each, a queue of 4 cpu each.
+
+    A hub with a policy has a Tutti of its own, by which its jobs wait for its quota first.
+    """
     whole = Fleet()
     async with AsyncExitStack() as stack:
         for number, name in enumerate(("hub", *members)):
@@ -223,6 +233,10 @@ async def fleet(*members: str, starts: bool = True, without_tutti: tuple[str, ..
             await stack.enter_async_context(cluster)
             if name == "hub":
                 whole.hub = Side(name, cluster)
+                for item in hub_policy:
+                    await cluster.create(copy.deepcopy(item))
+                if hub_policy:
+                    await stack.enter_async_context(tutti(cluster, name, QUEUEING_HUB))
                 continue
             await cluster.add_node(f"node-{name}", cpu="8")
             for item in POLICY:
@@ -241,11 +255,11 @@ async def fleet(*members: str, starts: bool = True, without_tutti: tuple[str, ..
 
 
 @asynccontextmanager
-async def tutti(cluster: SimulatedCluster, name: str) -> AsyncIterator[None]:
+async def tutti(cluster: SimulatedCluster, name: str, config: Config = MEMBER) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
-    gate = assembly.webhook(cluster.api(), Config(), identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
+    gate = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
     loop = assembly.reconciler(
-        cluster.api(ACCOUNT), Config(), identity=f"reconciler-{name}", clock=LoopClock(), rng=Random(3)
+        cluster.api(ACCOUNT), config, identity=f"reconciler-{name}", clock=LoopClock(), rng=Random(3)
     )
 
     async def review(path: str, body: bytes) -> bytes:

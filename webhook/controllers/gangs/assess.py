@@ -49,9 +49,13 @@ class Step(StrEnum):
 def assess(job: JobRecord | None, reservation: Reservation | None, pods_present: int, voided: bool) -> Step:
     """Return the next step for a gang.
 
-    ``pods_present`` counts its pods that have not ended, those being deleted included: while there is one, quota stays
-    held (ledger rules 2 and 8). ``voided``: this leadership has written the job since its entry says stopping (rule 4).
+    ``pods_present`` counts its pods that have not ended, those being deleted included: while there is one, or a member
+    of a fleet may have some, quota stays held (ledger rules 2 and 8). ``voided``: this leadership has written the job
+    since its entry says stopping (rule 4).
     """
+    if job is not None and job.placed:
+        # As many as there may be in a member.
+        pods_present += 1
     if reservation is None:
         return _unreserved(job, pods_present)
     if job is None:

@@ -18,6 +18,7 @@ from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.pods_ready import WholeGangs
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
+from webhook.core.fleet.placement import Phase
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.pod_group import ensemble
@@ -175,6 +176,10 @@ class Stops:
         parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
         if parts[0][0].uid != job.uid:
             # An ensemble is looked at once, with the first of its jobs.
+            return
+        if job.placement in (Phase.GRANTED, Phase.RECALLED):
+            # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
+            self._whole.forget(siblings.name_of(reservation))
             return
         due = self._whole.overdue(siblings.name_of(reservation), parts, self._view, now)
         if due is not None:

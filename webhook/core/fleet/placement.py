@@ -93,7 +93,7 @@ class Placement:
 
     @property
     def holds(self) -> bool:
-        """Whether pods of it may exist, so that the hub's quota stays held."""
+        """Whether pods of it may exist in a member."""
         return self.phase in (Phase.GRANTED, Phase.RECALLED)
 
     def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Placement":

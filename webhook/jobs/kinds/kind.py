@@ -163,6 +163,8 @@ class JobKind:
     managed_by: Path | None = None
     managers: tuple[str, ...] = ()
     """Values of ``managed_by`` that mean the kind's ordinary controller."""
+    given_manager: str = ""
+    """What a job that waits gets as ``managed_by`` when it is made and names none."""
     succeeded: tuple[Signal, ...] = ()
     failed: tuple[Signal, ...] = ()
     active: tuple[Signal, ...] = ()

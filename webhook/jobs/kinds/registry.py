@@ -1,9 +1,11 @@
 """All known job kinds: the shipped entries, and what an operator adds or overrides by configuration."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from webhook.core.model import names
 from webhook.jobs.kinds import custom_kinds
 from webhook.jobs.kinds.entries import ENTRIES
 from webhook.jobs.kinds.kind import JobKind
@@ -33,3 +35,14 @@ def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
 def with_custom(configs: Iterable[Mapping[str, Any]]) -> Mapping[str, JobKind]:
     """Return the shipped kinds with an operator's own added or replaced. Raises PolicyError with all problems."""
     return MappingProxyType(custom_kinds.with_custom(configs, KINDS))
+
+
+def of_hub(kinds: Mapping[str, JobKind]) -> Mapping[str, JobKind]:
+    """Return the kinds as they are in a hub: its jobs are given to members when they are made, and wait here first."""
+    manager = names.HUB_MANAGER
+    given = {
+        key: replace(kind, managers=(*kind.managers, manager), given_manager=manager)
+        for key, kind in kinds.items()
+        if kind.managed_by is not None and kind.suspend is not None
+    }
+    return MappingProxyType({**kinds, **given})

@@ -42,7 +42,8 @@ def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, ga
     The webhook answers thousands of these a second. Ordinary is: a suspend field whose parent exists, pod templates
     with nothing of ours in them. The general way says the same, only slower; a test holds the two together.
     """
-    parent = None if kind.suspend is None or kind.scheduling_gated else paths.find(obj, kind.suspend[:-1])
+    special = kind.suspend is None or kind.scheduling_gated or kind.given_manager
+    parent = None if special or kind.suspend is None else paths.find(obj, kind.suspend[:-1])
     if kind.suspend is None or not isinstance(parent, dict) or _has_own_annotations(obj.get("metadata")):
         return None
     patch: Patch = []
@@ -101,6 +102,8 @@ def marked(
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         changed = _put(changed, kind.suspend, True)
+    if kind.given_manager and kind.managed_by is not None and not paths.find(obj, kind.managed_by):
+        changed = _put(changed, kind.managed_by, kind.given_manager)
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue

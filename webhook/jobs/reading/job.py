@@ -6,7 +6,9 @@ Pure, and total: odd input becomes a ``problem``.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from webhook.core.fleet import text as placed
 from webhook.core.fleet.permit import permits
+from webhook.core.fleet.placement import Phase
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
@@ -74,12 +76,23 @@ def read(
         out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
+        placement=_placement(kind, marks),
         awaits_permit=names.OFFER in marks
         and not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid),
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
     )
+
+
+def _placement(kind: JobKind, marks: Mapping[str, Any]) -> Phase:
+    if not kind.given_manager or names.PLACEMENT not in marks:
+        return Phase.NOWHERE
+    try:
+        return placed.decode(marks[names.PLACEMENT]).phase
+    except placed.UnreadableRecord:
+        # The hub leaves it alone until somebody has looked, and so does the quota that it holds.
+        return Phase.GRANTED
 
 
 def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord:

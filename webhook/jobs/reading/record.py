@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from webhook.core.fleet.placement import Phase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
@@ -178,6 +179,8 @@ class JobRecord:
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
+    placement: Phase = Phase.NOWHERE
+    """Of a hub's job: how far it has come into a member."""
     awaits_permit: bool = False
     """A copy from a hub that has not given leave to start it: it is reserved for, and waits."""
     ordered_start: bool = False
@@ -193,6 +196,11 @@ class JobRecord:
     def is_ours(self) -> bool:
         """It is a gang of its own, and Tutti's to start and stop."""
         return self.owner is None and not self.managed_by_other
+
+    @property
+    def placed(self) -> bool:
+        """A member may run it: what it holds here stays held whatever pods there are here."""
+        return self.placement is not Phase.NOWHERE
 
     @property
     def attempts(self) -> int:

@@ -1,0 +1,114 @@
+"""A hub's own queue: a job is offered when the queue has given it a slot, which it keeps while a member may run it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
+from webhook.core.fleet.placement import Phase
+from webhook.core.model import names
+from webhook.fleet.copies import placement_of
+from webhook.kube.api import MERGE_PATCH
+
+pytestmark = pytest.mark.virtual_time
+Make = Callable[..., dict[str, Any]]
+EXAMPLES = Path(__file__).parents[3] / "examples" / "ack-fleet-queue"
+
+
+def one_at_a_time() -> list[Mapping[str, Any]]:
+    """The seed's tree, its leaf for our namespace."""
+    tree = yaml.safe_load((EXAMPLES / "elasticquotatree.yaml").read_text())
+    tree["spec"]["root"]["children"][0]["namespaces"] = [NAMESPACE]
+    return [tree]
+
+
+def as_written(job: dict[str, Any]) -> dict[str, Any]:
+    """A job of the hub as the seed writes it: without a queue's name or a manager."""
+    del job["metadata"]["labels"]
+    (job["spec"].get("runPolicy") or job["spec"]).pop("managedBy")
+    return job
+
+
+@asynccontextmanager
+async def queueing_fleet() -> AsyncIterator[Fleet]:
+    """Yield a hub with the seed's tree, and two members whose jobs without a queue's name wait in one."""
+    async with fleet("a", "b", hub_policy=one_at_a_time()) as world:
+        for side in world.members.values():
+            queue = next(item for item in POLICY if item["kind"] == "LocalQueue")
+            await side.cluster.create({**queue, "metadata": {"name": "default", "namespace": NAMESPACE}})
+            gated = orjson.dumps({"metadata": {"labels": {names.GATED_NAMESPACE: "true"}}})
+            path = f"/api/v1/namespaces/{NAMESPACE}"
+            await side.admin.request("PATCH", path, body=gated, content_type=MERGE_PATCH)
+        await asyncio.sleep(1)
+        yield world
+
+
+async def phases(world: Fleet, kind: str, *jobs: str) -> list[Phase]:
+    return [placement_of(await world.hub.get(kind, name) or {}).phase for name in jobs]
+
+
+@pytest.mark.parametrize("make", [pytorch_job, plain_job])
+async def test_one_job_at_a_time_is_offered_and_the_next_when_nothing_is_left_of_it(make: Make) -> None:
+    kind = make()["kind"]
+    async with queueing_fleet() as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(as_written(make(name, runtime="30s")))
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+        assert await phases(world, kind, "one", "two") == [Phase.GRANTED, Phase.NOWHERE]
+        assert await world.hub.reserved() == 1
+        assert await world.hub.pods() == []
+        await world.until(lambda: world.over(kind, "two"), 200)
+        await asyncio.sleep(5)
+        assert await world.hub.reserved() == 0
+        assert await world.empty(kind)
+
+
+async def test_a_slot_is_kept_while_a_pod_is_left_in_the_member() -> None:
+    async with queueing_fleet() as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(as_written(pytorch_job(name, runtime="20s")))
+            await asyncio.sleep(5)
+        for pod in await world.members["a"].pods():
+            await world.members["a"].keep_pod(pod, ["example.org/slow"])
+        await world.hub.delete("PyTorchJob", "one")
+        await asyncio.sleep(60)
+        assert await phases(world, "PyTorchJob", "one", "two") == [Phase.RECALLED, Phase.NOWHERE]
+        assert await world.hub.reserved() == 1
+        for pod in await world.members["a"].pods():
+            await world.members["a"].keep_pod(pod, [])
+        await world.until(lambda: world.over("PyTorchJob", "two"), 200)
+
+
+@pytest.mark.parametrize("make", [pytorch_job, plain_job])
+async def test_a_job_that_is_stopped_in_the_hub_gives_its_slot_back_and_runs_again(make: Make) -> None:
+    kind = make()["kind"]
+    async with queueing_fleet() as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(as_written(make(name, runtime="40s")))
+            await asyncio.sleep(5)
+        await world.hub.patch(kind, "one", suspend(make, True))
+        await world.until(lambda: world.over(kind, "two"), 200)
+        await world.hub.patch(kind, "one", suspend(make, False))
+        await world.until(lambda: world.over(kind, "one"), 200)
+        assert await world.empty(kind)
+
+
+def suspend(make: Make, held: bool) -> dict[str, Any]:
+    return {"spec": {"suspend": held} if make is plain_job else {"runPolicy": {"suspend": held}}}
+
+
+async def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_waits_again() -> None:
+    async with queueing_fleet() as world:
+        await world.hub.cluster.create(as_written(pytorch_job("one", workers=6)))
+        await asyncio.sleep(5)
+        await world.hub.cluster.create(as_written(pytorch_job("two")))
+        await world.until(lambda: world.over("PyTorchJob", "two"), 900)
+        assert await phases(world, "PyTorchJob", "one") != [Phase.GRANTED]

@@ -1,0 +1,50 @@
+"""In a hub a job belongs to a member from its creation, and its record says whether one may run it."""
+
+from typing import Any
+
+import pytest
+
+from webhook.core.fleet.placement import NOWHERE, Phase
+from webhook.core.fleet.text import encode
+from webhook.core.model import names
+from webhook.jobs.kinds.registry import KINDS, of_hub
+from webhook.jobs.patches.marking import marked
+from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.reading.job import read
+
+IN_HUB = of_hub(KINDS)
+OFFERED = NOWHERE.offered(1, "a", "cluster-a")
+
+
+def pytorch_job(record: str | None = None, **run_policy: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "train:1"}]}}
+    metadata = {"name": "train", "namespace": "team-a", "uid": "1"}
+    notes = {} if record is None else {"annotations": {names.PLACEMENT: record}}
+    replicas = {"Master": {"replicas": 1, "template": template}}
+    return {"metadata": metadata | notes, "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": replicas}}
+
+
+@pytest.mark.parametrize(
+    ("record", "phase"),
+    [
+        (None, Phase.NOWHERE),
+        (encode(NOWHERE), Phase.NOWHERE),
+        (encode(OFFERED), Phase.OFFERED),
+        (encode(OFFERED.granted("copy", "7")), Phase.GRANTED),
+        (encode(OFFERED.granted("copy", "7").recalled("over")), Phase.RECALLED),
+        ("edited by hand", Phase.GRANTED),
+    ],
+)
+def test_a_record_says_whether_a_member_may_run_it_and_one_that_says_nothing_that_it_may(
+    record: str | None, phase: Phase
+) -> None:
+    job = pytorch_job(record)
+    assert read(IN_HUB["PyTorchJob.kubeflow.org"], job, NO_CONTEXT, IN_HUB).placement is phase
+    assert read(KINDS["PyTorchJob.kubeflow.org"], job, NO_CONTEXT).placement is Phase.NOWHERE, "not in a hub"
+
+
+@pytest.mark.parametrize(("written", "stored"), [({}, names.HUB_MANAGER), ({"managedBy": "me"}, "me")])
+def test_a_job_that_names_no_manager_gets_the_hub(written: dict[str, str], stored: str) -> None:
+    made = marked(IN_HUB["PyTorchJob.kubeflow.org"], pytorch_job(**written))
+    assert made["spec"]["runPolicy"]["managedBy"] == stored
+    assert "managedBy" not in marked(KINDS["PyTorchJob.kubeflow.org"], pytorch_job())["spec"]["runPolicy"]

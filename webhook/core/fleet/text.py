@@ -1,0 +1,49 @@
+"""The text of a placement, as it stands in the annotation ``tutti.dev/placement`` of the hub's job, and of an offer."""
+
+import json
+from typing import Final
+
+from webhook.core.fleet.placement import Offer, Phase, Placement
+
+_NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
+OFFER_DIGITS: Final = 40
+
+
+class UnreadableRecord(ValueError):
+    """A record that was edited by hand: nothing is done with its job before somebody has looked."""
+
+
+def encode(placement: Placement) -> str:
+    """Return the text of a placement."""
+    fields = {
+        "phase": placement.phase.value,
+        "offer": str(placement.offer),
+        "member": placement.member,
+        "cluster": placement.cluster,
+        "copy": placement.copy_uid,
+        "version": placement.copy_version,
+        "why": placement.why,
+    }
+    return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
+
+
+def decode(written: object) -> Placement:
+    """Return the placement that was written. Raises UnreadableRecord."""
+    try:
+        fields = json.loads(written)  # type: ignore[arg-type]
+        phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
+        told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why")]
+        member, cluster, copy, version, why = (each if isinstance(each, str) else "" for each in told)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
+    if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
+        raise UnreadableRecord(f"it says {phase} and not where")
+    return Placement(phase, offer, member, cluster, copy, version, why)
+
+
+def offer_of(written: object) -> Offer:
+    """Return the offer written as ``EPOCH.NUMBER``. Raises ValueError."""
+    epoch, dot, number = written.partition(".") if isinstance(written, str) else ("", "", "")
+    if not (dot and epoch.isdecimal() and number.isdecimal() and len(epoch) + len(number) < OFFER_DIGITS):
+        raise ValueError(f"{written!r} is no offer")
+    return Offer(int(epoch), int(number))
