@@ -14,9 +14,9 @@ from tests.e2e.controlplane.cluster import Cluster
 from webhook import errors
 from webhook.kube.http import HttpApi, connected
 
-LISTERS: Final = 500
+LISTERS: Final = 800
 """More than the API server lets one user have under way (some 50) and queued (300)."""
-AFTER_REFUSAL_SECONDS: Final = 0.2
+AFTER_REFUSAL_SECONDS: Final = 0.1
 
 
 def api_of(cluster: Cluster, user: str) -> Api:

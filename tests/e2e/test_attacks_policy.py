@@ -1,5 +1,6 @@
 """What the authors of policy try, and those who use queues that were not given to them."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -8,8 +9,9 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import AnyCluster
+from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
-from tests.e2e.objects import job, pod_template
+from tests.e2e.objects import GPU, job, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
 from tests.e2e.shell import Shell
 from webhook.core.model import names
@@ -33,6 +35,24 @@ def test_a_queue_that_holds_a_job_is_not_deleted_and_goes_when_the_job_has_gone(
     wait_until(lambda: admin.delete("localqueue", QUEUE), what="the local queue may go")
     wait_until(lambda: admin.delete("clusterqueue", cluster_queue), what="the queue may go")
     wait_until(lambda: admin.delete("cohort", cohort), what="its cohort may go")
+
+
+def test_a_queue_of_volcano_that_holds_a_job_is_not_taken_out_of_the_policy(owner: Kubectl, admin: Kubectl) -> None:
+    name, system = f"{admin.namespace}-volcano", admin.in_namespace(NAMESPACE)
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
+    entry = yaml.safe_dump(queue | {"spec": {"capability": {GPU: 4}, "deserved": {GPU: 4}}})
+    policy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tutti-policy"}}
+    system.apply(policy | {"data": {"volcano": entry}})
+    owner.apply(job("train", 4, pod_template(), name))
+    wait_until(lambda: "train" in reservations(admin), what="the job is admitted")
+    for refused in (
+        system.refused("apply", "-f", "-", stdin=json.dumps(policy | {"data": {}})),
+        system.refused("delete", "configmap", "tutti-policy"),
+    ):
+        assert f"{name} holds" in refused
+        assert "train" in refused
+    owner.delete("job", "train")
+    wait_until(lambda: system.delete("configmap", "tutti-policy"), what="the queue may go")
 
 
 def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, admin: Kubectl) -> None:

@@ -10,6 +10,7 @@ from tests.e2e.facts import told, uid_of
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.objects import pod, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations, reserved, set_gpus
+from tests.e2e.shell import Shell
 from webhook.core.model import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
@@ -293,6 +294,7 @@ def test_plain_pods_join_a_pod_group_of_volcano_by_its_annotations(
     assert reserved(admin) == 2
 
 
+@pytest.mark.usefixtures("this_tutti")
 def test_a_pod_groups_own_time_out_stops_a_gang_that_does_not_come_up(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 4)
     owner.apply(pod_group("crew", 2) | {"spec": {"minMember": 2, "scheduleTimeoutSeconds": 4}})
@@ -301,6 +303,14 @@ def test_a_pod_groups_own_time_out_stops_a_gang_that_does_not_come_up(owner: Kub
     template["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
     for number in range(2):
         owner.create(pod(f"crew-{number}", template))
+    explain = Shell(owner)
+    said = wait_until(
+        lambda: "found no node" in (text := explain(f"tutti explain pg/crew -n {owner.namespace}")) and text,
+        what="the scheduler's word and the moment of the stop are told while it starts",
+    )
+    assert "2 found no node: 0/" in said
+    assert "is stopped at" in said
     evicted = wait_until(lambda: told(owner, "crew", "Evicted"), timeout_seconds=60, what="it is stopped")[-1]
     assert "within 4 s after its admission" in evicted
+    assert "2 found no node: 0/" in evicted
     wait_until(lambda: not reservations(admin), what="its quota is returned")

@@ -14,8 +14,8 @@ Volcano's webhook is stricter of late: a guarantee needs a deserved amount besid
 deserved amount a parent that states one, except below ``root``. Here who states none has what the guarantees and the
 children need, so that queues made before still work. A capability above that of a queue above is warned of only.
 
-Unlike Volcano's webhook nothing refuses to delete a queue, ``root`` and ``default`` included: what waits there is told
-that the queue is gone, and what runs is left alone.
+Unlike with Volcano's webhook, ``root``, ``default`` and a queue with children may be deleted; a queue that holds gangs,
+or has one below it that does, may not. What waits in one that is gone is told so.
 """
 
 from collections.abc import Iterable, Mapping
