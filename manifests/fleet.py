@@ -41,7 +41,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
 def in_member(kinds: Sequence[JobKind]) -> list[Document]:
     """What it may do where jobs run: copies, and reading what proves that nothing of one is left."""
     rules = [_rule(family.group, _plurals(family), [*_READ, "create", "patch", "delete"]) for family in _placed(kinds)]
-    rules += [_rule("", ["pods"], ["get", "list"]), _kube_system()]
+    rules += [_rule("", ["pods"], ["get", "list"]), _rule("", ["events"], ["list"]), _kube_system()]
     ledger = [_rule("", ["configmaps"], _READ)]
     return [_account(), *_given("ClusterRole", rules), *_given("Role", ledger), *_copies_only(kinds)]
 

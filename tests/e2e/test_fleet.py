@@ -55,7 +55,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A hub without nodes, members with a node and a Tutti each, and ``tutti hub`` with no more rights than shipped."""
+    """A hub without nodes, members with a node, a Tutti in each, and ``tutti hub`` with no more rights than shipped."""
     directory: Path = tmp_path_factory.mktemp("fleet")
     with contextlib.ExitStack() as stack:
         hub = stack.enter_context(Cluster(Shape(nodes=0, operators=False)))
@@ -67,8 +67,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             members[name] = namespace_of(cluster)
             give_account(cluster, "fleet-member", directory / "members" / name)
             queues.give_queue(members[name], gpus=4)
+        Installation(hub, replicas=1, overrides={"hub": True}).install()
         own = namespace_of(hub)
-        own("create", "namespace", SYSTEM)
+        queues.give_queue(own, gpus=8)
         give_account(hub, "fleet-hub", directory / "own")
         config = directory / "hub.yaml"
         places = {"kubeconfig": str(directory / "own"), "fleet_members": str(directory / "members")}
@@ -95,7 +96,7 @@ def give_account(cluster: Cluster, overlay: str, target: Path) -> None:
 
 def submit(world: World, name: str, pods: int, runtime: str = "30s") -> None:
     job = objects.job(name, pods, objects.pod_template(gpus=1, runtime=runtime), queues.QUEUE)
-    world.hub.create(job | {"spec": job["spec"] | {"managedBy": names.HUB_MANAGER}})
+    world.hub.create(job)
 
 
 def pods_of(world: World, name: str) -> dict[str, int]:
@@ -130,6 +131,22 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: World) -> Non
     wait_until(lambda: not pods_of(world, "short"), 60, what="its pods are gone")
     for kubectl in world.members.values():
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
+
+
+def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: World) -> None:
+    queues.set_gpus(world.hub, 2)
+    submit(world, "now", 2, runtime="600s")
+    wait_until(lambda: pods_of(world, "now"), 90, what="the first runs")
+    submit(world, "then", 2)
+    spec = world.hub.get("job", "then")["spec"]
+    assert (spec["suspend"], spec["managedBy"]) == (True, names.HUB_MANAGER)
+    assert [entry.name for entry in queues.entries(world.hub)] == ["now"]
+    assert not pods_of(world, "then")
+    world.hub.delete("job", "now")
+    wait_until(lambda: pods_of(world, "then"), 90, what="the second runs")
+    world.hub.delete("job", "then")
+    wait_until(lambda: not queues.entries(world.hub), 60, what="the hub's quota is free")
+    queues.set_gpus(world.hub, 8)
 
 
 @pytest.mark.parametrize("act", REFUSED)
@@ -182,7 +199,7 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: World) -> None:
             what="the policy is in force",
         )
     world.hub("create", "-f", "-", tenant, stdin=yaml.safe_dump(job))
-    refusal = world.hub.refused("annotate", "job", "elsewhere", f"{names.PLACEMENT}=gone", tenant)
+    refusal = world.hub.refused("annotate", "job", "elsewhere", "--overwrite", f"{names.PLACEMENT}=gone", tenant)
     assert "by the fleet's hub alone" in refusal
     world.hub("label", "job", "elsewhere", "team=a", tenant)
     world.hub.delete("job", "elsewhere")

@@ -146,10 +146,13 @@ class Hub:
     def _copy_changed(self, kind: str, copy: Seen) -> None:
         self._wake((kind, copy.namespace, copy.name))
 
-    def _wake_waiting(self, member: str) -> None:
-        """Look at the gangs that wait for a reservation in a member to come or to go."""
+    def _wake_waiting(self, member: str, freed: bool) -> None:
+        """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
         for which, job in sorted(self._jobs.items()):
-            if job.waits_for == member:
+            if freed and job.waits_for not in ("", member):
+                job.choice.freed(member)
+                self._wake(which)
+            elif job.waits_for == member:
                 self._wake(which)
 
     def _wake(self, which: JobName) -> None:

@@ -16,6 +16,7 @@ from webhook.core.fleet.steps import Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid
+from webhook.fleet.choice import TOLD_SECONDS, Choice
 from webhook.fleet.copies import copy_made, placement_of, stopped, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
 from webhook.jobs.kinds.kind import JobKind
@@ -26,11 +27,8 @@ from webhook.untyped.editing import Patch
 
 log = structlog.get_logger(__name__)
 
-OFFER_SECONDS: Final = 15.0
-"""A member that has not reserved by then is given up for the next one."""
-
-TOLD_MAX: Final = 10
-"""Members that a record names with why the gang is not there."""
+LOOKED_AT_SECONDS: Final = 5.0
+"""So long after an offer its member is looked at again and again."""
 
 
 @dataclass
@@ -64,8 +62,9 @@ class FleetJob:
         """The member whose ledger decides what comes next."""
         self.unseen = False
         """What comes next is shown by no watch: pods that go, or a member that answers again."""
-        self._passed_over: dict[str, str] = {}
-        """Members that were not chosen at the last look, and why."""
+        self.choice = Choice()
+        self._refusals: dict[str, str] = {}
+        """Members that could not be asked at the last look, and why."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
@@ -124,29 +123,23 @@ class FleetJob:
 
     async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> tuple[str, str] | None:
         """Return the member to offer the gang to now, and its cluster; None to leave it where it is."""
-        self._passed_over = {}
-        if not wish.runs or placement.holds or self._waits_on(wish, placement, found):
+        self._refusals = {}
+        if not wish.runs or placement.holds or await self._waits_on(wish, placement, found):
             return None
-        names_in_turn = sorted(self._fleet.members)
-        if placement.member in names_in_turn:
-            sight = None if found is None else found.sight
-            self._passed_over[placement.member] = why_not(wish, sight) or f"had no room in {OFFER_SECONDS:.0f} s"
-            turn = names_in_turn.index(placement.member) + 1
-            names_in_turn = names_in_turn[turn:] + names_in_turn[: turn - 1]
-        looks = await asyncio.gather(*(self._look(name) for name in names_in_turn))
-        for name, look in zip(names_in_turn, looks, strict=True):
+        in_turn = self.choice.in_turn(placement.member, self._fleet.members)
+        if placement.member in self._fleet.members and (why := why_not(wish, None if found is None else found.sight)):
+            self._refusals[placement.member] = why
+        looks = await asyncio.gather(*(self._look(name) for name in in_turn))
+        targets = []
+        for name, look in zip(in_turn, looks, strict=True):
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                return name, look.sight.cluster
-            self._passed_over[name] = why
-        return None
+                targets.append((name, look.sight.cluster))
+            else:
+                self._refusals[name] = why
+        return targets[0] if targets else None
 
-    def _why(self) -> str:
-        told = [f"{name} {why}" for name, why in sorted(self._passed_over.items())]
-        more = [f"{len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else []
-        return "; ".join(told[:TOLD_MAX] + more)
-
-    def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
+    async def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
         if placement.phase is not Phase.OFFERED:
             return False
@@ -155,7 +148,18 @@ class FleetJob:
             self._offered = placement, now
         if found is None or found.sight.cluster != placement.cluster or not eligible(wish, found.sight):
             return False
-        return found.sight.reserved or now - self._offered[1] < OFFER_SECONDS
+        age, copy = now - self._offered[1], found.sight.copy
+        if found.sight.reserved:
+            return True
+        # Soon its member says why it waits, which no watch shows.
+        self.unseen = age < LOOKED_AT_SECONDS
+        told = ""
+        if copy is not None and age >= TOLD_SECONDS:
+            try:
+                told = await self._fleet.members[placement.member].why_waiting(self._namespace, copy.uid)
+            except NoAnswer:
+                return False
+        return not self.choice.gives_up(placement.member, age, told, self._fleet.members.keys())
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -168,9 +172,8 @@ class FleetJob:
         try:
             match step:
                 case Step.OFFER if target is not None:
-                    await self.write(
-                        job, placement.offered(max(self._fleet.epoch, placement.offer.epoch), *target, self._why())
-                    )
+                    epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target[0])
+                    await self.write(job, placement.offered(epoch, *target, why))
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
                 case Step.CREATE if member is not None:
@@ -190,7 +193,7 @@ class FleetJob:
                 case Step.PROVE if member is not None:
                     return await self._prove(job, member, placement)
                 case _:
-                    if placement.phase is Phase.NOWHERE and self._why() not in ("", placement.why):
+                    if placement.phase is Phase.NOWHERE and self._refusals and self._why() != placement.why:
                         await self.write(job, replace(placement, why=self._why()))
                     await self._mirror(job, placement, found)
                     if placement.phase is Phase.NOWHERE and stopped(self._kind, job):
@@ -201,6 +204,9 @@ class FleetJob:
             self.unseen = True
             return Step.NOTHING
         return step
+
+    def _why(self, offered_to: str = "") -> str:
+        return self.choice.told(self._refusals, offered_to)
 
     async def _prove(self, job: dict[str, Any], member: Member, placement: Placement) -> Step:
         so_far = self._proof

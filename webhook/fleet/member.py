@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
 REST_SECONDS: Final = 2.0
+REASON_CHARACTERS: Final = 200
+"""Of a reason that a hub keeps on its job."""
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 _LEDGER: Final = f"{_CONFIG_MAPS}/{names.LEDGER_NAME}"
@@ -123,6 +125,14 @@ class Member:
                 query = {"labelSelector": f"{names.GANG_LABEL}={uid}"}
                 listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", query)
                 return listed is not None and not listed.get("items")
+
+    async def why_waiting(self, namespace: str, copy_uid: str) -> str:
+        """Return why its Tutti said last that a copy waits, with numbers; nothing while it has not. Raises NoAnswer."""
+        about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
+        listed = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
+        told = [each for each in (listed or {}).get("items") or () if isinstance(each, dict)]
+        newest = max(told, key=lambda each: text(each.get("lastTimestamp")), default={})
+        return text(newest.get("message"))[:REASON_CHARACTERS]
 
     async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""

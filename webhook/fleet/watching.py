@@ -80,13 +80,15 @@ def copies(
     )
 
 
-def ledger(api: Api, on_change: Callable[[], None], *, name: str, rng: Random) -> tuple[Informer[Seen], Informer[Seen]]:
-    """Return watches of a member's ledger, its index and its pages, that tell when an entry came or went."""
+def ledger(
+    api: Api, on_change: Callable[[bool], None], *, name: str, rng: Random
+) -> tuple[Informer[Seen], Informer[Seen]]:
+    """Return watches of a member's ledger, its index and its pages, that tell when an entry came (False) or went."""
 
     def changed(old: Seen | None, new: Seen | None) -> None:
         # The index is written every two seconds for its lease alone.
         if old is None or new is None or old.keys != new.keys:
-            on_change()
+            on_change(bool((frozenset() if old is None else old.keys) - (frozenset() if new is None else new.keys)))
 
     index, pages = f"metadata.name={names.LEDGER_NAME}", names.LEDGER_PAGE
     return (

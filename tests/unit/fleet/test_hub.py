@@ -170,13 +170,48 @@ async def test_the_record_says_of_each_member_why_a_gang_is_not_there() -> None:
         await world.until(lambda: world.over("Job", "train"), 120)
 
 
-async def test_an_offer_says_where_there_was_no_room() -> None:
-    async with fleet("a", "b") as world:
-        for name in ("one", "two"):
-            await world.hub.cluster.create(pytorch_job(name, runtime="600s"))
-        await runs_in(world, 3, 3)
-        whys = [placement_of(await world.hub.get("PyTorchJob", name) or {}).why for name in ("one", "two")]
-        assert sorted(whys) == ["", "a had no room in 15 s"]
+async def filled(world: Fleet) -> None:
+    """Let a job of its own take all of each member."""
+    for side in world.members.values():
+        await side.cluster.create(waiting_job("local", pods=4))
+    await runs_in(world, *(4 for _ in world.members))
+
+
+async def runs_now(world: Fleet, *pods: int) -> bool:
+    return [await side.running() for side in world.members.values()] == list(pods)
+
+
+async def test_the_record_says_in_each_members_words_and_numbers_why_a_gang_waits() -> None:
+    async with fleet("a", "b", "c") as world:
+        await filled(world)
+        await world.hub.cluster.create(pytorch_job())
+
+        async def said() -> bool:
+            why = placement_of(await world.hub.get(*SEED) or {}).why
+            return why.count(" says WaitingForQuota: asks 1 cpu; queue research has 4, 4 used") == 2
+
+        await world.until(said)
+
+
+async def test_a_gang_comes_to_the_one_member_with_room_without_waiting_in_the_others() -> None:
+    async with fleet("a", "b", "c", "d") as world:
+        await filled(world)
+        await world.members["d"].delete("Job", "local")
+        await runs_in(world, 4, 4, 4, 0)
+        await world.hub.cluster.create(pytorch_job())
+        # Three offers that are given up only for want of an answer would take 45 s.
+        await world.until(lambda: runs_now(world, 4, 4, 4, 3), 20)
+
+
+@pytest.mark.parametrize("which", ["a", "b", "c"])
+async def test_a_waiting_gang_goes_where_something_ends_first(which: str) -> None:
+    async with fleet("a", "b", "c") as world:
+        await filled(world)
+        await world.hub.cluster.create(pytorch_job())
+        await asyncio.sleep(40)
+        await world.members[which].delete("Job", "local")
+        pods = [3 if name == which else 4 for name in world.members]
+        await world.until(lambda: runs_now(world, *pods), 8)
 
 
 async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else() -> None:

@@ -1,0 +1,66 @@
+"""Which member one gang is offered to next: one where something has just ended, else one that has not said no yet.
+
+A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. What said no is passed over
+at once while others have not been asked; when all have, the gang stays a while where it is, in that member's queue.
+Pure; what it remembers may be lost at any time.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+OFFER_SECONDS: Final = 15.0
+"""A member that has not reserved by then is given up for the next one."""
+TOLD_SECONDS: Final = 2.0
+"""After which a member is asked why a copy waits."""
+TOLD_MAX: Final = 10
+"""Members that a record names with why the gang is not there."""
+
+
+class Choice:
+    """What one gang has heard from the members."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+        """Why it was not placed in a member when it was last asked."""
+        self._asked: set[str] = set()
+        """Members that have said no in this round."""
+        self._free: str = ""
+        """The member in which something has ended since it was last asked."""
+
+    def freed(self, member: str) -> None:
+        """Note that something has ended in a member."""
+        self._free = member
+        self._asked.discard(member)
+
+    def gives_up(self, current: str, age_seconds: float, why: str, members: Collection[str]) -> bool:
+        """Return whether an offer is given up that its member has not reserved for.
+
+        ``why`` is the member's word on it, if it has said any.
+        """
+        if why:
+            self._said[current] = f"says {why}"
+            self._asked.add(current)
+        if self._free == current:
+            self._free = ""
+        if age_seconds >= OFFER_SECONDS:
+            self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
+            # Another round begins after it.
+            self._asked = {current}
+            return True
+        return bool(why) and (bool(self._free) or not self._asked.issuperset(members))
+
+    def in_turn(self, current: str, members: Iterable[str]) -> list[str]:
+        """Return the members to ask, the best first."""
+        turn = sorted(members)
+        if current in turn:
+            at = turn.index(current)
+            turn = turn[at + 1 :] + turn[:at]
+        return sorted(turn, key=lambda name: (name != self._free, name in self._asked))
+
+    def told(self, refusals: dict[str, str], offered_to: str) -> str:
+        """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""
+        known = {**self._said, **refusals}
+        known.pop(offered_to, None)
+        words = [f"{name} {why}" for name, why in sorted(known.items())]
+        more = [f"{len(words) - TOLD_MAX} more"] if len(words) > TOLD_MAX else []
+        return "; ".join(words[:TOLD_MAX] + more)
