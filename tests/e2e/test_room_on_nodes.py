@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("tutti")
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 NODES: Final = 4
 SECONDS: Final = 10
+ROW: Final = "example.com/row"
+"""Label of nodes: of four, two are in each row."""
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def rack(admin: Kubectl) -> Iterator[list[str]]:
     names = [f"{name}-{number}" for number in range(NODES)]
     for each in names:
         made = nodes.node(each, 8)
-        made["metadata"]["labels"]["rack"] = name
+        made["metadata"]["labels"] |= {"rack": name, ROW: "left" if each in names[: NODES // 2] else "right"}
         made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
         admin.apply({**made, "spec": {"taints": [taint]}})
     tolerations = [{"key": name, "operator": "Exists"}]
@@ -90,3 +92,43 @@ def test_gangs_are_packed_so_that_whole_nodes_stay_free_for_wide_ones(owner: Kub
     assert {pod["spec"]["nodeName"] for pod in owner.pods()} == {rack[2]}, "where they leave least behind"
     owner.apply(job("wide", 3, pod_template(8), QUEUE))
     wait_until(lambda: running(owner, "wide") == 3, SECONDS, "three nodes are free as a whole")
+
+
+def in_one_row(name: str, pods: int, gpus: int) -> dict[str, Any]:
+    """Return a job whose pods have to be in one row, as Kueue's users write it; a pod that ends is made again."""
+    template = pod_template(gpus)
+    template["metadata"]["annotations"]["kueue.x-k8s.io/podset-required-topology"] = ROW
+    return job(name, pods, template, QUEUE, backoffLimit=4)
+
+
+def nodes_of(owner: Kubectl, name: str) -> set[str]:
+    return {pod["spec"]["nodeName"] for pod in owner.pods(f"job-name={name}", "Running")}
+
+
+def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_and_waits_where_none_does(
+    owner: Kubectl, rack: list[str]
+) -> None:
+    left, right = set(rack[:2]), set(rack[2:])
+    owner.apply(on(rack[3], 4))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "the right row has 12 GPUs left")
+    owner.apply(in_one_row("near", 2, 4))
+    wait_until(lambda: running(owner, "near") == 2, SECONDS, "a gang of 8 starts")
+    assert nodes_of(owner, "near") <= right
+    owner.apply(in_one_row("wide", 5, 4))
+    wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "a gang of 20 is told why it waits")
+    (said,) = told(owner, "wide", "Queued")
+    assert "TopologyPlacementFailed: asks 5 pods of" in said
+    assert f"within one {ROW}; none has room for all, left for most: 4; 5 fit anywhere" in said
+    owner.apply(in_one_row("fits", 3, 4))
+    wait_until(lambda: running(owner, "fits") == 3, SECONDS, "a gang of 12 starts in the other row")
+    assert nodes_of(owner, "fits") <= left
+    (first, *_) = owner.pods("job-name=near")
+    owner.delete("pod", first["metadata"]["name"])
+    gone = first["metadata"]["uid"]
+    wait_until(
+        lambda: running(owner, "near") == 2 and all(pod["metadata"]["uid"] != gone for pod in owner.pods()),
+        SECONDS,
+        "the pod that was deleted is made again",
+    )
+    assert nodes_of(owner, "near") <= right
+    assert owner.pods("job-name=wide") == []

@@ -11,7 +11,7 @@ hold room on every node and never have a pod there.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
 from webhook.cluster.nodes.node import StoredNode
@@ -54,7 +54,7 @@ class Occupancy:
         self._expecting: dict[str, None] = {}
         """Nodes of which it is not known any more which pods of DaemonSets are to come."""
         self.short: dict[str, int] = {}
-        """Gangs to their pods still to come that fit no node any more, of sets whose places are written down."""
+        """Gangs to their pods still to come that fit no node any more, of sets with places or domain written down."""
         self._freed = False
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
@@ -225,7 +225,7 @@ class Occupancy:
                 capacity.allot(uid, Allotment(shapes, dict(places)))
                 own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
                 places[each.name] = dict(+own)
-            if own.total() < missing and each.places:
+            if own.total() < missing and (each.places or each.domain):
                 self.short[uid] = self.short.get(uid, 0) + missing - own.total()
         if places != before:
             capacity.withdraw(uid)
@@ -261,4 +261,9 @@ def _shape(held: Held, name: str, flavors: Mapping[str, Flavor]) -> Shape:
     sets = () if held.gang is None else held.gang.pod_sets
     of_gang = next((each for each in sets if each.name == name), PodSet(name, reserved.count, reserved.price))
     chosen = dict.fromkeys(reserved.flavors.values())
-    return shape_of(of_gang, {flavor: flavors[flavor] for flavor in chosen if flavor in flavors})
+    found = shape_of(of_gang, {flavor: flavors[flavor] for flavor in chosen if flavor in flavors})
+    return found if not reserved.domain else replace(found, selector=_both(found.selector, reserved.domain))
+
+
+def _both(selector: tuple[tuple[str, str], ...], domain: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({**dict(selector), **domain}.items()))

@@ -95,14 +95,17 @@ class Decider:
 
         ``flavors`` are those chosen (pod set to resource to flavor); ``gone`` are gangs whose room counts as free.
         """
-        if self.nodes is None:
-            return None
         chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
         asked = [
-            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name])
+            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name], each.near, each.together)
             for each in gang.pod_sets
-            if self._must_fit(self.nodes, chosen[each.name].values())
+            # Who has to be in one domain has to know which.
+            if (each.near is not None and each.near.required)
+            or (self.nodes is not None and self._must_fit(self.nodes, chosen[each.name].values()))
         ]
+        if self.nodes is None:
+            blind = next((each for each in asked if each.count), None)
+            return None if blind is None else Misplaced(blind, 0, certain=False, unread=True)
         late = next((each for each in asked if not self.nodes.may_ask(each.shape)), None)
         if late is not None:
             return Misplaced(late, 0, certain=False, postponed=True)

@@ -53,6 +53,8 @@ class ReservedPodSet:
     """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
     places: Mapping[str, int] = field(default_factory=dict)
     """Node to pods, as they were allotted when it was admitted; empty where nobody knew, or there are too many."""
+    domain: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes that alone its pods may go to, where it has to be in one domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +138,18 @@ class Reservation:
         return f"{self.kind.partition('.')[0]} {self.key}"
 
 
-def with_places(reservation: Reservation, places: Mapping[str, Mapping[str, int]]) -> Reservation:
-    """Return a reservation with the nodes (by pod set) that its pods are to go to."""
+def with_places(
+    reservation: Reservation,
+    places: Mapping[str, Mapping[str, int]],
+    domains: Mapping[str, Mapping[str, str]] | None = None,
+) -> Reservation:
+    """Return a reservation with the nodes (by pod set) that its pods are to go to, and the domains they have to."""
     known = {name: nodes for name, nodes in places.items() if len(nodes) <= PLACES_MAX}
-    return replace(
-        reservation,
-        pod_sets=tuple(replace(each, places=dict(known.get(each.name, {}))) for each in reservation.pod_sets),
+    pod_sets = (
+        replace(each, places=dict(known.get(each.name, {})), domain=dict((domains or {}).get(each.name, {})))
+        for each in reservation.pod_sets
     )
+    return replace(reservation, pod_sets=tuple(pod_sets))
 
 
 def reserve(  # noqa: PLR0917

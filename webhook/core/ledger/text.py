@@ -137,6 +137,7 @@ def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
         ("crossNamespace", price.cross_namespace_affinity),
         ("job", pod_set.job),
         ("places", dict(pod_set.places)),
+        ("domain", dict(pod_set.domain)),
     ):
         if value:
             record[key] = value
@@ -300,6 +301,7 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
         charge=None if charge is None else _amounts(charge),
         job=str(record.get("job", "")),
         places={str(node): int(count) for node, count in record.get("places", {}).items()},
+        domain={str(label): str(value) for label, value in record.get("domain", {}).items()},
     )
 
 

@@ -51,6 +51,16 @@ class PodPrice:
 
 
 @dataclass(frozen=True, slots=True)
+class Nearness:
+    """The pods of one set are to be in one domain: on nodes with the same value of a label (a rack, a block)."""
+
+    level: str
+    """The label."""
+    required: bool
+    """False: only where one has room for all."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSet:
     """Identical pods of a gang."""
 
@@ -67,7 +77,9 @@ class PodSet:
     """Resources that no template asks, but what the kind's controller adds to its pods: counted where a queue or fence
     counts them, and no reason to refuse the gang where none does."""
     together: str = ""
-    """Pod sets of the gang with the same name here take the same flavors (Kueue's ``podset-group-name``)."""
+    """Pod sets of the gang with the same name here take the same flavors, and the same domain where they ask for one
+    (Kueue's ``podset-group-name``)."""
+    near: Nearness | None = None
     job: str = ""
     """Uid of the job that it belongs to, where the gang is an ensemble."""
 

@@ -23,6 +23,7 @@ class Code(StrEnum):
     DEACTIVATED = "Deactivated"
     PENDING_EVALUATION = "PendingEvaluation"
     ADMISSION_GATED = "AdmissionGated"
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
 
     FENCED = "ResourceQuotaExceeded"
     NODES_DO_NOT_FIT = "NodesDoNotFit"

@@ -36,6 +36,8 @@ class Allotment:
     """By pod set."""
     places: dict[str, dict[str, int]]
     """Pod set to node to pods that are still to come."""
+    domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the nodes that alone a pod set's pods may go to, for sets that have to be in one domain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from webhook.core.model import amounts, quantity
+from webhook.core.model import amounts, names, quantity
 from webhook.core.model.amounts import Amounts
+from webhook.core.model.gang import Nearness
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.fit import Misplaced
@@ -15,12 +16,14 @@ def misplaced(found: Misplaced) -> Reason:
     """Return the reason in short: a decision is made more often than somebody asks for it."""
     if found.postponed:
         return Reason(Code.PENDING_EVALUATION, "whether its pods fit the nodes is looked at in one of the next cycles")
+    if _near(found) is not None:
+        return _no_domain(found)
     return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}", help=_help(found))
 
 
 def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
-    if found.postponed:
+    if found.postponed or found.unread:
         return misplaced(found)
     shape, lack = found.asked.shape, Counter[str]()
     kept_out, pieces = Counter[str](), Counter[str]()
@@ -38,6 +41,8 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     nearest = _nearest_of_too_small(capacity, shape)
     if nearest is not None:
         return _too_large(shape, nearest)
+    if _near(found) is not None:
+        return _no_domain(found, capacity.index(shape).total)
     text = f"{_asked(found)}; {_fit(found)}"
     if parts:
         text += f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}"
@@ -62,6 +67,29 @@ def _too_large(shape: Shape, nearest: Amounts) -> Reason:
         f"no node is large enough: one pod asks {amounts.render(lacked)}, the largest that may take it has {has}",
         help="let each pod ask for less, or have a larger node added",
     )
+
+
+def _near(found: Misplaced) -> Nearness | None:
+    near = found.asked.near
+    return near if near is not None and near.required else None
+
+
+def _no_domain(found: Misplaced, anywhere: int | None = None) -> Reason:
+    near = found.asked.near
+    assert near is not None
+    asked = f"{_asked(found)} within one {near.level}"
+    code, missing = Code.TOPOLOGY_PLACEMENT_FAILED, found.asked.count - found.found
+    if found.unread:
+        text = f"{asked}; the nodes are not known"
+        return Reason(code, text, help=f"let Tutti read Nodes, or take {names.REQUIRED_TOPOLOGY} off")
+    if found.nearest is None:
+        text = f"{asked}; no node with that label has room for one"
+        return Reason(code, text, help="it starts when all of them fit in one")
+    text = f"{asked}; none has room for all, {found.nearest} for most: {found.found}"
+    if missing <= 0:
+        return Reason(code, f"{text}, but not beside the gang's other pods", help="it starts when all its pods fit")
+    text += "" if anywhere is None else f"; {anywhere} fit anywhere"
+    return Reason(code, text, help=f"it starts when {missing} more fit in {found.nearest}, or all in another")
 
 
 def _asked(found: Misplaced) -> str:

@@ -8,11 +8,12 @@ Best fit, by Kueue's rule for domains: where one node holds all that is left, th
 the one that holds most. So holes are filled first and wide gangs stand close together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 
 from webhook.core.model.amounts import Amounts
+from webhook.core.model.gang import Nearness
 from webhook.core.placement.capacity import Allotment, Capacity, Index, Room
 from webhook.core.placement.shape import Shape
 
@@ -24,6 +25,9 @@ class Asked:
     name: str
     shape: Shape
     count: int
+    near: Nearness | None = None
+    together: str = ""
+    """Sets of one name here go to the same domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Misplaced:
     """It is impossible, not only unfound: every other pod set left out, it would not fit either."""
     postponed: bool = False
     """It is not known yet: too many shapes are new in this round."""
+    unread: bool = False
+    """It has to be in one domain, and nobody knows the nodes."""
+    nearest: str | None = None
+    """The domain that has most room, where it has to be in one: that of ``found`` pods. None where there is none."""
 
 
 @dataclass(slots=True)
@@ -67,9 +75,13 @@ def place(
     """
     overlay = _Overlay(capacity, {node: dict(amounts) for node, amounts in (more or {}).items()})
     places: dict[str, dict[str, int]] = {}
-    for each in sorted(asked, key=lambda a: (-_dominant_share(capacity, a.shape), a.name)):
-        if not each.count:
-            continue
+    domains: dict[str, Mapping[str, str]] = {}
+    rest = sorted((a for a in asked if a.count), key=lambda a: (-_dominant_share(capacity, a.shape), a.name))
+    for unit in _units(rest):
+        misplaced = _place_near(overlay, unit, places, domains)
+        if misplaced is not None:
+            return misplaced
+    for each in [each for each in rest if each.name not in places]:
         index = capacity.index(each.shape)
         found, left = _pick(index, overlay.adjusted(index), each.count)
         if left:
@@ -77,7 +89,83 @@ def place(
             return Misplaced(each, each.count - left, certain=alone < each.count)
         overlay.take(each.shape, found)
         places[each.name] = found
-    return Allotment({each.name: each.shape for each in asked if each.count}, places)
+    return Allotment({each.name: each.shape for each in asked if each.count}, places, domains)
+
+
+def _units(asked: Iterable[Asked]) -> list[list[Asked]]:
+    """Return the sets that are to be in one domain, those together that are to be in the same; required ones first."""
+    units: dict[tuple[bool, str, str], list[Asked]] = {}
+    for each in asked:
+        if each.near is not None:
+            key = (not each.near.required, each.near.level, f"/{each.together}" if each.together else each.name)
+            units.setdefault(key, []).append(each)
+    return [units[key] for key in sorted(units, key=lambda key: key[0])]
+
+
+def _place_near(
+    overlay: _Overlay,
+    unit: Sequence[Asked],
+    places: dict[str, dict[str, int]],
+    domains: dict[str, Mapping[str, str]],
+) -> Misplaced | None:
+    """Place a unit in the domain that has least room among those that hold it, as Kueue's best fit does; return why
+    none does. One that need not be in any is left out then.
+    """
+    near = unit[0].near
+    assert near is not None
+    rooms = {each.name: _rooms(overlay, each.shape, near.level) for each in unit}
+    totals = {
+        each.name: {domain: sum(room[0] for room in nodes.values()) for domain, nodes in rooms[each.name].items()}
+        for each in unit
+    }
+    first = totals[unit[0].name]
+    enough = (domain for domain in first if all(totals[a.name].get(domain, 0) >= a.count for a in unit))
+    for domain in sorted(enough, key=lambda domain: (first[domain], domain)):
+        found = _place_within(overlay, unit, {each.name: rooms[each.name][domain] for each in unit})
+        if found is not None:
+            for each in unit:
+                overlay.take(each.shape, found[each.name])
+                if near.required:
+                    domains[each.name] = {near.level: domain}
+            places.update(found)
+            return None
+    if not near.required:
+        return None
+    short = next((a for a in unit if all(total < a.count for total in totals[a.name].values())), unit[0])
+    most = totals[short.name]
+    nearest = min(most, key=lambda domain: (-most[domain], domain), default=None)
+    everywhere = overlay.capacity.index(short.shape).total
+    certain = not overlay.more and everywhere < short.count
+    return Misplaced(short, 0 if nearest is None else most[nearest], certain=certain, nearest=nearest)
+
+
+def _place_within(
+    overlay: _Overlay, unit: Sequence[Asked], rooms: Mapping[str, Mapping[str, Room]]
+) -> dict[str, dict[str, int]] | None:
+    """Return places for all sets of a unit on the nodes of one domain, or None."""
+    trial = _Overlay(overlay.capacity, {node: dict(more) for node, more in overlay.more.items()})
+    found: dict[str, dict[str, int]] = {}
+    for each in unit:
+        index = Index(each.shape, overlay.capacity.scarce(each.shape))
+        now = (
+            {node: trial.capacity.room(index, node, trial.more.get(node)) for node in rooms[each.name]} if found else {}
+        )
+        index.fill(now or rooms[each.name])
+        found[each.name], left = _pick(index, {}, each.count)
+        if left:
+            return None
+        trial.take(each.shape, found[each.name])
+    return found
+
+
+def _rooms(overlay: _Overlay, shape: Shape, level: str) -> dict[str, dict[str, Room]]:
+    """Return the nodes that hold pods of a shape with their room, by the value that they have of a label."""
+    index, found = overlay.capacity.index(shape), dict[str, dict[str, Room]]()
+    for name, room in {**index.rooms, **overlay.adjusted(index)}.items():
+        domain = overlay.capacity.nodes[name].labels.get(level) if room[0] else None
+        if domain is not None:
+            found.setdefault(domain, {})[name] = room
+    return found
 
 
 def place_most(capacity: Capacity, asked: Asked) -> Mapping[str, int]:

@@ -341,8 +341,9 @@ class State:
         if self.nodes is None or places is None:
             return reservation
         self.nodes.allot(reservation.uid, places)
-        placed = with_places(reservation, places.places)
-        return placed if fits_alone(placed) else reservation
+        placed = with_places(reservation, places.places, places.domains)
+        # Places are a wish that may be left out, a domain is not.
+        return placed if fits_alone(placed) else with_places(reservation, {}, places.domains)
 
     def wake_namespace(self, namespace: str) -> None:
         """Decide again about gangs that the fences of ``namespace`` stopped."""

@@ -47,7 +47,7 @@ def _put_all(pointer: str, wanted: Mapping[str, str], current: Mapping[str, str]
 def wanted_of(
     reservation: Reservation, pod_set: str, flavors: Mapping[str, Flavor]
 ) -> tuple[dict[str, str], list[Toleration]]:
-    """Return the node labels and tolerations of the flavors assigned to one pod set."""
+    """Return the node labels of the flavors and the domain assigned to one pod set, and the flavors' tolerations."""
     reserved = reservation.pod_set(pod_set)
     assigned = [] if reserved is None else [flavors[f] for f in sorted(set(reserved.flavors.values())) if f in flavors]
     labels: dict[str, str] = {}
@@ -55,6 +55,8 @@ def wanted_of(
     for flavor in assigned:
         labels.update(flavor.node_labels)
         tolerations += [t for t in flavor.tolerations if t not in tolerations]
+    if reserved is not None:
+        labels.update(reserved.domain)
     return labels, tolerations
 
 

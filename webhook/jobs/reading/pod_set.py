@@ -1,11 +1,12 @@
 """A pod set as found in an object to what one of its pods costs, how many there are, and where they may run."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.model import names
-from webhook.core.model.gang import PodPrice, PodSet, Requirement, Toleration
+from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
@@ -14,6 +15,10 @@ from webhook.jobs.reading.record import Admission
 from webhook.untyped import paths
 from webhook.untyped.values import items, text
 
+_TOPOLOGIES: Final = (names.REQUIRED_TOPOLOGY, names.PREFERRED_TOPOLOGY, names.UNCONSTRAINED_TOPOLOGY)
+_LABEL: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
 _EMPTY: Final[dict[str, Any]] = {}
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
@@ -41,9 +46,27 @@ def pod_set_of(
         node_selector=_node_selector(scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),
         tolerations=_tolerations(scheduling.get("tolerations")),
+        near=_near(site),
         together=str(paths.find(site.metadata or {}, ("annotations", names.POD_SET_GROUP)) or ""),
     )
     return pod_set if undo is None else _undone(pod_set, undo)
+
+
+def _near(site: PodSetSite) -> Nearness | None:
+    """Return the domain that a pod set has to be in, or had best be in. Raises Unreadable."""
+    annotations = paths.find_mapping(site.metadata or {}, ("annotations",))
+    asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
+    if len(asked) > 1:
+        why = f"goes with no other of {', '.join(_TOPOLOGIES)}"
+        raise Unreadable(f"pod set {site.name}: annotation {asked[1]}", annotations[asked[1]], why, "keep one of them")
+    if not asked or asked[0] == names.UNCONSTRAINED_TOPOLOGY:
+        return None
+    level = annotations[asked[0]]
+    if not isinstance(level, str) or not _LABEL.fullmatch(level):
+        why = "is not the name of a node label"
+        fix = "name the label that tells racks or blocks apart"
+        raise Unreadable(f"pod set {site.name}: annotation {asked[0]}", level, why, fix)
+    return Nearness(level, required=asked[0] == names.REQUIRED_TOPOLOGY)
 
 
 def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:

@@ -15,8 +15,8 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Taint
 
 
-def stored_node(name: str, cpu: int = 4, **spec: Any) -> node.StoredNode:
-    labels = {"kubernetes.io/hostname": name}
+def stored_node(name: str, cpu: int = 4, rack: str = "", **spec: Any) -> node.StoredNode:
+    labels = {"kubernetes.io/hostname": name, "rack": rack}
     status = {"allocatable": {"cpu": str(cpu), "pods": "110"}, "images": [{"names": ["a"], "sizeBytes": 1}]}
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "7", "labels": labels}
     return node.decode(orjson.dumps({"metadata": metadata, "spec": spec, "status": status}))
@@ -212,3 +212,19 @@ def test_what_was_to_go_to_a_node_that_is_lost_is_placed_again(lost: dict[str, A
         cluster.put_node(stored_node("a", **lost))
     cluster.settled()
     assert cluster.places("g") == {"b": 2}
+
+
+def test_what_has_to_be_in_one_rack_is_placed_again_within_it_or_not_at_all() -> None:
+    cluster = Cluster()
+    for name, rack in (("a", "r1"), ("b", "r2"), ("c", "r1")):
+        cluster.put_node(stored_node(name, rack=rack))
+    placed = with_places(entry("g"), {"main": {"a": 2}}, {"main": {"rack": "r1"}})
+    cluster.set_reservations({"g": placed})
+    cluster.settled()
+    cluster.drop_node("a")
+    cluster.settled()
+    assert (cluster.places("g"), cluster.short) == ({"c": 2}, {})
+    cluster.drop_node("c")
+    cluster.settled()
+    assert cluster.short == {"g": 2}
+    assert cluster.cpus()["b"] == 4, "the other rack is not for it"

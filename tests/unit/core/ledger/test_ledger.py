@@ -32,6 +32,7 @@ POD_SETS = st.builds(
     charge=st.none() | AMOUNTS,
     job=st.sampled_from(["", "uid-of-a-member"]),
     places=st.dictionaries(NAMES, st.integers(1, 9), max_size=2),
+    domain=st.dictionaries(NAMES, NAMES, max_size=2),
 )
 RESERVATIONS = st.builds(
     Reservation,

@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.gang import PodPrice, PodSet, Toleration
+from webhook.core.model.gang import Nearness, PodPrice, PodSet, Toleration
 from webhook.core.model.policy import Flavor, Taint
 from webhook.core.placement.capacity import Allotment, Bound, Capacity
 from webhook.core.placement.fit import Asked, Misplaced, place
@@ -14,6 +14,7 @@ from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.shape import Shape, shape_of
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
+RACK = "cloud/rack"
 
 
 def units(**amounts: int) -> dict[str, int]:
@@ -206,3 +207,71 @@ def test_free_is_allocatable_less_bound_less_allotted(steps: list[tuple[str, int
             held = sum(at == name for at in bound.values())
             held += sum(a.places["main"].get(name, 0) for a in nodes.allotments.values())
             assert nodes.free[name].get(GPU, 0) == node.allocatable[GPU] - 1000 * held
+
+
+def racks(*free: tuple[str, int]) -> Capacity:
+    """Nodes of so many GPUs, each in a rack."""
+    return capacity(*(NodeRecord(f"n{i}", units(gpu=count), {RACK: rack}) for i, (rack, count) in enumerate(free)))
+
+
+def within(name: str, count: int, gpu: int = 1, *, required: bool = True, together: str = "") -> Asked:
+    return Asked(name, shape(gpu=gpu), count, Nearness(RACK, required), together)
+
+
+def test_a_set_that_has_to_be_in_one_rack_takes_the_one_with_least_room_that_holds_it() -> None:
+    nodes = racks(("a", 8), ("a", 8), ("b", 4), ("b", 8), ("c", 4), ("c", 8), ("d", 8))
+    found = place(nodes, [within("main", 12)])
+    assert isinstance(found, Allotment)
+    assert found.places == {"main": {"n3": 8, "n2": 4}}, "of two with equal room the first by name"
+    assert found.domains == {"main": {RACK: "b"}}
+    assert places(nodes, within("main", 16)) == {"main": {"n0": 8, "n1": 8}}
+
+
+def test_a_set_that_fits_only_across_racks_has_no_place_where_it_has_to_be_in_one() -> None:
+    found = place(racks(("a", 8), ("b", 8), ("b", 8)), [within("main", 20)])
+    assert isinstance(found, Misplaced)
+    assert (found.found, found.nearest, found.certain) == (16, "b", False)
+
+
+def test_a_node_without_the_label_is_in_no_rack() -> None:
+    nodes = racks(("a", 2))
+    nodes.put_node(NodeRecord("bare", units(gpu=64)))
+    assert places(nodes, within("main", 3)) is None
+
+
+def test_a_set_that_had_best_be_in_one_rack_goes_to_several_where_none_holds_it() -> None:
+    nodes = racks(("a", 8), ("b", 4), ("b", 8))
+    assert places(nodes, within("main", 9, required=False)) == {"main": {"n2": 8, "n1": 1}}
+    found = place(nodes, [within("main", 18, required=False)])
+    assert isinstance(found, Allotment)
+    assert (sum(found.places["main"].values()), found.domains) == (18, {})
+
+
+def test_sets_of_one_group_go_to_the_same_rack_and_others_each_to_its_own() -> None:
+    nodes = racks(("a", 8), ("b", 4), ("b", 8))
+    grouped = place(nodes, [within("leader", 1, 8, together="g"), within("workers", 4, together="g")])
+    assert isinstance(grouped, Allotment)
+    assert grouped.domains == {"leader": {RACK: "b"}, "workers": {RACK: "b"}}
+    apart = place(nodes, [within("leader", 1, 8), within("workers", 4)])
+    assert isinstance(apart, Allotment)
+    assert apart.domains == {"leader": {RACK: "a"}, "workers": {RACK: "b"}}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), min_size=1, max_size=6),
+    st.integers(1, 12),
+    st.integers(1, 2),
+)
+def test_a_set_fits_one_rack_if_and_only_if_the_nodes_of_one_hold_it(
+    free: list[tuple[str, int]], count: int, gpu: int
+) -> None:
+    sums = {rack: sum(amount // gpu for other, amount in free if other == rack) for rack, _ in free}
+    found = place(racks(*free), [within("main", count, gpu)])
+    enough = sorted((total, rack) for rack, total in sums.items() if total >= count)
+    assert isinstance(found, Allotment) is bool(enough)
+    if isinstance(found, Allotment):
+        assert found.domains["main"] == {RACK: enough[0][1]}
+        assert sum(found.places["main"].values()) == count
+        assert all(free[int(node[1:])][0] == enough[0][1] for node in found.places["main"])
+    else:
+        assert found.found == max(sums.values())

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
-from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy
+from webhook.core.model.gang import Nearness
+from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.placement import capacity
 from webhook.core.placement.capacity import Bound, Capacity
@@ -167,3 +168,43 @@ def test_who_waits_for_nodes_that_are_all_gone_waits_no_longer() -> None:
     there.drop_node("a")
     made.wake_nodes()
     assert admitted(made, 2.0) == ["wide"]
+
+
+def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_names_it() -> None:
+    made, there = engine(queue("q", 32), nodes={})
+    for name, rack in (("a", "r1"), ("b", "r1"), ("c", "r2")):
+        there.put_node(NodeRecord(name, {"cpu": 4000}, {"rack": rack}))
+    made.wake_nodes()
+    near = {"near": Nearness("rack", required=True)}
+    made.submit(gang("wide", "q", pods=10, placement=near), 0.0)
+    made.submit(gang("narrow", "q", pods=3, placement=near, created=1.0), 0.0)
+    (reservation,) = made.cycle(1.0, Fences(), epoch=1).admitted
+    assert (reservation.name, reservation.pod_sets[0].domain) == ("narrow", {"rack": "r2"})
+    reason = made.reason("wide")
+    assert reason is not None
+    assert reason.code is Code.TOPOLOGY_PLACEMENT_FAILED
+    assert str(reason) == (
+        "asks 10 pods of 1 cpu within one rack; none has room for all, r1 for most: 8; 9 fit anywhere; "
+        "it starts when 2 more fit in r1, or all in another"
+    )
+    there.put_node(NodeRecord("d", {"cpu": 4000}, {"rack": "r1"}))
+    made.wake_nodes()
+    (reservation,) = made.cycle(2.0, Fences(), epoch=1).admitted
+    assert (reservation.name, reservation.pod_sets[0].domain) == ("wide", {"rack": "r1"})
+
+
+def test_a_gang_that_has_to_be_in_one_rack_does_not_start_where_nobody_knows_the_nodes() -> None:
+    made = Engine()
+    made.set_policy(policy(queue("q", 32)), LABELS, 0.0)
+    made.submit(gang("g", "q", pods=2, placement={"near": Nearness("rack", required=True)}), 0.0)
+    made.submit(gang("any", "q", pods=2, placement={"near": Nearness("rack", required=False)}), 0.0)
+    assert admitted(made) == ["any"]
+    assert "within one rack; the nodes are not known" in str(made.reason("g"))
+
+
+def test_a_flavor_that_only_observes_its_nodes_still_keeps_a_gang_in_the_rack_that_it_requires() -> None:
+    flavor = Flavor("f", {"kind": "f"}, node_fit=NodeFit.OBSERVE)
+    made, there = engine(queue("q", None, group(f={"cpu": 32})), nodes={}, flavors=(flavor,))
+    there.put_node(NodeRecord("a", {"cpu": 4000}, {"kind": "f", "rack": "r1"}))
+    made.submit(gang("g", "q", pods=5, placement={"near": Nearness("rack", required=True)}), 0.0)
+    assert admitted(made) == []

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load, record_of, reservation_of
+from webhook.core.ledger.record import with_places
 from webhook.core.model import names
 from webhook.core.model.gang import Toleration
 from webhook.dialects.merge import compile_policy
@@ -91,6 +92,19 @@ def test_a_start_without_restore_replaces_the_old_flavor():
     ]
     assert names.REQUEUE not in again["metadata"]["annotations"]
     assert record_of(again).admission.injected == {"main": {"nodeSelector": ["pool/kind"], "tolerations": 1}}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_start_keeps_a_gang_to_its_domain_and_restore_lets_it_go(name):
+    waiting = held(name)
+    record = record_of(waiting)
+    domains = {pod_set.name: {"cloud/rack": "r1"} for pod_set in record.gang.pod_sets}
+    reservation = with_places(reservation_of(record, None, {}), {}, domains)
+    running = apply(waiting, patches.start(record, reservation, (3, 14), FLAVORS))
+    assert all(each.node_selector["cloud/rack"] == "r1" for each in record_of(running).templates)
+    stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE)))
+    restored = apply(stopped, patches.restore(record_of(stopped)))
+    assert all("cloud/rack" not in (each.node_selector or {}) for each in record_of(restored).templates)
 
 
 def test_a_toleration_that_ends_is_injected_with_its_end_and_is_another_than_one_that_does_not():
