@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from manifests.chart_schema import schema_of_values
 from manifests.output import Dumper
 
 MANIFESTS: Final = Path(__file__).parent
@@ -157,6 +158,7 @@ def write(target: Path, files: Iterable[Part] = PARTS) -> None:
     """Write the chart into ``target``, which is emptied first."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(CHART, target)
+    (target / "values.schema.json").write_text(schema_of_values(CHART / "values.schema.json"))
     (target / "templates").mkdir()
     (target / "templates" / "_image.tpl").write_text(_HELPERS)
     for part in files:

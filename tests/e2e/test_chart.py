@@ -108,6 +108,35 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
             rendered(folder, wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"typo": 1}, "typo"),
+        ({"lease": {"lease_secs": 9}}, "lease_secs"),
+        ({"fairSharing": {"strategies": []}}, "strategies"),
+        ({"addedContainers": [{"name": "a", "image": "b"}]}, "image"),
+    ],
+)
+def test_a_key_that_the_configuration_does_not_have_is_refused_by_helm(
+    folder: Path, wrong: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)config.*{key}"):
+        rendered(folder, {"config": wrong})
+
+
+def test_helm_takes_every_key_of_the_configuration_in_either_spelling(folder: Path) -> None:
+    config = {
+        "lease": {"lease_seconds": 9},
+        "waitForPodsReady": {"timeout": "5m", "requeuingStrategy": {"backoffLimitCount": 3}},
+        "fair_sharing": {"preemptionStrategies": ["LessThanInitialShare"]},
+        "addedContainers": [{"name": "a", "podLabels": {"b": "c"}, "requests": {"cpu": 1}}],
+        "kinds": [{"anything": {"that": "kinds say"}}],
+        "peers": {"a": "https://a.example"},
+    }
+    made = rendered(folder, {"config": config})
+    assert yaml.safe_load(made["ConfigMap", "tutti-system", "tutti-config"]["data"]["config.yaml"]) == config
+
+
 def test_every_value_is_described_by_the_schema() -> None:
     values = yaml.safe_load((chart.CHART / "values.yaml").read_text())
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
