@@ -23,12 +23,22 @@ from webhook.visibility.http.app import ROOT
 from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
-AUTHORITY = trustme.CA(key_type=trustme.KeyType.ECDSA).cert_pem.bytes()
+ISSUER = trustme.CA(key_type=trustme.KeyType.ECDSA)
+AUTHORITY = ISSUER.cert_pem.bytes()
 EXPIRES = x509.load_pem_x509_certificate(AUTHORITY).not_valid_after_utc
 DEPLOYMENTS = "/apis/apps/v1/namespaces/tutti-system/deployments"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
+SECRET = "/api/v1/namespaces/tutti-system/secrets/tutti-certs"
 LEDGER = f"/api/v1/namespaces/tutti-system/configmaps/{names.LEDGER_NAME}"
+
+
+def serving(days: float) -> dict[str, Any]:
+    """The Secret of a leaf that was issued now and lasts ``days``."""
+    end = datetime.datetime.fromtimestamp(NOW, datetime.UTC) + datetime.timedelta(days=days)
+    begin = datetime.datetime.fromtimestamp(NOW, datetime.UTC)
+    leaf = ISSUER.issue_cert("webhook", not_before=begin, not_after=end, key_type=trustme.KeyType.ECDSA)
+    return {"data": {"tls.crt": b64encode(leaf.cert_chain_pems[0].bytes()).decode()}}
 
 
 async def answers(world: World, **changed: Any) -> Answers:
@@ -40,6 +50,7 @@ async def answers(world: World, **changed: Any) -> Answers:
         f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         REGISTRATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
         FLAVORS: {},
+        SECRET: serving(90),
         LEDGER: {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())},
         f"{ROOT}/queues": {"items": await world.documents("queues")},
     }
@@ -112,8 +123,43 @@ async def test_a_lease_that_has_run_out_is_wrong() -> None:
 
 async def test_an_authority_is_wrong_before_it_has_expired() -> None:
     soon = EXPIRES - datetime.timedelta(days=3)
-    assert "the authority lasts" in (await wrong({}, soon.timestamp()))["certificates"]
-    assert "has expired" in (await wrong({}, EXPIRES.timestamp() + 60))["certificates"]
+    alone = {SECRET: GONE}
+    assert "the authority lasts" in (await wrong(alone, soon.timestamp()))["certificates"]
+    assert "the authority has expired" in (await wrong(alone, EXPIRES.timestamp() + 60))["certificates"]
+
+
+@pytest.mark.parametrize(
+    ("issued", "days", "text"),
+    [
+        (90, 82, None),
+        (90, 84, "the serving certificate lasts 6d"),
+        (90, 91, "the serving certificate has expired 24h ago"),
+        (1, 0.8, None),
+        (1, 0.95, "the serving certificate lasts 72m"),
+    ],
+)
+async def test_what_pods_serve_with_is_wrong_before_it_has_expired(
+    issued: float, days: float, text: str | None
+) -> None:
+    now = NOW + days * 86_400
+    lease = LeaderRecord("reconciler-0", 6.0, "then", micro_time_text(now), 1)
+    renewed = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())}
+    found = await wrong({SECRET: serving(issued), LEDGER: renewed}, now)
+    assert found == ({} if text is None else {"certificates": text})
+
+
+@pytest.mark.parametrize(
+    ("secret", "well", "text"),
+    [
+        (Forbidden(403, "Forbidden", "you may not read secrets"), True, "not seen: you may not read secrets"),
+        (NotFound(404, "NotFound", "not found"), True, "not seen: it is in no Secret tutti-certs"),
+        ({"data": {"tls.crt": "c29tZXRoaW5n"}}, False, "no readable tls.crt"),
+        ({"data": None}, False, "no readable tls.crt"),
+    ],
+)
+async def test_who_may_not_read_the_serving_certificate_is_told_so(secret: Any, well: bool, text: str) -> None:
+    found = await look(await answers(World(), **{SECRET: secret}), NOW)  # type: ignore[arg-type]
+    assert [finding.well for finding in found if text in finding.text] == [well]
 
 
 async def test_a_queue_that_admits_nothing_is_named_with_the_reason() -> None:

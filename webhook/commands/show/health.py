@@ -30,8 +30,11 @@ _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 _REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+_SERVING: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/tutti-certs"
 _DUE_SECONDS: Final = 7 * 86_400
 """A certificate that ends sooner should have been renewed by now."""
+_DUE_PART: Final = 0.1
+"""So should one with less of its life left: cert-manager may be told to issue for a day."""
 
 
 class Finding(NamedTuple):
@@ -46,7 +49,7 @@ async def look(api: Api, now: float) -> list[Finding]:
     """Return what was found, Unix time being ``now``. Never raises ApiError: no answer is a finding."""
 
     async def certificates() -> Sequence[Finding]:
-        return await _authorities(api, now)
+        return [*await _authorities(api, now), *await _serving(api, now)]
 
     async def ledger() -> Sequence[Finding]:
         return [*_ledger(await read_ledger(api), now), *await _quarantined(api, now)]
@@ -142,7 +145,7 @@ async def _led(api: Api, now: float) -> tuple[bool, str]:
 
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:
-    """Return whether the API server trusts somebody still. What pods serve with is in a Secret, which few may read."""
+    """Return whether the API server trusts somebody still."""
     registration = orjson.loads(await api.request("GET", _REGISTRATION))
     bundles = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in registration.get("webhooks") or ()}
     ends = []
@@ -151,12 +154,34 @@ async def _authorities(api: Api, now: float) -> Sequence[Finding]:
             known = x509.load_pem_x509_certificates(b64decode(bundle))
         except ValueError:
             return [Finding("certificates", False, "a registration has no readable caBundle: see certs/README.md")]
-        ends.append(max(certificate.not_valid_after_utc.timestamp() for certificate in known))
+        ends.append(max(known, key=lambda certificate: certificate.not_valid_after_utc))
     if not ends:
         return [Finding("certificates", False, "nothing is registered: no job is gated")]
-    left = min(ends) - now
-    text = f"the authority has expired {human_age(-left)} ago" if left < 0 else f"the authority lasts {human_age(left)}"
-    return [Finding("certificates", left > _DUE_SECONDS, text)]
+    return [_lasts("the authority", min(ends, key=lambda certificate: certificate.not_valid_after_utc), now)]
+
+
+async def _serving(api: Api, now: float) -> Sequence[Finding]:
+    """Return whether what the pods serve with lasts; its Secret has the key too, so few may read it."""
+    try:
+        secret = orjson.loads(await api.request("GET", _SERVING))
+    except Forbidden as error:
+        return [Finding("certificates", True, f"serving certificate not seen: {error.message}")]
+    except NotFound:
+        return [Finding("certificates", True, "serving certificate not seen: it is in no Secret tutti-certs")]
+    try:
+        leaf = x509.load_pem_x509_certificate(b64decode(paths.find(secret, ("data", "tls.crt")) or ""))
+    except ValueError:
+        text = "Secret tutti-certs has no readable tls.crt: see certs/README.md"
+        return [Finding("certificates", False, text)]
+    return [_lasts("the serving certificate", leaf, now)]
+
+
+def _lasts(what: str, certificate: x509.Certificate, now: float) -> Finding:
+    """Return whether a certificate lasts; it is wrong some time before its end, while pods still serve."""
+    begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    left = end - now
+    text = f"{what} has expired {human_age(-left)} ago" if left < 0 else f"{what} lasts {human_age(left)}"
+    return Finding("certificates", left > min(_DUE_SECONDS, _DUE_PART * (end - begin)), text)
 
 
 def _ledger(stored: Document, now: float) -> Iterator[Finding]:
