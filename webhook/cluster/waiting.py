@@ -22,10 +22,9 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
         return unread
     if job.admission_gates:
         return behind_gates(job.admission_gates)
-    if job.missing_class:
-        return Reason(
-            Code.PRIORITY_CLASS_NOT_FOUND, f"{job.missing_class} does not exist", help="create it, or name another"
-        )
+    missing = job.missing_class
+    if missing:
+        return Reason(Code.PRIORITY_CLASS_NOT_FOUND, f"{missing.label} does not exist", help=missing.help)
     too_large = bounds.too_large(gang)
     if too_large is not None:
         return Reason(Code.ENTRY_TOO_LARGE, too_large)

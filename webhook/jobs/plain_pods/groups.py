@@ -22,6 +22,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.group_names import number_of_pods
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import annotations
+from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 
 POD_GROUP: Final = JobKind(
@@ -120,7 +121,7 @@ def read(
         admission=admission,
         requeue=requeue,
         waiting_pods=len(waiting),
-        missing_class=next(filter(None, (_missing_class(pod, context) for pod in deciding)), ""),
+        missing_class=next(filter(None, (_missing_class(pod, context) for pod in deciding)), None),
     )
 
 
@@ -221,9 +222,9 @@ def _priority(pod: PodRecord, context: ReadContext) -> int:
     return context.workload_priority_classes.get(_class(pod, context), pod.priority)
 
 
-def _missing_class(pod: PodRecord, context: ReadContext) -> str:
-    named = _class(pod, context)
-    return f"WorkloadPriorityClass {named!r}" if named and named not in context.workload_priority_classes else ""
+def _missing_class(pod: PodRecord, context: ReadContext) -> MissingClass | None:
+    named, known = _class(pod, context), context.workload_priority_classes
+    return missing_class("WorkloadPriorityClass", named, known) if named and named not in known else None
 
 
 def _quorum(pods: Iterable[PodRecord]) -> int | None:

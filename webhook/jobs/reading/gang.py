@@ -19,6 +19,7 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.annotations import original_count
 from webhook.jobs.reading.gating import pod_group_of, queue_label
+from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.jobs.reading.record import Admission, Requeue
 from webhook.untyped import editing, paths
@@ -40,7 +41,7 @@ class GangReading(NamedTuple):
     problem: Problem | None
     sites: Sequence[PodSetSite]
     """The pod sets as they stand in the object; none when they could not be found."""
-    missing_class: str
+    missing_class: MissingClass | None
     """The priority class that the gang names and that does not exist (yet)."""
     reclaimed: Mapping[str, int]
     """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
@@ -65,7 +66,7 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
     admission = annotations.decode_admission(marks.get(names.ADMISSION), uid) if marks else None
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
     sites: Sequence[PodSetSite] = ()
-    gang, problem, missing = None, None, ""
+    gang, problem, missing = None, None, None
     reclaimed, spared, runs_again = _NONE, _NONE, False
     try:
         sites = find_pod_sets(kind, obj, context)
@@ -152,9 +153,9 @@ def _gang(
 
 def _priority(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
-) -> tuple[int, str]:
+) -> tuple[int, MissingClass | None]:
     """Return the value of the first class named that exists; and the class that should decide, where there is none."""
-    missing = ""
+    missing = None
     for value, called in _named_classes(kind, obj, sites, context):
         if value is not None:
             return value, missing
@@ -164,18 +165,23 @@ def _priority(
 
 def _named_classes(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
-) -> Iterator[tuple[int | None, str]]:
-    """Yield each class that the object names, with its value where there is such a class; the first one counts."""
+) -> Iterator[tuple[int | None, MissingClass | None]]:
+    """Yield each class that the object names, by its value or as missing; the first one counts."""
     label = paths.find_mapping(obj, ("metadata", "labels")).get(names.PRIORITY_CLASS_LABEL)
     if not label and names.DEFAULT_PRIORITY_CLASS in context.workload_priority_classes and queue_label(obj, kind):
         label = names.DEFAULT_PRIORITY_CLASS
     known, classes = context.workload_priority_classes, context.priority_classes
     if label and isinstance(label, str):
-        yield known.get(label, BUILT_IN_PRIORITIES.get(label)), f"WorkloadPriorityClass {label!r}"
+        yield _value("WorkloadPriorityClass", label, known)
     fields = [paths.find(obj, path) for path in kind.priority_classes]
     for name in (*fields, *[site.spec.get("priorityClassName") for site in sites]):
         if name and isinstance(name, str):
-            yield classes.get(name, BUILT_IN_PRIORITIES.get(name)), f"PriorityClass {name!r}"
+            yield _value("PriorityClass", name, classes)
+
+
+def _value(kind: str, name: str, known: Mapping[str, int]) -> tuple[int | None, MissingClass | None]:
+    value = known.get(name, BUILT_IN_PRIORITIES.get(name))
+    return value, missing_class(kind, name, known) if value is None else None
 
 
 def _place(metadata: Mapping[str, Any], place_seconds: float) -> float:

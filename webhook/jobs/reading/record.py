@@ -7,6 +7,7 @@ from webhook.core.fleet.placement import Phase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
+from webhook.jobs.reading.missing_class import MissingClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class JobRecord:
     """JSON pointer of the first missing map on the way to the suspend field; None when none is missing."""
     out_of_bounds: str = ""
     """Which rule of its namespace's LimitRanges its pods would break; they could not be created."""
-    missing_class: str = ""
+    missing_class: MissingClass | None = None
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""

@@ -73,9 +73,10 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
     if asking.gang is None:
         return ()
     gang, found = rules.view.with_quorum(asking.gang), []
-    if asking.missing_class:
+    missing = asking.missing_class
+    if missing:
         found.append(
-            f"{asking.missing_class} does not exist, as far as Tutti has seen yet: the job waits until it does"
+            f"{missing.label} does not exist, as far as Tutti has seen yet: the job waits until it does; {missing.help}"
         )
     if gang.queue is not None and queue_of(rules, gang) is None:
         found.append(_unknown_queue(rules, gang))

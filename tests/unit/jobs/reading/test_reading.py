@@ -133,7 +133,7 @@ def test_a_priority_class_that_does_not_exist_is_told_and_leaves_the_gang_readab
     obj["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "kind"}}
     obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "gone"
     record = record_of(obj, ReadContext({"kind": 6}))
-    assert record.missing_class == "WorkloadPriorityClass 'gone'"
+    assert record.missing_class.label == "WorkloadPriorityClass 'gone'"
     assert record.gang.priority == 6
     assert not record_of(obj, ReadContext({"kind": 6}, "", {"gone": 1})).missing_class
 

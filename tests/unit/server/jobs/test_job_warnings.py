@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from tests.unit.server.reviews import GPU, ask, containers, create, review, stored, view, with_quota
+from webhook.cluster.waiting import waiting_gang
 from webhook.core.model import names
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
 
 
@@ -33,6 +36,36 @@ async def test_who_suspends_a_job_that_waits_is_told_how_to_hold_it() -> None:
 async def test_a_queue_that_the_same_apply_may_just_have_made_is_called_not_seen_yet(waiting: Gate) -> None:
     (warning,) = (await create(waiting, stored(queue="new"))).warnings
     assert "as far as Tutti has seen yet: the job waits until it exists; unless it was created just now" in warning
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ([], "create it: there is no other"),
+        (["system-node-critical"], "create it: there is no other"),
+        (["low", "high", "system-node-critical"], "create it, or name another: high, low"),
+        ([f"class-{number:02}" for number in range(30)], "class-08, class-09 and 20 more"),
+    ],
+)
+@pytest.mark.parametrize("ours", [False, True])
+async def test_who_names_a_priority_class_that_does_not_exist_is_told_which_do(
+    known: list[str], told: str, ours: bool
+) -> None:
+    classes = dict.fromkeys(known, 5)
+    context = ReadContext(workload_priority_classes=classes) if ours else ReadContext(priority_classes=classes)
+    gate, obj = Gate(view(), context=lambda: context), stored()
+    if ours:
+        obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "hgih"
+    else:
+        obj["spec"]["template"]["spec"]["priorityClassName"] = "hgih"
+    (warning,) = [text for text in (await create(gate, obj)).warnings if "PriorityClass 'hgih' does not exist" in text]
+    assert warning.endswith(told)
+    record = read(KINDS["Job.batch"], obj, context)
+    assert record is not None
+    reason = waiting_gang(record, gate.view)
+    assert isinstance(reason, Reason)
+    assert reason.code is Code.PRIORITY_CLASS_NOT_FOUND
+    assert reason.help.endswith(told)
 
 
 async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:

@@ -23,6 +23,7 @@ from webhook.jobs.kinds.kind import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.pod_sets.find import find_pod_sets
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.limit_ranges import violation
+from webhook.jobs.reading.missing_class import missing_class
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.laboratory.dry_run.workloads import rules as workload_rules
 from webhook.laboratory.dry_run.workloads.entrant import Entrant, Surroundings, is_ours
@@ -190,7 +191,10 @@ def _priority(spec: Mapping[str, Any], context: ReadContext) -> int:
         kind, where = "WorkloadPriorityClass" if ours else "PriorityClass", "priorityClassName"
         where = "priorityClassRef.name" if isinstance(reference, dict) else where
         raise Unreadable(
-            f"spec.{where}", name, f"there is no such {kind}", "create it, name another, or write spec.priority"
+            f"spec.{where}",
+            name,
+            f"there is no such {kind}",
+            f"{missing_class(kind, name, classes).help}; or write spec.priority",
         )
     return classes[name]
 
