@@ -32,6 +32,7 @@ from webhook.controllers.reporting.queue_metrics import QueueGauges
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.pods import PodRecord
 from webhook.core.scheduler.engine import Engine
+from webhook.fleet.hub import Hub
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import of_hub, with_custom
@@ -363,6 +364,22 @@ async def _until(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> None:
         for task in (*running, stopping):
             if task not in done:
                 task.cancel()
+
+
+async def serve_hub(config: Config, stop: asyncio.Event) -> None:
+    """Serve as the hub of a fleet until ``stop``, beside its health."""
+    from webhook.fleet import process  # noqa: PLC0415
+
+    hubs: list[Hub] = []
+
+    def problems() -> list[str]:
+        return [] if hubs and hubs[0].fleet.uid else ["its own API server has not answered yet"]
+
+    health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
+    try:
+        await process.serve_hub(config, stop, hubs.append)
+    finally:
+        await health.close()
 
 
 def _unsynced(view: View) -> list[str]:

@@ -318,9 +318,8 @@ def hub(config: ConfigOption = None) -> None:
     """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
     from webhook import assembly  # noqa: PLC0415
     from webhook.config import load  # noqa: PLC0415
-    from webhook.fleet.process import serve_hub  # noqa: PLC0415
 
-    assembly.run_process(serve_hub, load(config))
+    assembly.run_process(assembly.serve_hub, load(config))
 
 
 app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)

@@ -72,9 +72,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         queues.give_queue(own, gpus=8)
         give_account(hub, "fleet-hub", directory / "own")
         config = directory / "hub.yaml"
-        places = {"kubeconfig": str(directory / "own"), "fleet_members": str(directory / "members")}
+        health = hub.ports.take()
+        places = {
+            "kubeconfig": str(directory / "own"),
+            "fleet_members": str(directory / "members"),
+            "listen": {"health_port": health},
+        }
         config.write_text(yaml.safe_dump(places))
         hub.component("hub", "-m", "webhook", "hub", "--config", config, program=sys.executable).start()
+        ready = f"http://127.0.0.1:{health}/readyz"
+        wait_until(lambda: hub.http_ok(ready), 60, what="tutti hub is ready")
         yield World(own, members)
 
 

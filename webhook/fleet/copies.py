@@ -49,6 +49,17 @@ def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
     return not (suspended or deleting) and status.finished(kind, job) is None
 
 
+def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of a copy as the hub's job can show it.
+
+    The API server lets nobody change the start time of a Job that is not suspended: that of its first copy stays.
+    """
+    started = paths.find(job, ("status", "startTime"))
+    if kind.key != "Job.batch" or started is None or (kind.suspend and paths.find(job, kind.suspend) is True):
+        return status
+    return {**status, "startTime": started}
+
+
 def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
     """Return whether a suspended job of the hub still shows the status of a run that is over and was not its last.
 

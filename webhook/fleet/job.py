@@ -17,7 +17,7 @@ from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
-from webhook.fleet.copies import copy_made, placement_of, stopped, wanted
+from webhook.fleet.copies import copy_made, placement_of, shown, stopped, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
@@ -231,7 +231,10 @@ class FleetJob:
 
     async def _report(self, job: dict[str, Any], found: Look) -> None:
         status = None if found.object is None else found.object.get("status")
-        if isinstance(status, dict) and status != job.get("status"):
+        if not isinstance(status, dict):
+            return
+        status = shown(self._kind, job, status)
+        if status != job.get("status"):
             await self._store_status(job, status)
 
     async def _store_status(self, job: dict[str, Any], status: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -77,7 +78,7 @@ def _present(tls: ssl.SSLContext, account: Account) -> None:
         tls.load_cert_chain(pair.name)
 
 
-async def serve_hub(config: Config, stop: asyncio.Event) -> None:
+async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub], None] = lambda hub: None) -> None:
     """Run a hub until ``stop``. Raises PolicyError where its members cannot be read at the start."""
     from webhook.kube.http import connect  # noqa: PLC0415
 
@@ -89,6 +90,7 @@ async def serve_hub(config: Config, stop: asyncio.Event) -> None:
     links = {name: reached(account) for name, account in known.items()}
     rng = Random(os.getpid())  # noqa: S311 - jitter
     hub = Hub(api, links, with_custom(config.kinds), clock=SystemClock(), rng=rng)
+    on_start(hub)
     log.info("fleet.serving", members=sorted(known))
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -324,6 +324,19 @@ async def test_a_hub_that_dies_at_any_write_is_followed_by_one_that_goes_on(numb
         assert world.watchers.writes > 0
 
 
+@pytest.mark.parametrize("make", [pytorch_job, plain_job])
+async def test_a_gang_whose_copy_is_deleted_in_its_member_runs_again_and_shows_its_end(make: Any) -> None:
+    job = make(runtime="20s")
+    kind, name = job["kind"], job["metadata"]["name"]
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(job)
+        await world.until(lambda: ran(world, 3 if make is pytorch_job else 2))
+        await asyncio.sleep(5)
+        await world.members["a"].delete(kind, name)
+        await world.until(lambda: world.over(kind, name), 120)
+        assert await world.empty(kind)
+
+
 async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
@@ -340,5 +353,5 @@ async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() ->
         await world.until(lambda: ran(world))
 
 
-async def ran(world: Fleet) -> bool:
-    return sorted([await side.running() for side in world.members.values()]) == [0, 3]
+async def ran(world: Fleet, pods: int = 3) -> bool:
+    return sorted([await side.running() for side in world.members.values()]) == [0, pods]

@@ -104,10 +104,11 @@ def test_the_image_carries_both_packages_and_runs_as_nobody() -> None:
         assert f"COPY {package}" in text
 
 
-def test_the_configuration_file_is_one_the_program_accepts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("directory", "name"), [("base", "tutti-config"), ("components/fleet-hub", "tutti-hub")])
+def test_a_configuration_file_is_one_the_program_accepts(tmp_path: Path, directory: str, name: str) -> None:
     from webhook.config import load
 
-    text = named(documents_of("base"), "ConfigMap", "tutti-config")["data"]["config.yaml"]
+    text = named(documents_of(directory), "ConfigMap", name)["data"]["config.yaml"]
     path = tmp_path / "config.yaml"
     path.write_text(text)
     assert load(path).namespace == "tutti-system"

@@ -106,9 +106,12 @@ def update_status(resource: Resource, old: Json, new: Json) -> None:
     """Refuse a change of the status that is not allowed. Raises Refused (422)."""
     if (resource.group, resource.plural) != ("batch", "jobs") or new["spec"].get("suspend"):
         return
-    if (old.get("status") or {}).get("startTime") and not (new.get("status") or {}).get("startTime"):
-        why = "Required value: startTime cannot be removed for unsuspended job"
-        raise invalid(resource, new["metadata"]["name"], "status.startTime", why, "FieldValueRequired")
+    before, after = ((it.get("status") or {}).get("startTime") for it in (old, new))
+    if before and before != after:
+        why, cause = "Required value: startTime cannot be removed for unsuspended job", "FieldValueRequired"
+        if after:
+            why, cause = "Invalid value: startTime cannot be updated for unsuspended job", "FieldValueInvalid"
+        raise invalid(resource, new["metadata"]["name"], "status.startTime", why, cause)
 
 
 def _configmap(resource: Resource, item: Json) -> None:
