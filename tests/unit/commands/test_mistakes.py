@@ -107,7 +107,7 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
             1,
             ["cannot connect to the API server at 127.0.0.1:"],
         ),
-        ("tutti policy check bare.yaml", 2, ["bare.yaml#0", "has no apiVersion", "kind ClusterQueue"]),
+        ("tutti policy check bare.yaml", 2, ["bare.yaml, document 1", "has no apiVersion", "kind ClusterQueue"]),
         ("tutti policy check nearly.yaml", 2, ["ClusterQueu x#/kind", "did you mean 'ClusterQueue'?"]),
         ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "longer than renew_seconds"]),
         ("tutti explain train --kubeconfig nobody.kubeconfig", 2, ["write KIND/NAME"]),

@@ -7,6 +7,7 @@ hold any objects; those that are no policy are passed over. Needs no cluster.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,25 +21,32 @@ from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.model.problem import Problem, shown
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.dialects import kueue, merge
+from webhook.dialects.fragment import source_of
 from webhook.errors import WRONG
-from webhook.laboratory.dry_run.files.objects import Object, label, read, sort_policy
+from webhook.laboratory.dry_run.files.objects import Object, PolicyFiles, label, read_placed, sort_policy
 from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
 from webhook.untyped import paths
+
+_PLACES_SHOWN: Final = 5
 
 
 def run(files: Iterable[Path], config: Config | None = None, console: Console | None = None) -> int:
     """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
     out = console or terminal.console()
-    objects, unread = read(files)
-    found = sort_policy(objects)
+    placed, unread = read_placed(files)
+    found, places = PolicyFiles(), _Places()
+    for obj, place in placed:
+        one = sort_policy([obj])
+        places.note(one, place)
+        found.take(one)
     policy = merge.compile_policy(found.objects)
     problems = [*unread, *found.problems, *policy.problems, *_open_to_all(policy)]
     if (config or Config()).fair_sharing is None:
         problems += _idle_weights(found.objects)
     _print_tree(out, policy)
     for problem in problem_documents(problems):
-        show_problem(out, problem)
+        show_problem(out, {**problem, "file": places.of(problem["path"])})
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
         f"{counted(len(found.objects), 'policy object')}, {counted(len(found.quotas), 'ResourceQuota')}: "
@@ -50,6 +58,29 @@ def run(files: Iterable[Path], config: Config | None = None, console: Console | 
         listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
         out.print(f"passed over, being no policy: {listed}", highlight=False, markup=False)
     return WRONG if errors else 0
+
+
+class _Places:
+    """Where each object was read that a problem may name; of two by one name both places."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, None]] = {}
+
+    def note(self, read: PolicyFiles, place: str) -> None:
+        """Learn that what was ``read`` from one object of a file, and what is wrong with it, stands at ``place``."""
+        named = [str(source_of(obj)) for obj in (*read.objects, *read.quotas)]
+        for name in (*named, *(_object_in(problem.path) for problem in read.problems)):
+            self._places.setdefault(name, {})[place] = None
+
+    def of(self, path: str) -> str:
+        """Return where the object of a problem's path is; empty for one that is no object's, as a file's own."""
+        found = list(self._places.get(_object_in(path), ()))
+        more = f" and {len(found) - _PLACES_SHOWN} more" if len(found) > _PLACES_SHOWN else ""
+        return "; ".join(found[:_PLACES_SHOWN]) + more
+
+
+def _object_in(path: str) -> str:
+    return path.partition("#")[0]
 
 
 def _idle_weights(objects: Iterable[Object]) -> Iterator[Problem]:

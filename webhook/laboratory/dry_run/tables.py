@@ -65,7 +65,7 @@ def show_problem(out: Console, problem: Mapping[str, Any]) -> None:
     word = "[yellow]warning[/yellow]" if problem.get("warning") else "[red]error[/red]"
     grid = Table.grid(padding=(0, 2))
     grid.add_row(word, f"[bold]{escape(problem['path'])}[/bold]")
-    for name in ("value", "message", "fix"):
-        if problem[name]:
+    for name in ("file", "value", "message", "fix"):
+        if problem.get(name):
             grid.add_row(f"[dim]{name}[/dim]", escape(problem[name]))
     out.print(grid, highlight=False)

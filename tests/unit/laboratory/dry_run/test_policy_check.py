@@ -1,7 +1,9 @@
 """Policy files are checked as the cluster would compile them."""
 
 import io
+import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from rich.console import Console
@@ -66,6 +68,43 @@ def test_what_does_not_compile_is_told_with_path_value_and_fix(tmp_path: Path) -
     assert "ClusterQueue research#/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota" in text
     assert "lots" in text
     assert "inactive" in text
+
+
+FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: default}\n"
+QUOTA = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: a}\nspec: {hard: {pods: many}}\n"
+LISTED = f"apiVersion: v1\nkind: List\nitems:\n-{indent(BROKEN.strip(), '  ')[1:]}\n"
+INSIDE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tutti-policy, namespace: tutti-system}\ndata:\n  a: "
+
+
+@pytest.mark.parametrize(
+    ("documents", "path", "number"),
+    [
+        ([BROKEN], "ClusterQueue research#/spec/resourceGroups", 1),
+        ([FLAVOR, BROKEN], "ClusterQueue research#/spec/resourceGroups", 2),
+        ([FLAVOR, "", QUOTA], "ResourceQuota a/q#/spec/hard", 3),
+        ([FLAVOR, LISTED], "ClusterQueue research#", 2),
+        ([FLAVOR, FLAVOR.replace("ResourceFlavor", "ResourceFlavors")], "ResourceFlavors default#/kind", 2),
+        ([FLAVOR, INSIDE + "'['"], "ConfigMap tutti-policy#", 2),
+        ([FLAVOR, INSIDE + "|\n" + indent(BROKEN.strip(), "    ")], "ClusterQueue research#", 2),
+    ],
+)
+def test_a_problem_names_the_file_and_the_document_that_it_comes_from(
+    documents: list[str], path: str, number: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text("\n---\n".join(documents))
+    status, text = check(EXAMPLES / "teams" / "quota.yaml", file)
+    assert status == 2
+    assert path in text
+    after = text.partition(path)[2]
+    assert re.match(rf"[^\n]*\n\s*file\s+{re.escape(str(file))}, document {number}\s", after), text
+
+
+def test_of_two_objects_by_one_name_both_files_are_told(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(BROKEN.replace("lots", f'"{ord(name[0])}"'))
+    text = check(tmp_path / "a.yaml", tmp_path / "b.yaml")[1]
+    assert re.search(r"file\s+\S+a.yaml, document 1;\s+\S+b.yaml, document 1", text), text
 
 
 def test_a_queue_that_every_namespace_may_use_is_warned_of(tmp_path: Path) -> None:

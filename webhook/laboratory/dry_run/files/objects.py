@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import yaml
@@ -32,7 +32,21 @@ def read(files: Iterable[Path]) -> tuple[list[Object], list[Problem]]:
 
     ``-`` is standard input; of a directory its YAML and JSON files count, by name.
     """
-    objects: list[Object] = []
+    placed, problems = read_placed(files)
+    return [each.object for each in placed], problems
+
+
+class Placed(NamedTuple):
+    """An object, and where it was read."""
+
+    object: Object
+    place: str
+    """File and number of the document, from 1."""
+
+
+def read_placed(files: Iterable[Path]) -> tuple[list[Placed], list[Problem]]:
+    """Return what ``read`` does, with the place of each object."""
+    placed: list[Placed] = []
     problems: list[Problem] = []
     for file in _single(files, problems):
         try:
@@ -43,10 +57,12 @@ def read(files: Iterable[Path]) -> tuple[list[Object], list[Problem]]:
         for key in documents.repeated:
             fix = "write '---' between two objects, a key once in each map"
             problems.append(Problem(str(file), key, "a key is written twice; the last one counts", fix))
-        for index, document in enumerate(documents.found):
+        name = "standard input" if file == STDIN else str(file)
+        for number, document in enumerate(documents.found, 1):
             if document is not None:
-                objects += _objects_of(document, f"{file}#{index}", problems)
-    return objects, problems
+                place = f"{name}, document {number}"
+                placed += [Placed(obj, place) for obj in _objects_of(document, place, problems)]
+    return placed, problems
 
 
 def _single(files: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
@@ -110,6 +126,13 @@ class PolicyFiles:
     others: list[Object] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     """What is wrong with ConfigMaps that hold policy, and with ResourceQuotas."""
+
+    def take(self, more: "PolicyFiles") -> None:
+        """Add what another one has."""
+        self.objects.extend(more.objects)
+        self.quotas.extend(more.quotas)
+        self.others.extend(more.others)
+        self.problems.extend(more.problems)
 
 
 def sort_policy(found: Iterable[Object]) -> PolicyFiles:
