@@ -22,23 +22,30 @@ ROW: Final = "example.com/row"
 @pytest.fixture
 def rack(admin: Kubectl) -> Iterator[list[str]]:
     """Four nodes of 8 GPUs that nobody else uses, and a queue with a quota for all of them; return their names."""
-    name, taint = admin.namespace, {"key": admin.namespace, "effect": "NoSchedule"}
-    names = [f"{name}-{number}" for number in range(NODES)]
-    for each in names:
-        made = nodes.node(each, 8)
-        made["metadata"]["labels"] |= {"rack": name, ROW: "left" if each in names[: NODES // 2] else "right"}
-        made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
-        admin.apply({**made, "spec": {"taints": [taint]}})
-    tolerations = [{"key": name, "operator": "Exists"}]
-    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations}
-    admin.apply({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
-    queue = cluster_queue_of(f"{name}-{QUEUE}", 8 * NODES)
-    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = name
-    admin.apply(queue)
-    local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE}}
-    admin.apply(local | {"spec": {"clusterQueue": f"{name}-{QUEUE}"}})
+    names = own_nodes(admin, NODES)
     yield names
     admin.delete("node", *names)
+
+
+def own_nodes(admin: Kubectl, count: int) -> list[str]:
+    """Make nodes that one namespace uses alone, with a flavor and a queue for them; return their names."""
+    name, taint = admin.namespace, {"key": admin.namespace, "effect": "NoSchedule"}
+    names = [f"{name}-{number}" for number in range(count)]
+    objects = []
+    for each in names:
+        made = nodes.node(each, 8)
+        made["metadata"]["labels"] |= {"rack": name, ROW: "left" if each in names[: count // 2] else "right"}
+        made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
+        objects.append({**made, "spec": {"taints": [taint]}})
+    tolerations = [{"key": name, "operator": "Exists"}]
+    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations}
+    objects.append({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
+    queue = cluster_queue_of(f"{name}-{QUEUE}", 8 * count)
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = name
+    local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE}}
+    objects += [queue, local | {"spec": {"clusterQueue": f"{name}-{QUEUE}"}}]
+    admin.apply({"apiVersion": "v1", "kind": "List", "items": objects})
+    return names
 
 
 def on(node: str, gpus: int) -> dict[str, Any]:
@@ -127,8 +134,18 @@ def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_an
     gone = first["metadata"]["uid"]
     wait_until(
         lambda: running(owner, "near") == 2 and all(pod["metadata"]["uid"] != gone for pod in owner.pods()),
-        SECONDS,
-        "the pod that was deleted is made again",
+        3 * SECONDS,
+        "the pod that was deleted is made again, after the back-off of the Job controller",
     )
     assert nodes_of(owner, "near") <= right
     assert owner.pods("job-name=wide") == []
+
+
+def test_ranks_of_a_gang_that_takes_two_rows_stand_row_by_row(owner: Kubectl, rack: list[str]) -> None:
+    template = pod_template(1)
+    template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"] = ROW
+    owner.apply(job("ranked", 8 * NODES, template, QUEUE, completionMode="Indexed"))
+    wait_until(lambda: running(owner, "ranked") == 8 * NODES, 3 * SECONDS, "all run")
+    index = "batch.kubernetes.io/job-completion-index"
+    found = {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in owner.pods()}
+    assert [found[rank] for rank in range(8 * NODES)] == [node for node in rack for _ in range(8)]

@@ -52,7 +52,8 @@ class ReservedPodSet:
     job: str = ""
     """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """Node to pods, as they were allotted when it was admitted; empty where nobody knew, or there are too many."""
+    """Node to pods, as they were allotted when it was admitted, in order of their ranks; empty where nobody knew, or
+    there are too many."""
     domain: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes that alone its pods may go to, where it has to be in one domain."""
 

@@ -89,6 +89,7 @@ def place(
             return Misplaced(each, each.count - left, certain=alone < each.count)
         overlay.take(each.shape, found)
         places[each.name] = found
+    places |= {each.name: _in_order(capacity, each, places[each.name]) for each in rest if each.near is not None}
     return Allotment({each.name: each.shape for each in asked if each.count}, places, domains)
 
 
@@ -109,7 +110,7 @@ def _place_near(
     domains: dict[str, Mapping[str, str]],
 ) -> Misplaced | None:
     """Place a unit in the domain that has least room among those that hold it, as Kueue's best fit does; return why
-    none does. One that need not be in any is left out then.
+    none does. One that need not be in one goes to as few as hold it then.
     """
     near = unit[0].near
     assert near is not None
@@ -130,6 +131,11 @@ def _place_near(
             places.update(found)
             return None
     if not near.required:
+        for each in unit:
+            spread = _over_several(overlay, each, near.level)
+            if spread is not None:
+                overlay.take(each.shape, spread)
+                places[each.name] = spread
         return None
     short = next((a for a in unit if all(total < a.count for total in totals[a.name].values())), unit[0])
     most = totals[short.name]
@@ -156,6 +162,31 @@ def _place_within(
             return None
         trial.take(each.shape, found[each.name])
     return found
+
+
+def _over_several(overlay: _Overlay, asked: Asked, level: str) -> dict[str, int] | None:
+    """Return places for a set in as few domains as hold it: those with most room, and of the rest the one that holds
+    what is left with least to spare. None where all together do not.
+    """
+    rooms, places, wanted = _rooms(overlay, asked.shape, level), dict[str, int](), asked.count
+    totals = {domain: sum(room[0] for room in nodes.values()) for domain, nodes in rooms.items()}
+    while wanted and rooms:
+        enough = [domain for domain in rooms if totals[domain] >= wanted]
+        if enough:
+            domain = min(enough, key=lambda each: (totals[each], each))
+        else:
+            domain = min(rooms, key=lambda each: (-totals[each], each))
+        index = Index(asked.shape, overlay.capacity.scarce(asked.shape))
+        index.fill(rooms.pop(domain))
+        found, wanted = _pick(index, {}, wanted)
+        places |= found
+    return None if wanted else places
+
+
+def _in_order(capacity: Capacity, asked: Asked, places: Mapping[str, int]) -> dict[str, int]:
+    """Return places domain by domain: pods that have ranks take them one after another."""
+    level = "" if asked.near is None else asked.near.level
+    return dict(sorted(places.items(), key=lambda place: (capacity.nodes[place[0]].labels.get(level, ""), place[0])))
 
 
 def _rooms(overlay: _Overlay, shape: Shape, level: str) -> dict[str, dict[str, Room]]:

@@ -154,15 +154,20 @@ def gate_pod(pod: Mapping[str, Any], gang: str) -> Patch:
     return editing.diff(pod, changed)
 
 
-def prefer_nodes(pod: Mapping[str, Any], nodes: Collection[str]) -> Patch:
-    """Return the patch by which a pod prefers ``nodes``, given by name, before all others."""
+def prefer_nodes(pod: Mapping[str, Any], nodes: Collection[str], own: str | None = None) -> Patch:
+    """Return the patch by which a pod prefers ``nodes``, given by name, and its ``own`` before the others."""
     place = ("spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
-    asked = {"key": HOSTNAME, "operator": "In", "values": sorted(nodes)}
-    wish = {"weight": 100, "preference": {"matchExpressions": [asked]}}
     before = paths.find(pod, place) or []
-    if not isinstance(before, list) or wish in before:
+    if not isinstance(before, list):
         return []
-    return editing.diff(pod, _put(pod, place, [*before, wish]))
+    wishes = [_wish(nodes), *([] if own is None or len(nodes) == 1 else [_wish([own])])]
+    added = [wish for wish in wishes if wish not in before]
+    return editing.diff(pod, _put(pod, place, [*before, *added])) if added else []
+
+
+def _wish(nodes: Collection[str]) -> dict[str, Any]:
+    asked = {"key": HOSTNAME, "operator": "In", "values": sorted(nodes)}
+    return {"weight": 100, "preference": {"matchExpressions": [asked]}}
 
 
 def _put(node: Any, place: Place, value: Any) -> Any:

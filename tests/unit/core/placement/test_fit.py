@@ -247,6 +247,16 @@ def test_a_set_that_had_best_be_in_one_rack_goes_to_several_where_none_holds_it(
     assert (sum(found.places["main"].values()), found.domains) == (18, {})
 
 
+def test_what_goes_to_several_racks_goes_to_as_few_as_hold_it_and_is_listed_rack_by_rack() -> None:
+    nodes = racks(("b", 4), ("a", 4), ("c", 5), ("b", 4), ("a", 4), ("d", 2))
+    found = place(nodes, [within("main", 16, required=False)])
+    assert isinstance(found, Allotment)
+    assert list(found.places["main"].items()) == [("n1", 4), ("n4", 4), ("n0", 4), ("n3", 4)]
+    found = place(nodes, [within("main", 10, required=False)])
+    assert isinstance(found, Allotment)
+    assert list(found.places["main"].items()) == [("n1", 4), ("n4", 4), ("n5", 2)]
+
+
 def test_sets_of_one_group_go_to_the_same_rack_and_others_each_to_its_own() -> None:
     nodes = racks(("a", 8), ("b", 4), ("b", 8))
     grouped = place(nodes, [within("leader", 1, 8, together="g"), within("workers", 4, together="g")])

@@ -69,3 +69,32 @@ async def test_what_is_no_affinity_is_left_to_the_api_server_to_refuse(affinity:
 
 async def test_a_gang_that_is_being_stopped_wishes_for_nothing() -> None:
     assert await wishes(pod(gang="job-1"), gate(stopping="Preempted")) is None
+
+
+@pytest.mark.parametrize(
+    ("rank", "node"),
+    [
+        ({"batch.kubernetes.io/job-completion-index": "0"}, "n2"),
+        ({"batch.kubernetes.io/job-completion-index": "1"}, "n1"),
+        ({"batch.kubernetes.io/job-completion-index": "3"}, "n1"),
+        ({"batch.kubernetes.io/job-completion-index": "4"}, None),
+        ({"batch.kubernetes.io/job-completion-index": "x"}, None),
+        ({"batch.kubernetes.io/job-completion-index": 1}, None),
+        ({"training.kubeflow.org/replica-index": "0"}, "n2"),
+        (
+            {
+                "batch.kubernetes.io/job-completion-index": "0",
+                "jobset.sigs.k8s.io/job-index": "1",
+                "jobset.sigs.k8s.io/replicatedjob-replicas": "2",
+            },
+            "n1",
+        ),
+    ],
+)
+async def test_a_pod_with_a_rank_prefers_the_node_of_its_rank_before_the_others(
+    rank: dict[str, Any], node: str | None
+) -> None:
+    ranked = pod(gang="job-1")
+    ranked["metadata"]["labels"] |= rank
+    own = {"preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}}
+    assert await wishes(ranked, gate()) == [WISH, *([] if node is None else [{"weight": 100, **own}])]
