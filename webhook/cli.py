@@ -11,6 +11,7 @@ import typer
 
 from webhook import __version__
 from webhook.commands import completion as completing
+from webhook.commands import proposing
 from webhook.errors import WRONG, PolicyError, TuttiError, WrongName
 
 app = typer.Typer(
@@ -76,7 +77,9 @@ def _root(version: VersionOption = False) -> None:
 
 @app.command(rich_help_panel=_JOBS)
 def explain(
-    job: Annotated[str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.")],
+    job: Annotated[
+        str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.", autocompletion=proposing.jobs)
+    ],
     name: Annotated[str | None, typer.Argument(help="The job's name, if not given as KIND/NAME.")] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -93,7 +96,11 @@ def explain(
 
 
 Jobs = Annotated[
-    list[str], typer.Argument(help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.")
+    list[str],
+    typer.Argument(
+        help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.",
+        autocompletion=proposing.jobs,
+    ),
 ]
 SelectorOption = Annotated[
     str | None, typer.Option("--selector", "-l", help="Every job of these kinds that matches this label selector.")
@@ -153,7 +160,10 @@ def top(
 @app.command(rich_help_panel=_INSTALLATION)
 def queues(
     name: Annotated[
-        str | None, typer.Argument(help="Show only this one, in full: limits, what it borrows and lends.")
+        str | None,
+        typer.Argument(
+            help="Show only this one, in full: limits, what it borrows and lends.", autocompletion=proposing.queues
+        ),
     ] = None,
     sort: Annotated[
         Sort | None, typer.Option("--sort", help="Print a list sorted by this, instead of the tree.")
