@@ -22,6 +22,7 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
+fleet_app = typer.Typer(no_args_is_help=True, help="Tell the hub of a fleet what it cannot know.")
 _JOBS = "Jobs"
 _INSTALLATION = "Queues and the installation"
 _FILES = "Without a cluster"
@@ -333,6 +334,19 @@ def hub(config: ConfigOption = None) -> None:
 
 
 app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)
+app.add_typer(fleet_app, name="fleet", rich_help_panel=_INSTALLATION)
+
+
+@fleet_app.command("lost")
+def fleet_lost(
+    member: Annotated[str, typer.Argument(help="The member that will not come back.")],
+    kubeconfig: KubeconfigOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be offered elsewhere.")] = False,
+) -> None:
+    """Offer elsewhere what a lost member had. Where it still runs, a gang runs twice: stop the member first."""
+    from webhook.commands import fleet  # noqa: PLC0415
+
+    asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run))
 
 
 @policy_app.command("check")

@@ -140,6 +140,16 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: World) -> Non
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
 
 
+def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hub(world: World) -> None:
+    submit(world, "again", 2, runtime="5s")
+    (member,) = wait_until(lambda: pods_of(world, "again"), 90, what="it runs")
+    wait_until(lambda: world.hub.get("job", "again").get("status", {}).get("startTime"), 30, what="the hub shows it")
+    world.members[member].delete("job", "again")
+    wait_until(lambda: condition(world.hub.get("job", "again"), "Complete") == "True", 90, what="it ends")
+    wait_until(lambda: not world.hub.get("job", "again")["metadata"].get("finalizers"), 60, what="let go")
+    world.hub.delete("job", "again")
+
+
 def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: World) -> None:
     queues.set_gpus(world.hub, 2)
     submit(world, "now", 2, runtime="600s")

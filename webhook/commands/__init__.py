@@ -1,1 +1,1 @@
-"""Commands that ask or change a cluster: ``tutti explain``, ``queues``, ``ledger``, ``uninstall``."""
+"""Commands that ask or change a cluster: ``tutti explain``, ``queues``, ``ledger``, ``uninstall``, ``fleet lost``."""

@@ -8,11 +8,14 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
+from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.errors import NotFound
 from webhook.fleet.copies import placement_of
+from webhook.fleet.lost import give_up
+from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
@@ -335,6 +338,26 @@ async def test_a_gang_whose_copy_is_deleted_in_its_member_runs_again_and_shows_i
         await world.members["a"].delete(kind, name)
         await world.until(lambda: world.over(kind, name), 120)
         assert await world.empty(kind)
+
+
+async def given_up(world: Fleet, member: str, *, dry_run: bool = False) -> list[str]:
+    return [gang async for gang in give_up(world.hub.admin, KINDS, member, LoopClock(), dry_run=dry_run)]
+
+
+async def test_what_a_lost_member_had_runs_elsewhere_and_its_copy_ends_when_it_comes_back_all_the_same() -> None:
+    async with fleet("a", "b") as world:
+        world.watchers.forgiven = "a"
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        world.links["a"].freeze()
+        assert await given_up(world, "b") == []
+        assert await given_up(world, "a", dry_run=True) == ["PyTorchJob team-a/pytorch-test"]
+        await asyncio.sleep(30)
+        assert await world.places(*SEED) == ["a"], "the hub concludes nothing by itself"
+        assert await given_up(world, "a") == ["PyTorchJob team-a/pytorch-test"]
+        await runs_in(world, 3, 3)
+        world.links["a"].thaw()
+        await runs_in(world, 0, 3)
 
 
 async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() -> None:

@@ -11,8 +11,8 @@ granted               the same copy with or without its permit, and pods
 recalled              what is left of that copy; no permit for it is sent any more
 ====================  =====================================================================================
 
-Offered is left without contact, granted only on ``proof``. So at any time at most one copy of a gang has, or can still
-get, a permit: the one that the record names by uid.
+Offered is left without contact, granted only on ``proof``, or when somebody says that its member is lost. So at
+any time at most one copy of a gang has, or can still get, a permit: the one that the record names by uid.
 """
 
 from collections.abc import Mapping
@@ -57,6 +57,8 @@ class Event(StrEnum):
     """It is to leave the member: finished, stopped, or the member has lost it."""
     PROVE = "prove"
     """Nothing of it is left there."""
+    LOSE = "lose"
+    """Somebody says that its member will not come back: there is no proof, and never will be."""
     ADOPT = "adopt"
     """A copy with a permit was found that the record had lost."""
 
@@ -71,6 +73,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.GRANTED, Event.GRANT): Phase.GRANTED,
     (Phase.GRANTED, Event.RECALL): Phase.RECALLED,
     (Phase.RECALLED, Event.PROVE): Phase.NOWHERE,
+    (Phase.GRANTED, Event.LOSE): Phase.NOWHERE,
+    (Phase.RECALLED, Event.LOSE): Phase.NOWHERE,
 }
 """All that may happen; what is not here is a bug."""
 
@@ -126,6 +130,10 @@ class Placement:
     def proven_gone(self) -> "Placement":
         """Return it free to be offered elsewhere, or for good."""
         return Placement(self._after(Event.PROVE), self.offer, why=self.why)
+
+    def lost(self, why: str) -> "Placement":
+        """Return it free to be offered elsewhere, by somebody's word alone."""
+        return Placement(self._after(Event.LOSE), self.offer, why=why)
 
     def _after(self, event: Event) -> Phase:
         after = TRANSITIONS.get((self.phase, event))

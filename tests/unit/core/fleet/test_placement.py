@@ -9,14 +9,14 @@ OFFERED = Placement().offered(3, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "17")
 
 
-def test_a_gang_that_may_have_pods_is_left_by_proof_alone() -> None:
+def test_a_gang_that_may_have_pods_is_left_by_proof_or_somebodys_word_alone() -> None:
     may_have_pods = {Phase.GRANTED, Phase.RECALLED}
     out = {
         event
         for (before, event), after in TRANSITIONS.items()
         if before in may_have_pods and after not in may_have_pods
     }
-    assert out == {Event.PROVE}
+    assert out == {Event.PROVE, Event.LOSE}
 
 
 def test_a_permit_is_for_one_copy_at_a_time() -> None:

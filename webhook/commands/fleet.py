@@ -1,0 +1,21 @@
+"""``tutti fleet``: what somebody has to tell a hub."""
+
+from pathlib import Path
+
+from webhook.clock import SystemClock
+from webhook.commands import terminal
+from webhook.commands.verbs import every_kind
+from webhook.fleet.lost import give_up
+
+
+async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool) -> None:
+    """Give up what a member has. Raises ApiError."""
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    console, number = terminal.console(), 0
+    async with connected(kubeconfig, "tutti-cli") as api:
+        async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run):
+            number += 1
+            console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
+    rest = f"; take {member} out of the hub's members and restart tutti hub, else it waits for it" if number else ""
+    console.print(f"{number} gangs were in {member}{rest}", highlight=False, markup=False)
