@@ -35,7 +35,11 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         plurals = _plurals(family)
         rules.append(_rule(family.group, plurals, [*_READ, "patch"]))
         rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
-    return [_account(), *_given("ClusterRole", [*rules, _kube_system()]), *_own_record(kinds)]
+    return [
+        _account(),
+        *_given("ClusterRole", [*rules, _rule("", ["events"], ["create"]), _kube_system()]),
+        *_own_record(kinds),
+    ]
 
 
 def in_member(kinds: Sequence[JobKind]) -> list[Document]:

@@ -1,6 +1,7 @@
 """One job of the hub, from a look to the step that follows: reads and writes around ``core.fleet.steps``."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -15,10 +16,11 @@ from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.steps import Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import encode
 from webhook.core.model import names
-from webhook.errors import Conflict, Invalid
+from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
 from webhook.fleet.copies import copy_made, placement_of, shown, stopped, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
+from webhook.fleet.told import bound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.kube.api import JSON_PATCH, Api
@@ -184,6 +186,7 @@ class FleetJob:
                     await self.write(job, placement.granted(copy.uid, copy.version))
                 case Step.PERMIT if member is not None:
                     await member.permit(kind, namespace, name, paths.find(job, ("metadata", "uid")), placement)
+                    await self._tell(job, placement)
                 case Step.REPORT if found is not None:
                     await self._report(job, found)
                 case Step.RECALL:
@@ -207,6 +210,13 @@ class FleetJob:
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
+
+    async def _tell(self, job: Mapping[str, Any], placement: Placement) -> None:
+        """Say where it runs; nothing depends on it."""
+        event = bound(self._kind, job, placement, self._fleet.clock.now())
+        with contextlib.suppress(ApiError):
+            path = f"/api/v1/namespaces/{self._namespace}/events"
+            await self._fleet.api.request("POST", path, body=orjson.dumps(event))
 
     async def _prove(self, job: dict[str, Any], member: Member, placement: Placement) -> Step:
         so_far = self._proof

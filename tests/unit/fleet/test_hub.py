@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
@@ -41,6 +42,16 @@ async def test_a_pytorch_job_runs_whole_in_one_member_and_its_status_comes_back(
         job = await world.hub.get(*SEED)
         assert job is not None
         assert "Running" in {each["type"] for each in job["status"]["conditions"] if each["status"] == "True"}
+
+
+async def test_an_event_says_in_which_member_all_its_pods_run() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        await asyncio.sleep(1)
+        listed = orjson.loads(await world.hub.admin.request("GET", "/api/v1/namespaces/team-a/events"))["items"]
+        said = [each["message"] for each in listed if each["reason"] == "ScheduleBindingSucceed"]
+        assert said == ["Binding has been scheduled successfully. Result: {a:0,[{master 1} {worker 2}]}"]
 
 
 @pytest.mark.parametrize("job", [pytorch_job(), plain_job()], ids=["PyTorchJob", "Job"])
