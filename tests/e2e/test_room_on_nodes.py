@@ -14,6 +14,9 @@ from tests.e2e.queues import QUEUE, cluster_queue_of
 pytestmark = pytest.mark.usefixtures("tutti")
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 NODES: Final = 4
+WIDE: Final = 50
+"""Nodes of the widest gang."""
+LOST: Final = 3
 SECONDS: Final = 10
 ROW: Final = "example.com/row"
 """Label of nodes: of four, two are in each row."""
@@ -25,6 +28,14 @@ def rack(admin: Kubectl) -> Iterator[list[str]]:
     names = own_nodes(admin, NODES)
     yield names
     admin.delete("node", *names)
+
+
+@pytest.fixture
+def hall(admin: Kubectl) -> Iterator[list[str]]:
+    """As many nodes as a wide gang takes, and three more."""
+    names = own_nodes(admin, WIDE + LOST)
+    yield names
+    admin("delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
 def own_nodes(admin: Kubectl, count: int) -> list[str]:
@@ -149,3 +160,23 @@ def test_ranks_of_a_gang_that_takes_two_rows_stand_row_by_row(owner: Kubectl, ra
     index = "batch.kubernetes.io/job-completion-index"
     found = {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in owner.pods()}
     assert [found[rank] for rank in range(8 * NODES)] == [node for node in rack for _ in range(8)]
+
+
+def test_a_wide_gang_that_loses_three_nodes_is_whole_again_without_a_stop(
+    owner: Kubectl, admin: Kubectl, hall: list[str]
+) -> None:
+    # The Job controller waits before it makes a pod again, and with one limit for all longer after each that it lost.
+    owner.apply(
+        job("wide", WIDE, pod_template(8), QUEUE, completionMode="Indexed", backoffLimit=None, backoffLimitPerIndex=1)
+    )
+    wait_until(lambda: running(owner, "wide") == WIDE, 6 * SECONDS, "all fifty run")
+    where = {pod["spec"]["nodeName"]: pod["metadata"] for pod in owner.pods(phase="Running")}
+    assert len(where) == WIDE, "each has a node for itself"
+    lost = sorted(where)[:LOST]
+    admin("delete", "node", "--wait=false", *lost)
+    owner("delete", "pod", "--force", "--grace-period=0", *(where[node]["name"] for node in lost))
+    wait_until(lambda: running(owner, "wide") == WIDE, 6 * SECONDS, "it is whole again")
+    now = {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in owner.pods(phase="Running")}
+    kept = {node: pod["uid"] for node, pod in where.items() if node not in lost}
+    assert kept.items() <= now.items(), "the others were not touched"
+    assert now.keys() - kept.keys() == set(hall) - where.keys(), "it took the nodes that were left"
