@@ -1,0 +1,91 @@
+"""The commands that the pages name beside their blocks: as what each is run, or why it is not run there."""
+
+import re
+from typing import Final
+
+from tests.e2e.controlplane.install import ROOT
+
+PAGES: Final = ("administrator.md", "researcher.md", "on-call.md", "operating.md")
+"""Those that tell people what to type; all but the last have blocks that are run line by line."""
+_PROGRAMS: Final = r"(kubectl|tutti|helm|docker|make|pip|python|openssl|source)(\s|$)"
+
+RUN: Final = {
+    "kubectl -n tutti-system describe pods": "",
+    "kubectl -n tutti-system get configmap NAME -o yaml": "kubectl -n tutti-system get configmap tutti-ledger -o yaml",
+    "kubectl -n tutti-system get configmap tutti-ledger -o yaml": "",
+    "kubectl -n tutti-system get jobs": "",
+    "kubectl events --for job/train": "kubectl events -n team-vision --for job/training",
+    "kubectl events -n NAMESPACE --for job/NAME": "kubectl events -n team-vision --for job/training",
+    'kubectl patch job train --type merge -p \'{"spec":{"suspend":true}}\'': (
+        'kubectl patch job training -n team-vision --type merge -p \'{"spec":{"suspend":true}}\''
+    ),
+    "kubectl tutti": "kubectl tutti queues",
+    "source <(tutti completion bash)": "",
+    "tutti --help": "",
+    "tutti explain job/NAME -n NAMESPACE": "tutti explain job/training -n team-vision",
+    "tutti explain job/train": "tutti explain job/training -n team-vision",
+    "tutti hold job/train": "tutti hold job/training -n team-vision",
+    "tutti policy check FILES": "tutti policy check examples/teams/quota.yaml",
+    "tutti queues NAME": "tutti queues vision",
+    "tutti release job/train": "tutti release job/training -n team-vision",
+}
+"""As a page has it, with names of its own, and as it is run here; empty where that is the same."""
+
+_IMAGE: Final = "needs a container engine; image.sh runs what is in the image"
+_DEPLOYMENTS: Final = "Tutti's processes run beside the control plane here, so there are no pods of Deployments"
+_GLASS: Final = "tests/e2e/test_procedures.py"
+NOT_RUN: Final = {
+    "kubectl -n tutti-system create job tutti-certs-now --from=cronjob/tutti-certs": "tests/e2e/test_self_signed.py",
+    "kubectl -n tutti-system describe certificate": "needs cert-manager; tests/e2e/test_issued_certificate.py",
+    "kubectl -n tutti-system logs deployment/tutti-reconciler": _DEPLOYMENTS,
+    "kubectl -n tutti-system scale deployment tutti-reconciler --replicas 0": _DEPLOYMENTS,
+    "kubectl -n tutti-system scale deployment tutti-reconciler tutti-webhook --replicas 0": _DEPLOYMENTS,
+    "kubectl apply --server-side -k": "tests/e2e/test_manifests.py, with each overlay",
+    "kubectl apply --server-side -k manifests/crds": "tests/e2e/test_manifests.py",
+    "kubectl delete --ignore-not-found -k manifests/overlays/self-signed": "tests/e2e/test_self_signed.py applies it",
+    "kubectl delete mutatingadmissionpolicybinding -l app.kubernetes.io/part-of=tutti": _GLASS,
+    "kubectl delete validatingadmissionpolicybinding -l app.kubernetes.io/part-of=tutti": _GLASS,
+    "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration tutti": _GLASS,
+    "kubectl get queues -n kube-queue": "asks kube-queue, not Tutti",
+    "kubectl wait namespace/NAME --for=jsonpath='{.metadata.labels.tutti\\.dev/gated}'=policy": (
+        "needs an ElasticQuotaTree; tests/e2e/test_elastic_quota_tree.py has one"
+    ),
+    "make dist": "tests/unit/test_packaging.py",
+    "make image": _IMAGE,
+    "make image BASE=python:3.12-slim@sha256:": _IMAGE,
+    "make image-check": _IMAGE,
+    "make up": "starts what these tests start: tests/e2e/controlplane/up.py",
+    "pip install tutti-0.1.0-py3-none-any.whl": "tests/unit/test_packaging.py looks into the wheel",
+    "python -m certs patch-ca": "tests/unit/certs/test_commands.py",
+    "python -m certs status": "tests/unit/certs/test_commands.py",
+    "tutti cancel job/train": "as job/evaluation of the researcher's page",
+    "tutti cancel jobs -l sweep=3": "as -l run=night of the researcher's page",
+    "tutti simulate": "tests/unit/laboratory/replay",
+    "tutti top job/train": "tests/e2e/test_top.py",
+    "tutti top job/train -n team-vision": "tests/e2e/test_top.py",
+    "tutti uninstall": "tests/e2e/test_uninstall.py",
+    "tutti uninstall --dry-run": "tests/e2e/test_uninstall.py",
+}
+"""Commands that would need what this cluster lacks, or would end it; a test that has such a cluster, or why there is
+none.
+"""
+
+
+def blocks(page: str) -> list[str]:
+    """Return the blocks of shell commands of a page that are run as they stand."""
+    return re.findall(r"^```sh\n(.*?)^```$", _text(page), re.MULTILINE | re.DOTALL)
+
+
+def others(page: str) -> set[str]:
+    """Return the other commands of a page: in sentences, in tables, and in blocks that are not run as they stand."""
+    fence = r"^```(\w*)\n(.*?)^```$"
+    text = _text(page)
+    plain = [body for kind, body in re.findall(fence, text, re.MULTILINE | re.DOTALL) if not kind]
+    sentences = re.sub(fence, "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = [*re.findall(r"`([^`\n]+)`", sentences), *(line for body in plain for line in body.splitlines())]
+    stripped = (span.partition("  #")[0].removesuffix("…").strip() for span in spans)
+    return {span for span in stripped if re.match(_PROGRAMS, span)}
+
+
+def _text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
