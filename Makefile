@@ -58,8 +58,9 @@ bench: env ## jobs admitted per second on the real control plane, writes per job
 	$(RUN) -m benchmarks.bench_admission
 	$(RUN) -m benchmarks.bench_webhook
 
-bench-engine: env ## decisions per second of the engine alone
+bench-engine: env ## decisions per second of the engine alone, and what 10,000 nodes cost it
 	$(RUN) -m benchmarks.bench_engine
+	$(RUN) -m benchmarks.bench_nodes
 
 bench-scale: env ## admission with thousands of gangs running, beside the least possible at the same depth (SCALEFLAGS=...)
 	$(RUN) -m benchmarks.bench_scale $(SCALEFLAGS)

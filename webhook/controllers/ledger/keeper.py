@@ -267,7 +267,8 @@ class LedgerKeeper(Fenced):
         for each in rounds:
             if INDEX in each:
                 await self._write(INDEX, each[INDEX], ledger, texts)
-            await self._renewing(self._write(page, uids, ledger) for page, uids in each.items() if page != INDEX)
+            if each.keys() - {INDEX}:
+                await self._renewing(self._write(page, uids, ledger) for page, uids in each.items() if page != INDEX)
         self._remember(ledger)
         for name in emptied:
             await self._delete_emptied(name)

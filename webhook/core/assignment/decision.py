@@ -23,6 +23,7 @@ from webhook.core.placement.capacity import Allotment, Capacity
 from webhook.core.placement.explain import misplaced
 from webhook.core.placement.fit import Asked, Misplaced, place
 from webhook.core.placement.shape import shape_of
+from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
@@ -95,14 +96,7 @@ class Decider:
 
         ``flavors`` are those chosen (pod set to resource to flavor); ``gone`` are gangs whose room counts as free.
         """
-        chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
-        asked = [
-            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name], each.near, each.together)
-            for each in gang.pod_sets
-            # Who has to be in one domain has to know which.
-            if (each.near is not None and each.near.required)
-            or (self.nodes is not None and self._must_fit(self.nodes, chosen[each.name].values()))
-        ]
+        asked = self._asked(gang, counts, flavors)
         if self.nodes is None:
             blind = next((each for each in asked if each.count), None)
             return None if blind is None else Misplaced(blind, 0, certain=False, unread=True)
@@ -110,6 +104,27 @@ class Decider:
         if late is not None:
             return Misplaced(late, 0, certain=False, postponed=True)
         return place(self.nodes, asked, self.nodes.held_by(gone)) if asked else None
+
+    def vacated(
+        self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]
+    ) -> Vacated | None:
+        """Return the nodes for such pods, to take others out of; None where the nodes are not known."""
+        return None if self.nodes is None else Vacated(self.nodes, self._asked(gang, counts, flavors))
+
+    def uids(self, gangs: Iterable[str]) -> list[str]:
+        """Return the uids by which nodes know these gangs."""
+        return [uid for gang in gangs for uid in self.allocations.by_uid[gang].uids]
+
+    def _asked(self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]) -> list[Asked]:
+        """Return the pod sets that wait until they fit nodes."""
+        chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
+        return [
+            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name], each.near, each.together)
+            for each in gang.pod_sets
+            # Who has to be in one domain has to know which.
+            if (each.near is not None and each.near.required)
+            or (self.nodes is not None and self._must_fit(self.nodes, chosen[each.name].values()))
+        ]
 
     def _must_fit(self, nodes: Capacity, flavors: Collection[Flavor]) -> bool:
         """Return whether pods on ``flavors`` wait until they fit nodes. Where there are none at all, who waits for them
@@ -198,6 +213,15 @@ class Attempt:
             if fence is not None and not self._clears_fences(counts, victims, awaits):
                 return Decision(counts, assignment, fence)
             if victims or awaits or not assignment.resume or not self.looks_further:
+                decision = self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
+                if decision.misplaced is None or decision.misplaced.postponed or not victims:
+                    return decision
+                # The quota alone names some; where their nodes are not enough, others are looked for.
+                seats = self.decider.vacated(self.gang, counts, assignment.flavors)
+                victims, awaits = self._search(asked, assignment.needs_room, seats)
+                stopping = victims or awaits
+                if not stopping or (fence is not None and not self._clears_fences(counts, victims, awaits)):
+                    return decision
                 return self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
             resume, passed = {**(resume or {}), **assignment.resume}, Decision(counts, assignment)
@@ -206,11 +230,8 @@ class Attempt:
         """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""
         if decision.fence is not None or not (decision.fits or decision.preempts):
             return decision
-        allocations = self.decider.allocations
-        going = [victim.allocation for victim in decision.victims] + [
-            allocations.by_uid[uid] for uid in decision.awaits
-        ]
-        gone = [uid for allocation in going for uid in (allocation.uid, *allocation.reservation.jobs)]
+        gone = [uid for victim in decision.victims for uid in victim.allocation.uids]
+        gone += self.decider.uids(decision.awaits)
         places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
         if isinstance(places, Misplaced):
             return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())
@@ -282,15 +303,21 @@ class Attempt:
             return (), ()
         memo = (needs, tuple(sorted(amounts.items())))
         if memo not in self._searched:
-            preemptor = self.preemptor()
-            awaits = self.awaited(preemptor, needs)
-            victims: tuple[Candidate, ...] = ()
-            if preemptor.fits(amounts, borrowing=True):
-                self._searched[memo] = ((), awaits)
-            else:
-                victims = tuple(targets_of(preemptor, lasting=self.looks_further)(amounts, needs))
-                self._searched[memo] = (victims, awaits if victims else ())
+            self._searched[memo] = self._search(amounts, needs)
         return self._searched[memo]
+
+    def _search(
+        self, amounts: AmountsByFlavor, needs: frozenset[FlavorResource], seats: Vacated | None = None
+    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+        """Return what ``_room`` does; with ``seats`` the gang has to find nodes as well."""
+        preemptor = self.preemptor(seats)
+        awaits = self.awaited(preemptor, needs)
+        if seats is not None:
+            seats.take(self.decider.uids(awaits))
+        if preemptor.fits(amounts, borrowing=True):
+            return (), awaits
+        victims = tuple(targets_of(preemptor, lasting=self.looks_further)(amounts, needs))
+        return victims, awaits if victims else ()
 
     def _borrows_while_preempting(self) -> bool:
         """Return whether it may preempt for a request beyond its queue's own quota."""
@@ -300,7 +327,7 @@ class Attempt:
             return rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
         return rules.borrow_within_cohort is not PreemptionPolicy.NEVER
 
-    def preemptor(self) -> Preemptor:
+    def preemptor(self, seats: Vacated | None = None) -> Preemptor:
         """Return the gang as one that may have others stopped."""
         assert self.queue is not None
         assert self.node is not None
@@ -314,6 +341,7 @@ class Attempt:
             strategies=self.decider.settings.fair_sharing,
             spared=allocations.stopping.keys(),
             ranks=self.decider.ranks,
+            seats=seats,
             yields=self.decider.yields(self.gang.uid),
         )
 

@@ -16,9 +16,7 @@ from webhook.core.assignment.preemption import (
     Variant,
     classical_targets,
     fill_back,
-    give_back,
     own_candidates,
-    take,
     was_given,
     within_own,
 )
@@ -84,7 +82,7 @@ class _Search:
 
     def remove(self, candidate: Candidate) -> bool:
         """Take a candidate out and return whether the gang fits now."""
-        take(self.usage, candidate)
+        self.preemptor.take(candidate)
         self.removed.append(candidate)
         return self.fits()
 
@@ -179,7 +177,7 @@ def fair_targets(
     kept = fill_back(preemptor, search.removed, amounts, borrowing=True) if done else search.removed
     undone = lasting and any(_held_by_own(search, candidate) for candidate in kept)
     for candidate in kept:
-        give_back(preemptor.usage, candidate)
+        preemptor.give_back(candidate)
     return kept if done and not undone else []
 
 
@@ -188,10 +186,10 @@ def _held_by_own(search: _Search, candidate: Candidate) -> bool:
     if candidate.variant is not Variant.FAIR_SHARING:
         return False
     side = search.sides(candidate.node)[1]
-    give_back(search.usage, candidate)
+    search.preemptor.give_back(candidate)
     path = list(candidate.node.path())
     held = any(within_own(search.usage, node, search.needs) for node in path[: path.index(side) + 1])
-    take(search.usage, candidate)
+    search.preemptor.take(candidate)
     return held
 
 
@@ -245,9 +243,9 @@ def _allowed(search: _Search, candidate: Candidate, strategy: str) -> bool:
     my_share = share(search.usage, mine)
     if strategy == INITIAL_SHARE:
         return my_share < share(search.usage, theirs)
-    take(search.usage, candidate)
+    search.preemptor.take(candidate)
     final = share(search.usage, theirs)
-    give_back(search.usage, candidate)
+    search.preemptor.give_back(candidate)
     return my_share <= final
 
 

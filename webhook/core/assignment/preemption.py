@@ -3,14 +3,15 @@
 Candidates come from the gang's own queue (``within_queue``) and, for reclaiming, from queues of its tree that use more
 than their own (``reclaim_within_cohort``). Over some it has *hierarchical advantage*: its request fits quota that a
 subtree around it owns. From the others it takes back what it owns, or, with ``borrow_within_cohort``, may even borrow
-at their cost. Whole gangs only; candidates are removed in a fixed order until the gang fits, then put back in reverse
-order where it still fits without: minimal, and never from a queue that is within its own quota by then.
+at their cost. Whole gangs only; candidates are removed in a fixed order until the gang fits quota and nodes, then put
+back in reverse order where it still fits without: minimal, and never from a queue that is within its own quota by then.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
+from typing import Protocol
 
 from webhook.core.assignment.flavors import Mode
 from webhook.core.model.gang import Gang
@@ -45,6 +46,19 @@ class Candidate:
     """The lowest cohort above both its queue and the preemptor's; None in the preemptor's own queue."""
 
 
+class Seats(Protocol):
+    """Whether a gang's pods find nodes while others, by uid, are taken out and put back."""
+
+    def take(self, gangs: Iterable[str]) -> None:
+        """Let gangs be gone."""
+
+    def give_back(self, gangs: Iterable[str]) -> None:
+        """Let gangs be there again."""
+
+    def found(self) -> bool:
+        """Return whether all its pods find nodes now."""
+
+
 Ranks = Callable[[str], Mapping[str, float] | None]
 """Queue to the usage-decay rank of its allocations by uid; None where it does not go by usage."""
 
@@ -68,6 +82,8 @@ class Preemptor:
     spared: Container[str] = ()
     """Uids of gangs that the view does not charge: they cannot be taken out of it."""
     ranks: Ranks = no_ranks
+    seats: Seats | None = None
+    """The nodes with the same candidates taken out; None: they are not asked."""
     yields: bool = False
     """It was itself stopped for the share of a gang that is still about, and stops nobody for its own."""
 
@@ -89,10 +105,24 @@ class Preemptor:
         return False
 
     def fits(self, amounts: AmountsByFlavor, borrowing: bool) -> bool:
-        """Return whether ``amounts`` fit the view, without exceeding the queue's own quota unless ``borrowing``."""
+        """Return whether ``amounts`` fit the view, without exceeding the queue's own quota unless ``borrowing``, and
+        nodes are found.
+        """
         if not borrowing and any(self.usage.borrowing_with(self.node, key, v) for key, v in amounts.items()):
             return False
-        return self.usage.fits(self.node, amounts)
+        return self.usage.fits(self.node, amounts) and (self.seats is None or self.seats.found())
+
+    def take(self, candidate: Candidate) -> None:
+        """Take a candidate out of the view."""
+        self.usage.remove(candidate.node, candidate.allocation.amounts)
+        if self.seats is not None:
+            self.seats.take(candidate.allocation.uids)
+
+    def give_back(self, candidate: Candidate) -> None:
+        """Put a candidate back into the view."""
+        self.usage.add(candidate.node, candidate.allocation.amounts)
+        if self.seats is not None:
+            self.seats.give_back(candidate.allocation.uids)
 
     def order(self, candidate: Candidate) -> tuple[object, ...]:
         """Sort key of candidates: the ones already going, other queues', low priority, latest start."""
@@ -273,14 +303,14 @@ def _attempt(
     found: list[Candidate] = []
     for candidate in candidates:
         if _still_valid(preemptor.usage, candidate, needs, borrowing):
-            take(preemptor.usage, candidate)
+            preemptor.take(candidate)
             removed.append(candidate)
             if preemptor.fits(amounts, borrowing):
                 found = fill_back(preemptor, removed, amounts, borrowing=borrowing)
                 removed = found
                 break
     for candidate in removed:
-        give_back(preemptor.usage, candidate)
+        preemptor.give_back(candidate)
     return found
 
 
@@ -304,23 +334,13 @@ def fill_back(
     """Return the part of ``removed`` that has to go; the rest is put back into the view, the last but one first."""
     kept = list(removed)
     for index in range(len(kept) - 2, -1, -1):
-        give_back(preemptor.usage, kept[index])
+        preemptor.give_back(kept[index])
         if preemptor.fits(amounts, borrowing):
             kept[index] = kept[-1]
             kept.pop()
         else:
-            take(preemptor.usage, kept[index])
+            preemptor.take(kept[index])
     return kept
-
-
-def take(usage: Usage, candidate: Candidate) -> None:
-    """Take a candidate out of the view."""
-    usage.remove(candidate.node, candidate.allocation.amounts)
-
-
-def give_back(usage: Usage, candidate: Candidate) -> None:
-    """Put a candidate back into the view."""
-    usage.add(candidate.node, candidate.allocation.amounts)
 
 
 def mode_of(targets: Sequence[Candidate], node: Node) -> Mode:

@@ -78,9 +78,9 @@ class Index:
         count = self.shape.fits(free)
         return count, free.get(self.scarce, 0) - count * self.shape.amount(self.scarce)
 
-    def fill(self, nodes: Iterable[NodeRecord], free: Mapping[str, Mapping[str, int]]) -> None:
+    def read(self, nodes: Iterable[NodeRecord], free: Mapping[str, Mapping[str, int]]) -> None:
         """Take note of all nodes at once: the index is new. Written out, as it looks at ten thousand in a row."""
-        rooms, admits = self.rooms, self.shape.admits
+        rooms, admits = dict[str, Room](), self.shape.admits
         scarce, each = self.scarce, self.shape.amount(self.scarce)
         others = [(name, amount) for name, amount in self.shape.requests if name != scarce]
         for node in nodes:
@@ -95,8 +95,13 @@ class Index:
                     count = found
             if count > 0 and admits(node):
                 rooms[node.name] = (count, left - count * each)
-        for name, room in rooms.items():
-            self.by_room.setdefault(room, []).append(name)
+        self.fill(rooms)
+
+    def fill(self, rooms: Mapping[str, Room]) -> None:
+        """Take note of the nodes that hold any pod, with their room: the index is new."""
+        self.rooms = {node: room for node, room in rooms.items() if room[0]}
+        for node, room in self.rooms.items():
+            self.by_room.setdefault(room, []).append(node)
             self.total += room[0]
         for names in self.by_room.values():
             names.sort()
@@ -320,7 +325,7 @@ class Capacity:
         index, scarce = self._indexes.pop(shape, None), self.scarce(shape)
         if index is None or index.scarce != scarce:
             index = Index(shape, scarce, seen=len(self._log))
-            index.fill(self.nodes.values(), self.free)
+            index.read(self.nodes.values(), self.free)
         for name in dict.fromkeys(self._log[index.seen :]):
             index.set(name, self.room(index, name))
         index.seen = len(self._log)

@@ -33,6 +33,11 @@ class Allocation:
         return self.reservation.uid
 
     @property
+    def uids(self) -> tuple[str, ...]:
+        """What nodes know it by: its own uid and those of its jobs."""
+        return (self.reservation.uid, *self.reservation.jobs)
+
+    @property
     def priority(self) -> int:
         """Its priority now, where the job is known; otherwise what it was admitted with."""
         return self.reservation.priority if self.gang is None else self.gang.priority

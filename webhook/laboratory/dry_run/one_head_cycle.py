@@ -7,13 +7,14 @@ from typing import ClassVar, Final
 
 from webhook.core.assignment.decision import STOPS_NOBODY, Attempt, Decision
 from webhook.core.assignment.flavors import Assignment, Mode
-from webhook.core.assignment.preemption import Candidate, Preemptor, give_back, take
+from webhook.core.assignment.preemption import Candidate, Preemptor
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.wake_keys import Freed, NamespaceFences, WakeKey
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.entry_order import tournament, tree_of
@@ -41,9 +42,9 @@ class _Nomination(Attempt):
         assert self.snapshot is not None
         return self.snapshot, self.snapshot
 
-    def preemptor(self) -> Preemptor:
+    def preemptor(self, seats: Vacated | None = None) -> Preemptor:
         """Return the head as one that may have others stopped."""
-        return replace(Attempt.preemptor(self), usage=self.views()[0], spared=self.gone, yields=False)
+        return replace(Attempt.preemptor(self, seats), usage=self.views()[0], spared=self.gone, yields=False)
 
     def awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
         """Return nobody: Kueue counts on no room that others will leave."""
@@ -73,10 +74,10 @@ class _Snapshot:
         if node is None:
             return True
         for victim in going:
-            take(self.usage, victim)
+            self.usage.remove(victim.node, victim.allocation.amounts)
         fits = self.usage.fits(node, decision.assignment.usage)
         for victim in going:
-            give_back(self.usage, victim)
+            self.usage.add(victim.node, victim.allocation.amounts)
         return fits
 
     def admit(self, eclass: EquivalenceClass, decision: Decision) -> None:
@@ -242,13 +243,13 @@ def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
 def _nominate_again(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision) -> Decision:
     """Decide again with the earlier victims gone, on the flavors that were nominated."""
     for victim in snapshot.victims.values():
-        take(snapshot.usage, victim)
+        snapshot.usage.remove(victim.node, victim.allocation.amounts)
     pinned = _pinned(eclass.request, nominated.assignment.flavors)
     decision = _nominate(
         snapshot.turns, snapshot.state, eclass, snapshot.usage, request=pinned, gone=frozenset(snapshot.victims)
     )
     for victim in snapshot.victims.values():
-        give_back(snapshot.usage, victim)
+        snapshot.usage.add(victim.node, victim.allocation.amounts)
     return decision
 
 

@@ -1,6 +1,8 @@
 """The engine with nodes: a gang starts where its pods fit, and not merely where its sums do."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.gang import Nearness
@@ -8,7 +10,9 @@ from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPol
 from webhook.core.model.reasons import Code
 from webhook.core.placement import capacity
 from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.placement.fit import Asked, Misplaced, place
 from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.shape import shape_of
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 
@@ -94,6 +98,64 @@ def test_nobody_is_stopped_for_a_gang_that_would_fit_no_node_all_the_same() -> N
     assert reason.code is Code.NODES_DO_NOT_FIT
     made.submit(gang("narrow", "q", cpu=2, priority=4), 2.0)
     assert [each.uid for each in made.cycle(3.0, Fences(), epoch=1).preempted] != []
+
+
+def test_those_are_stopped_whose_nodes_make_the_gang_fit_and_nobody_else() -> None:
+    """By the quota alone the four latest would go, two of either node."""
+    preempts = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    made, there = engine(queue("q", 16, preemption=preempts), nodes={"a": 8, "b": 8})
+    for number in range(8):
+        made.submit(gang(f"low-{number}", "q", cpu=2, created=number), 0.0)
+    for number in range(8):
+        # One after the other: the latest start goes first.
+        (reservation,) = made.cycle(1.0 + number, Fences(), epoch=1, most=1).admitted
+        there.allot(reservation.uid, moved(there, reservation.uid, "ab"[number % 2]))
+    made.submit(gang("wide", "q", cpu=8, priority=5), 20.0)
+    plan = made.cycle(21.0, Fences(), epoch=1)
+    assert sorted(each.uid for each in plan.preempted) in (
+        [f"low-{number}" for number in (0, 2, 4, 6)],
+        [f"low-{number}" for number in (1, 3, 5, 7)],
+    )
+    for each in plan.preempted:
+        made.release(each.uid)
+    assert admitted(made, 22.0) == ["wide"]
+
+
+@given(
+    st.lists(st.integers(2, 6), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 2)), max_size=9),
+    st.tuples(st.integers(1, 6), st.integers(1, 3)),
+)
+def test_whoever_is_stopped_had_to_go_and_the_gang_fits_when_they_are_gone(
+    nodes: list[int], low: list[tuple[int, int, int]], wide: tuple[int, int]
+) -> None:
+    preempts = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    rules = queue("q", sum(nodes), preemption=preempts)
+    made, there = engine(rules, nodes={f"node-{number}": cpu for number, cpu in enumerate(nodes)})
+    for number, (cpu, pods, priority) in enumerate(low):
+        made.submit(gang(f"low-{number}", "q", cpu=cpu, pods=pods, priority=priority, created=number), 0.0)
+    running = {each.uid: each for each in made.cycle(1.0, Fences(), epoch=1).admitted}
+    wanted = [Asked("main", shape_of(gang("wide", "q", cpu=wide[0]).pod_sets[0]), wide[1])]
+    made.submit(gang("wide", "q", cpu=wide[0], pods=wide[1], priority=5), 2.0)
+    gone = [each.uid for each in made.cycle(3.0, Fences(), epoch=1).preempted]
+
+    def starts_without(uids: list[str]) -> bool:
+        taken = sum(cpu * pods for n, (cpu, pods, _) in enumerate(low) if f"low-{n}" in running.keys() - uids)
+        seated = not isinstance(place(there, wanted, there.held_by(uids)), Misplaced)
+        return seated and taken + wide[0] * wide[1] <= sum(nodes)
+
+    if gone:
+        assert starts_without(gone)
+        assert not any(starts_without([each for each in gone if each != spared]) for spared in gone)
+    elif "wide" not in there.allotments:
+        full = sum(cpu * pods for n, (cpu, pods, _) in enumerate(low) if f"low-{n}" in running) + wide[0] * wide[1]
+        # Where the quota has room nobody is stopped for the nodes' sake.
+        assert full <= sum(nodes) or not starts_without(sorted(running))
+
+
+def moved(there: Capacity, uid: str, node: str) -> capacity.Allotment:
+    known = there.allotments[uid]
+    return capacity.Allotment(known.shapes, {"main": {node: 1}})
 
 
 def test_a_claim_is_taken_up_where_its_victims_were() -> None:

@@ -1,0 +1,131 @@
+"""What 10,000 nodes of 8 GPUs cost the engine, beside one plain look at each of them.
+
+Prints milliseconds of processor time, and what they are of the plain look: a shape of pods that nobody asked about
+before, gangs placed where their shape is known, and a gang that finds nodes only when some of 700 others are stopped,
+which lie across each other. Then what the nodes take of memory.
+
+Run: ``python -m benchmarks.bench_nodes``
+"""
+
+import gc
+import platform
+import random
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Final
+
+from tests.unit.core.worlds import LABELS, gang, policy, queue
+from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.model.quantity import MILLI
+from webhook.core.placement.capacity import Allotment, Bound, Capacity
+from webhook.core.placement.fit import Asked, place
+from webhook.core.placement.node import PODS, NodeRecord
+from webhook.core.placement.shape import Shape
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+
+NODES: Final = 10_000
+VICTIMS: Final = 700
+GPU: Final = "nvidia.com/gpu"
+GIB: Final = 1 << 30
+ROUNDS: Final = 20
+
+
+def main() -> None:
+    """Print one row for each question."""
+    print(
+        f"machine: {platform.processor() or platform.machine()}, {platform.python_version()}; {NODES} nodes of 8 GPUs"
+    )
+    rng = random.Random(1)
+    tracemalloc.start()
+    there = filled(rng)
+    mib = tracemalloc.get_traced_memory()[0] / 2**20
+    tracemalloc.stop()
+    nodes = list(there.nodes.values())
+    floor = measured("a plain look at each node's free GPUs", lambda: plain(nodes, there), None)
+    for gpus, cpus, gib, pods in ((8, 32, 256, 64), (4, 16, 128, 64), (1, 2, 8, 1000)):
+        shape = shape_of(gpus, cpus, gib)
+        said = f"{pods} pods of {gpus} GPUs"
+        measured(f"{said}, asked for the first time", lambda: forgotten(there, shape), floor)  # noqa: B023
+        asked = [Asked("main", shape, pods)]
+        measured(f"{said}, warm", lambda: place(there, asked), floor)  # noqa: B023
+    measured(f"64 pods of 8 GPUs, some of {VICTIMS} gangs to be stopped", preempting(rng), floor, rounds=1)
+    print(f"{mib:8.1f} MiB  nodes and {sum(1 for _ in there.all_bound())} pods on them")
+
+
+def filled(rng: random.Random) -> Capacity:
+    """Return nodes with up to seven pods each."""
+    there = Capacity()
+    has = {GPU: 8, "cpu": 64, "memory": 512 * GIB, "ephemeral-storage": 1024 * GIB, PODS: 110}
+    for number in range(NODES):
+        name = f"node-{number:05d}"
+        labels = {"kind": "a", "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "z"}
+        there.put_node(NodeRecord(name, {key: amount * MILLI for key, amount in has.items()}, labels))
+        for pod in range(rng.randint(0, 7)):
+            asks = {GPU: 1, "cpu": rng.choice((2, 4)), "memory": 32 * GIB, PODS: 1}
+            there.bind(f"{name}-{pod}", Bound(name, {key: amount * MILLI for key, amount in asks.items()}))
+    return there
+
+
+def shape_of(gpus: int, cpus: int, gib: int) -> Shape:
+    """Return the shape of pods that ask so much, of nodes of one kind."""
+    asks = {GPU: gpus, "cpu": cpus, "memory": gib * GIB, PODS: 1}
+    return Shape(tuple(sorted((key, amount * MILLI) for key, amount in asks.items())), (("kind", "a"),))
+
+
+def plain(nodes: list[NodeRecord], there: Capacity) -> int:
+    """Return how many GPUs are free, by a look at each node."""
+    return sum(there.free[node.name].get(GPU, 0) for node in nodes)
+
+
+def forgotten(there: Capacity, shape: Shape) -> None:
+    """Ask about a shape as if for the first time."""
+    there._indexes.clear()
+    there.index(shape)
+
+
+def preempting(rng: random.Random) -> Callable[[], object]:
+    """Return one cycle of an engine in which a gang needs the nodes of others, of which each lies on four nodes."""
+    engine, there = Engine(), Capacity()
+    rules = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    engine.set_policy(policy(queue("q", 8 * VICTIMS, preemption=rules)), LABELS, 0.0)
+    for number in range(NODES):
+        there.put_node(NodeRecord(f"node-{number:05d}", {"cpu": 8 * MILLI}))
+        if number >= VICTIMS:
+            there.bind(f"foreign-{number}", Bound(f"node-{number:05d}", {"cpu": 8 * MILLI}))
+    engine.know_nodes(there)
+    order = list(range(VICTIMS))
+    rng.shuffle(order)
+    for seconds, number in enumerate(order):
+        engine.submit(gang(f"low-{number}", "q", cpu=2, pods=4), float(seconds))
+        (reservation,) = engine.cycle(float(seconds), Fences(), epoch=1).admitted
+        shapes = there.allotments[reservation.uid].shapes
+        across = {f"node-{(number + pod) % VICTIMS:05d}": 1 for pod in range(4)}
+        there.allot(reservation.uid, Allotment(shapes, {"main": across}))
+    engine.submit(gang("wide", "q", cpu=8, pods=64, priority=5), float(VICTIMS))
+
+    def cycle() -> None:
+        plan = engine.cycle(float(VICTIMS), Fences(), epoch=1)
+        assert len(plan.preempted) >= 64
+        print(f"          {len(plan.preempted)} gangs are stopped, of 64 at least")
+
+    return cycle
+
+
+def measured(what: str, work: Callable[[], object], floor: float | None, rounds: int = ROUNDS) -> float:
+    """Print what ``work`` took, the median of some rounds; return it, in milliseconds."""
+    took = []
+    gc.collect()
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        took.append((time.process_time() - began) * 1000)
+    middle, worst = sorted(took)[rounds // 2], max(took)
+    beside = "" if floor is None else f"  {middle / floor:6.1f} of the plain look"
+    print(f"{middle:8.2f} ms, at most {worst:.2f}  {what}{beside}", flush=True)
+    return middle
+
+
+if __name__ == "__main__":
+    main()
