@@ -24,6 +24,7 @@ PAST_FAILURES = (
     ("rough with hostile tenants", 3276034352),
     ("rough with hostile tenants", 3276034373),
     ("crashing on few nodes", 525324903),
+    ("rough on few nodes", 1721633276),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -32,7 +33,8 @@ pods was dead, a rebuild that forgot whose pods were ending, a standby that took
 never happened, a start that was never tried again, two leaders that took jobs for deleted which they had not
 read yet, a rebuild that gave away the room of pods that were ending, a count that forgot succeeded pods because
 they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
-wait too short to be ever over, room on nodes that a gang being stopped lost when another took over."""
+wait too short to be ever over, room on nodes that a gang being stopped lost when another took over, room that
+was kept on a node where others came first."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -131,6 +131,8 @@ class Occupancy:
         self.capacity.bind(pod.uid, Bound(pod.node, self._requests(pod), pod.gang, pod.pod_set, pod.owner_uid))
         if pod.gang is not None:
             self._unsettled.add(pod.gang)
+        if min(self.capacity.free[pod.node].values()) < 0:
+            self._unsettled.update(self.capacity.allotted_on(pod.node))
 
     def drop_pod(self, uid: str) -> None:
         """Forget one pod that has ended or is gone."""
@@ -207,6 +209,9 @@ class Occupancy:
             for node in [node for node in own if not self._admits(node, shapes[each.name])]:
                 # It was cordoned, or is not ready, or gone: what was to go there goes elsewhere.
                 del own[node]
+            for node in own:
+                # Somebody else's pods came to where these were to go.
+                own[node] -= min(own[node], self._too_many(node, shapes[each.name]))
             here = Counter({node: pods for (name, node), pods in bound.items() if name == each.name})
             missing = max(0, each.count - held.given_back.get(each.name, 0) - here.total())
             self._freed |= own.total() > missing
@@ -215,7 +220,7 @@ class Occupancy:
             meant = [node for name, node in vacated if name == each.name]
             meant += (Counter(each.places) - here - own).elements()
             for node in meant[: max(0, missing - own.total())]:
-                own[node] += self._admits(node, shapes[each.name])
+                own[node] += self._admits(node, shapes[each.name]) and not self._too_many(node, shapes[each.name])
             places[each.name] = dict(+own)
             if entry.stopping is not None and each.places:
                 # What was sent before may land yet, but nothing of it goes anywhere else.
@@ -231,6 +236,11 @@ class Occupancy:
             capacity.withdraw(uid)
             if any(places.values()):
                 capacity.allot(uid, Allotment(shapes, places))
+
+    def _too_many(self, name: str, shape: Shape) -> int:
+        """Return how many pods of a shape would have to leave a node for it not to be overfull."""
+        free = self.capacity.free.get(name, {})
+        return max((-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests), default=0)
 
     def _admits(self, name: str, shape: Shape) -> bool:
         node = self.capacity.nodes.get(name)

@@ -249,6 +249,10 @@ class Capacity:
         if allotment is not None:
             self._add_all(allotment, 1)
 
+    def allotted_on(self, node: str) -> list[str]:
+        """Return the gangs that pods are still to come of to a node."""
+        return [uid for uid, each in self.allotments.items() if any(node in places for places in each.places.values())]
+
     def split(self, gang: str, names: Mapping[str, Mapping[str, str]]) -> None:
         """Hand what is kept for ``gang`` over to others: by uid, what their pod sets were called in it."""
         whole = self.allotments.get(gang)

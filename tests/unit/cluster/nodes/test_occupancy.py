@@ -214,6 +214,17 @@ def test_what_was_to_go_to_a_node_that_is_lost_is_placed_again(lost: dict[str, A
     assert cluster.places("g") == {"b": 2}
 
 
+def test_what_was_to_go_where_others_came_first_is_placed_again() -> None:
+    """Else two gangs are counted on one node, and the room that one of them takes elsewhere seems free."""
+    cluster = Cluster()
+    cluster.set_reservations({"g": with_places(entry("g"), {"main": {"a": 2}})})
+    cluster.settled()
+    cluster.put_pod(pod("foreign", "a", 4))
+    cluster.settled()
+    assert cluster.places("g") == {"b": 2}
+    assert cluster.cpus()["a"] == 0
+
+
 def test_what_has_to_be_in_one_rack_is_placed_again_within_it_or_not_at_all() -> None:
     cluster = Cluster()
     for name, rack in (("a", "r1"), ("b", "r2"), ("c", "r1")):
