@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.commands.test_mistakes import KUBECONFIG
-from webhook.cli import app
+from webhook.cli import app, main
 from webhook.commands import proposing
 from webhook.commands.completion import proposals
+from webhook.errors import WRONG
 from webhook.visibility.http.app import ROOT
 
 OWNERS = [
@@ -107,3 +109,13 @@ def test_who_cannot_reach_a_cluster_is_proposed_nothing_and_told_nothing(
         monkeypatch.setenv("KUBECONFIG", str(config))
         assert proposed("queues ") == proposed("explain ") == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_who_names_a_job_that_is_not_there_ends_with_the_status_for_wrong_input(
+    kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tutti", "explain", "job/absent", "--kubeconfig", kubeconfig])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == WRONG
+    assert "absent" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def render(blocker: Blocker) -> str:
         case QuotaMissing(resource, missing, ahead):
             before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
             if resource == MAX_JOBS:
-                return f"needs one job less running in its queue, or a higher limit{before}"
+                return f"needs one job less running in its queue{before}, or a higher limit"
             return f"needs {_amount(resource, missing)}{before}"
         case QuotaTooLow(resource, missing):
             return f"needs {_amount(resource, missing)}, which only a higher quota gives"

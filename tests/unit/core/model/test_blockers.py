@@ -1,0 +1,39 @@
+"""What a waiting gang is told that it needs: numbers as a person would say them."""
+
+import pytest
+
+from webhook.core.model.blockers import (
+    Blocker,
+    KeptForOthers,
+    QuotaMissing,
+    QuotaTooLow,
+    StartsBy,
+    StartUnknown,
+    render,
+)
+from webhook.core.model.names import MAX_JOBS
+
+
+@pytest.mark.parametrize(
+    ("blocker", "said"),
+    [
+        (QuotaMissing("nvidia.com/gpu", 2000, 0), "needs 2 more nvidia.com/gpu"),
+        (QuotaMissing("nvidia.com/gpu", 2000, 1), "needs 2 more nvidia.com/gpu and 1 job before it"),
+        (QuotaMissing("nvidia.com/gpu", 2000, 3), "needs 2 more nvidia.com/gpu and 3 jobs before it"),
+        (QuotaMissing(MAX_JOBS, 1000, 0), "needs one job less running in its queue, or a higher limit"),
+        (
+            QuotaMissing(MAX_JOBS, 1000, 2),
+            "needs one job less running in its queue and 2 jobs before it, or a higher limit",
+        ),
+        (QuotaTooLow("cpu", 500), "needs 500m more cpu, which only a higher quota gives"),
+        (StartsBy(61.4), "it may start in 61 s, when run-time limits have ended what runs"),
+        (
+            KeptForOthers(),
+            "what is free is kept for gangs before it; it starts when they have theirs and as much is left",
+        ),
+        (StartUnknown(("team-a/train",)), "when is unknown: team-a/train has no run-time limit"),
+        (StartUnknown(("a/x", "b/y")), "when is unknown: a/x, b/y have no run-time limit"),
+    ],
+)
+def test_what_is_in_the_way_is_said_in_words(blocker: Blocker, said: str) -> None:
+    assert render(blocker) == said
