@@ -72,6 +72,8 @@ class Invariants:
         """Uid of a Job to the pods of it that have succeeded, as its status says."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
+        self._cohorts: dict[str, str | None] = {}
+        """What each queue was below when it was seen last."""
         registry = cluster.server.registry
 
         def storage(version: str, kind: str) -> Any:
@@ -233,6 +235,8 @@ class Invariants:
 
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
         """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
+        for policy in policies:
+            self._cohorts |= {queue: cohort for queue, (_, cohort) in policy.items()}
         over = [self._overdrawn(policy, asked) for policy in policies]
         if all(over):
             self._fail(over[-1])
@@ -257,8 +261,8 @@ class Invariants:
                 given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
             for key, amount in reservation.usage(given_back).items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
-                if each is not None and reservation.queue in policy:
-                    node = policy[reservation.queue][1] or reservation.queue
+                node = self._charged_at(reservation, policy)
+                if each is not None and node is not None:
                     used[node] = used.get(node, 0) + amount // each
         if sum(used.values()) > self._node_gpus * 1000:
             # Each pod asks one, so the sum tells whether all fit.
@@ -273,6 +277,15 @@ class Invariants:
                 held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
                 return f"{node} is oversubscribed in the ledger: {used[node]} of {room[node]}: {held}"
         return ""
+
+    def _charged_at(self, reservation: Reservation, policy: Trees) -> str | None:
+        """Return what a gang takes room of: of a queue that was deleted, the cohort that it was below, where its entry
+        names the same; a process that never saw the queue knows no other.
+        """
+        if reservation.queue in policy:
+            return policy[reservation.queue][1] or reservation.queue
+        known = self._cohorts.get(reservation.queue or "")
+        return known if known == reservation.cohort else None
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""
