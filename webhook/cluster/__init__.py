@@ -1,7 +1,7 @@
 """What one process knows of one cluster: kept current by watches, read by webhook, reconciler and read API alike.
 
-``feeds`` fills ``view`` and tells its ``listener`` (``feed_names`` says what feeds are called); ``ledger_book`` makes
-one ledger of index and pages; ``unread`` says what nobody can list, ``read_again`` which kinds a change of classes or
-limits concerns. ``nodes`` knows who is on which node. ``queue_counts`` counts what queues hold; ``waiting`` and
-``rebuild`` say which gangs wait and which are admitted.
+``feeds`` fills ``view`` and tells its ``listener`` (``feed_names`` says what feeds are called); ``ledger_feed`` keeps
+its ledger, which ``ledger_book`` makes of index and pages; ``unread`` says what nobody can list, ``read_again`` which
+kinds a change of classes or limits concerns. ``nodes`` knows who is on which node. ``queue_counts`` counts what queues
+hold; ``waiting`` and ``rebuild`` say which gangs wait and which are admitted.
 """

@@ -31,7 +31,7 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.feed_names import job_feed, policy_feed
-from webhook.cluster.ledger_book import LedgerBook, newer
+from webhook.cluster.ledger_feed import LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.node import StoredNode
@@ -39,9 +39,6 @@ from webhook.cluster.read_again import changed_kinds, meaning
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.core.ledger.pages import Found, Misplaced
-from webhook.core.ledger.record import Ledger
-from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
@@ -81,11 +78,7 @@ class Feeds:
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
     """Feed name to uid to object, for the feeds kept as plain data."""
-    _ledger_read: Ledger | None = None
-    """What was read last. What the view has instead a leader put there, who knows of it before it can be read. Where
-    there is none, what is read stands, though it be older: a backup was restored.
-    """
-    _book: LedgerBook = field(default_factory=LedgerBook)
+    _ledger: LedgerFeed = field(init=False)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _compiled: Policy = field(default_factory=Policy)
     """What the policy objects say, without queues that are gone."""
@@ -98,6 +91,7 @@ class Feeds:
 
     def __post_init__(self) -> None:
         config = self.config
+        self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved)
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
@@ -105,14 +99,14 @@ class Feeds:
             "ledger",
             f"/api/v1/namespaces/{config.namespace}/configmaps",
             plain,
-            self._ledger,
+            self._ledger.index_changed,
             field_selector=f"metadata.name={config.ledger_name}",
         )
         self._add(
             "ledger-pages",
             f"/api/v1/namespaces/{config.namespace}/configmaps",
             plain,
-            self._ledger_page,
+            self._ledger.page_changed,
             label_selector=f"{names.LEDGER_PAGE}={config.ledger_name}",
         )
         self._add(
@@ -377,46 +371,14 @@ class Feeds:
         if self._jobs_running and self._context_timer is None:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 
-    def _ledger(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
-        # Before the first ledger is written the ConfigMap holds the lease alone.
-        self._book.index = None if new is None else new.document.get("data") or None
-        self._read_ledger()
-
-    def _ledger_page(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
-        if new is not None:
-            self._book.pages[new.name] = Found(new.uid, new.document.get("data") or {})
-        elif old is not None:
-            self._book.pages.pop(old.name, None)
-            self.listener.page_deleted(old.name)
-        self._read_ledger()
-
-    def _read_ledger(self) -> None:
-        """Take what index and pages say together; while one of them lags behind the other, what was read before."""
-        changes = None
-        try:
-            ledger = self._book.read()
-            changes = self._book.changes
-        except Misplaced:
-            return
-        except LedgerCorrupt as error:
-            log.error("ledger.corrupt", error=str(error))
-            ledger = None
-        ahead = self.view.ledger is not self._ledger_read and self.view.ledger_trusted
-        # Taken in beside what a leader here knows, each of its writes would cost what runs. Who else writes it meets.
-        leads = ledger is not None and self.view.leads
-        if not leads and (ledger is None or newer(ledger, self.view.ledger) or not ahead):
-            self._ledger_read = ledger
-            self.view.set_ledger(ledger, changes)
-            self.listener.ledger_changed(changes)
+    def _holding_moved(self) -> None:
         if deleted.outdated(self.view.policy, self.view.holding):
             # At once: the room of a queue that is gone must not be taken for free.
             self._take_policy()
 
     def follow_ledger(self) -> None:
         """Take the ledger that is read from now on, where a leader here said what it is."""
-        if self.view.leads:
-            self.view.leads = False
-            self._read_ledger()
+        self._ledger.follow()
 
     # -- what jobs are read with ------------------------------------------------------------------------------------
 

@@ -30,6 +30,14 @@ class LedgerBook:
         Raises Misplaced while a page that is listed was not read yet, or its index not; LedgerCorrupt when something
         cannot be read at all.
         """
+        parts = self.parts()
+        return None if parts is None else self._merged(parts[INDEX], parts)
+
+    def parts(self) -> dict[str, Ledger] | None:
+        """Return what index and pages say, each alone; None where there is no index. Raises as ``read``.
+
+        It costs what has changed, not what runs.
+        """
         if not self.index:
             return None
         index = self._part(INDEX, self.index)
@@ -41,7 +49,7 @@ class LedgerBook:
             if page is None or page.uid != uid:
                 raise Misplaced(f"page {name} is listed and was not read yet")
             parts[name] = self._part(name, page.data)
-        return self._merged(index, parts)
+        return parts
 
     def _merged(self, index: Ledger, parts: dict[str, Ledger]) -> Ledger:
         """Return what ``parts`` make, of which only those that changed are looked into."""

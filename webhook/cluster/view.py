@@ -64,6 +64,8 @@ class View:
     """What the API server lets nobody list since this process began, and why: a job kind's key, ``POD_GROUPS``,
     ``POLICY`` or ``NAMESPACE_QUEUES``. Who needs it to be judged waits; all others go on.
     """
+    moved: set[str] | None = None
+    """Uids of gangs whose job or entry is another one than when this was emptied last; None while nobody asks."""
     _deleted: set[str] = field(default_factory=set)
     """Jobs that were seen to be deleted and have a reservation still."""
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,6 +75,7 @@ class View:
     """Queue to how many gangs it holds."""
     _held_below: dict[str, str] = field(default_factory=dict)
     """Queue to the cohort that its gangs were admitted below, by the entry that was read last."""
+    _holding_moved: bool = True
 
     @property
     def synced(self) -> bool:
@@ -87,6 +90,7 @@ class View:
     def put_job(self, record: JobRecord) -> None:
         """Add or replace one job object."""
         self.jobs[record.uid] = record
+        self._note_moved((record.uid,))
         self.job_names[(record.kind, record.namespace, record.name)] = record.uid
         reservation = self.fences.reservation(record.namespace, record.uid)
         if reservation is not None:
@@ -97,6 +101,7 @@ class View:
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""
         self.jobs.pop(record.uid, None)
+        self._note_moved((record.uid,))
         key = (record.kind, record.namespace, record.name)
         if self.job_names.get(key) == record.uid:
             del self.job_names[key]
@@ -158,18 +163,22 @@ class View:
         if ledger is None:
             self.ledger_trusted = False
             return
-        self.ledger, self.ledger_trusted = ledger, True
-        self._deleted.intersection_update(ledger.entries)
+        before, self.ledger, self.ledger_trusted = self.ledger, ledger, True
         if changes is not None and changes.since is self._followed:
             uids: Collection[str] | None = changes.uids
+            self._deleted.difference_update([uid for uid in changes.uids if uid not in ledger.entries])
             new = self.fences.change_reservations(changes.since.entries, ledger.entries, changes.uids)
+            self._note_moved(changes.uids)
             self._count_held(changes.since, changes.uids, -1)
             self._count_held(ledger, changes.uids, 1)
         else:
             uids = None
+            self._deleted &= ledger.entries.keys()
+            self._note_moved(before.entries.keys() | ledger.entries.keys())
             new = self.fences.set_reservations(ledger.entries.values())
             self._held.clear()
             self._held_below.clear()
+            self._holding_moved = True
             self._count_held(ledger, ledger.entries, 1)
         self._followed = ledger
         for reservation in new:
@@ -183,6 +192,11 @@ class View:
         """Compare everything at the next ledger: what follows from this one may be half done."""
         self._followed = None
 
+    def take_holding_moved(self) -> bool:
+        """Return whether any queue came to hold gangs, or holds none any more, since this was asked last."""
+        moved, self._holding_moved = self._holding_moved, False
+        return moved
+
     @property
     def holding(self) -> Set[str]:
         """Queues that hold gangs."""
@@ -193,14 +207,20 @@ class View:
         """Of queues that hold gangs: the cohorts that these were admitted below."""
         return self._held_below
 
+    def _note_moved(self, uids: Iterable[str]) -> None:
+        if self.moved is not None:
+            self.moved.update(uids)
+
     def _count_held(self, ledger: Ledger, uids: Iterable[str], sign: int) -> None:
         for uid in uids:
             entry = ledger.entries.get(uid)
             if entry is not None and entry.queue is not None:
+                self._holding_moved |= sign > 0 and entry.queue not in self._held
                 self._held[entry.queue] += sign
                 if sign > 0 and entry.cohort is not None:
                     self._held_below[entry.queue] = entry.cohort
                 if not self._held[entry.queue]:
+                    self._holding_moved = True
                     del self._held[entry.queue]
                     self._held_below.pop(entry.queue, None)
 

@@ -40,22 +40,30 @@ def test_what_follows_from_changes_is_what_follows_from_all(
     steps: list[list[tuple[int, str, str]]],
 ) -> None:
     held: dict[str, dict[str, Reservation]] = {place: {} for place in PLACES}
-    book, view = LedgerBook(), View()
+    book, view, deleted = LedgerBook(), View(), set[str]()
     for seq, step in enumerate(steps, start=1):
         for number, place, queue in step:
             uid = f"gang-{number}"
+            if queue == "r":
+                view.drop_controller(uid)
+                deleted |= view.ledger.entries.keys() & {uid}
             for entries in held.values():
                 entries.pop(uid, None)
             if place != "gone":
                 held[place][uid] = replace(reservation(uid), queue=queue or None)
         book.index, book.pages = book_of(held, seq)
-        ledger = book.read()
+        ledger, before = book.read(), view.ledger.entries
         assert ledger is not None
+        view.moved = set()
         view.set_ledger(ledger, book.changes)
+        differ = {uid for uid in before.keys() | ledger.entries if before.get(uid) is not ledger.entries.get(uid)}
+        assert differ <= view.moved
         fresh, whole = View(), LedgerBook(book.index, book.pages).read()
         fresh.set_ledger(whole)
         assert ledger == whole
         assert view.holding == fresh.holding
+        deleted &= ledger.entries.keys()
+        assert {uid for uid in ledger.entries if view.is_deleted(uid)} == deleted
         for number in range(8):
             uid = f"gang-{number}"
             assert view.fences.reservation("ns", uid) == fresh.fences.reservation("ns", uid)

@@ -33,12 +33,13 @@ class _Noted:
 
 
 class Chronicle:
-    """Notes the milestones of every gang of one view."""
+    """Notes the milestones of every gang of one view, which is told so: no two may note the same."""
 
     def __init__(self, view: View, now: Callable[[], float]) -> None:
         self._view = view
         self._now = now
         self._noted: dict[str, _Noted] = {}
+        view.moved = view.jobs.keys() | view.ledger.entries.keys()
 
     def of(self, uid: str) -> Milestones:
         """Return the milestones of a gang as last noted."""
@@ -46,14 +47,15 @@ class Chronicle:
         return Milestones() if noted is None else noted.milestones
 
     def note(self) -> None:
-        """Look at every gang; one whose job and reservation are the same objects as before costs next to nothing."""
+        """Look at every gang whose job or reservation is another object than at the last look."""
         jobs, entries, now = self._view.jobs, self._view.ledger.entries, self._now()
-        for uid in self._noted.keys() - jobs.keys() - entries.keys():
-            del self._noted[uid]
-        for uid, job in jobs.items():
-            self._note(uid, job, entries.get(uid), now)
-        for uid in entries.keys() - jobs.keys():
-            self._note(uid, None, entries[uid], now)
+        moved, self._view.moved = self._view.moved or (), set()
+        for uid in moved:
+            job, reservation = jobs.get(uid), entries.get(uid)
+            if job is None and reservation is None:
+                self._noted.pop(uid, None)
+            else:
+                self._note(uid, job, reservation, now)
 
     def _note(self, uid: str, job: JobRecord | None, reservation: Reservation | None, now: float) -> None:
         known = self._noted.get(uid)
