@@ -241,7 +241,7 @@ MUTANTS: Final = (
         "5",
         "the objects are read before the ledger is taken over",
         RECONCILER,
-        "        await self._feeds_synced()\n",
+        "        while not self._view.synced:\n            await asyncio.sleep(0.05)\n",
         "",
         RULES_TESTS,
     ),

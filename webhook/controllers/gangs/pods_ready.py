@@ -17,6 +17,7 @@ proves nothing about this start, and nor does its report, which counts that too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from webhook.cluster import starting
@@ -52,6 +53,10 @@ class _Progress:
     """Uids of pods of a Job that had ended before the first look."""
     spared: Mapping[str, int] = field(default_factory=dict)
     """Of the pods that a Job wants, those that were not needed any more at the first look."""
+    whole: bool = False
+    """At the last look."""
+    due_seconds: float = inf
+    """Unix time at which it is to be stopped, should nothing change."""
 
     @property
     def first_run(self) -> bool:
@@ -74,12 +79,23 @@ class WholeGangs:
         """Return the place and back-off of a gang that must be stopped for want of its quorum, or None.
 
         ``parts`` are its jobs, at least one, with what they hold; ``name`` tells gangs apart. To be asked about every
-        second.
+        second, but before ``due_seconds`` only of gangs that changed or lack nodes (``Occupancy.short``).
         """
         why = self._incomplete(name, parts, view, now)
         if why is None:
             return self._without_nodes(name, parts, view, now)
         return self.requeue(max((job for job, _ in parts), key=lambda job: job.attempts), why, now)
+
+    def due_seconds(self, name: str) -> float:
+        """Return the Unix time before which a gang that was asked about is not stopped, should nothing change."""
+        progress = self._progress.get(name)
+        return inf if progress is None else progress.due_seconds
+
+    def changed(self, name: str, now: float) -> None:
+        """Take note that a gang, its pods or its PodGroup changed. If it was whole, it may not be so from now on."""
+        progress = self._progress.get(name)
+        if progress is not None and progress.whole:
+            progress.since_seconds = now
 
     def _without_nodes(self, name: str, parts: Sequence[Started], view: View, now: float) -> Requeue | None:
         """Return the place of a gang that has not been whole yet and cannot become so, as its nodes are now.
@@ -108,6 +124,7 @@ class WholeGangs:
         if progress is None:
             progress = self._progress[name] = self._first_look(parts, view, now)
         quorum, spared = _quorum(parts, view, progress.spared), sum(progress.spared.values())
+        progress.due_seconds, progress.whole = inf, False
         if quorum is None:
             return None
         running = sum(_running(job, held, view, progress) for job, held in parts)
@@ -117,7 +134,7 @@ class WholeGangs:
         ordered = any(job.ordered_start for job in jobs)
         reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.first_run
         if running >= quorum or reported:
-            progress.whole_once, progress.since_seconds = True, now
+            progress.whole_once, progress.whole, progress.since_seconds = True, True, now
             return None
         if moved and ordered:
             progress.since_seconds = now
@@ -126,6 +143,7 @@ class WholeGangs:
             if progress.whole_once
             else starting.start_seconds(jobs[0], view, self._settings)
         )
+        progress.due_seconds = inf if limit is None else progress.since_seconds + limit
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after it had been whole" if progress.whole_once else "after its admission"

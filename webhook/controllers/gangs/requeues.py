@@ -8,6 +8,7 @@ limits how often it is queued again; whoever lifts a hold, whatever it was for, 
 """
 
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from webhook.core.ledger.record import Reservation
@@ -18,20 +19,31 @@ PERMIT_SECONDS: Final = 30.0
 """So long a hub may take to permit a copy that room is kept for, and so long the copy then leaves it to others."""
 
 
-def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
-    """Return what to write on a running gang whose time is used up; None while it has some left."""
+def overrun_seconds(job: JobRecord, reservation: Reservation) -> float:
+    """Return the Unix time at which the time of a running gang is used up; infinity where it is not limited."""
     limit = job.run_limit_seconds
     if limit is None or job.suspended or job.finished is not None:
+        return inf
+    return reservation.since_seconds + limit - job.ran_seconds
+
+
+def overrun(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
+    """Return what to write on a running gang whose time is used up; None while it has some left."""
+    if now < overrun_seconds(job, reservation):
         return None
-    if job.ran_seconds + now - reservation.since_seconds < limit:
-        return None
+    limit = job.run_limit_seconds
     message = f"it has run for the {limit} s that its label allows; un-suspend it to give it that time again"
     return Requeue(LIMIT_REACHED, job.place_seconds, message=message)
 
 
+def unpermitted_seconds(job: JobRecord, reservation: Reservation) -> float:
+    """Return the Unix time until which a copy may wait for its hub's permit; infinity for every other job."""
+    return reservation.since_seconds + PERMIT_SECONDS if job.suspended and job.awaits_permit else inf
+
+
 def unpermitted(job: JobRecord, reservation: Reservation, now: float) -> Requeue | None:
     """Return what to write on a copy that its hub has not permitted in time; None for every other job."""
-    if not (job.suspended and job.awaits_permit) or now - reservation.since_seconds < PERMIT_SECONDS:
+    if now < unpermitted_seconds(job, reservation):
         return None
     message = f"its hub gave no permit within {PERMIT_SECONDS:.0f} s"
     return Requeue(NO_PERMIT, job.place_seconds, not_before_seconds=now + PERMIT_SECONDS, message=message)

@@ -4,8 +4,9 @@ A stop is written in the ledger first; suspending the job, and releasing the ent
 from that. Jobs of one ensemble whose rest could not make the quorum stop in one write.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 import structlog
@@ -59,11 +60,14 @@ class Stops:
         self._owed: dict[str, tuple[Requeue, float]] = {}
         """By uid of gangs of plain pods that were all deleted: what none was left to bear, and until when it counts. It
         outlives their record."""
+        self._rests_until: dict[str, float] = {}
+        """Unix time before which nothing is due of a gang that does not change."""
 
     # -- what is remembered ----------------------------------------------------------------------------------------
 
     def started(self, reservation: Reservation) -> None:
         """Restart the clock of a gang."""
+        self._rests_until.pop(reservation.uid, None)
         self._whole.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
@@ -75,6 +79,7 @@ class Stops:
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
+        self._rests_until.pop(reservation.uid, None)
         if not self._engine.siblings(reservation.uid):
             self._whole.forget(siblings.name_of(reservation))
         record = self._gangs.of(reservation.uid)
@@ -165,9 +170,24 @@ class Stops:
             self._gangs.of(entry.uid).on(Event.REBOUND)
             self._on_change(entry.uid)
 
+    def changed(self, uid: str) -> None:
+        """Take note that a gang, its entry, its pods or its PodGroup changed: something may be due of it."""
+        if self._rests_until.pop(uid, None) is not None:
+            self._whole.changed(uid, self._now())
+
+    def rests(self, uid: str, now: float) -> bool:
+        """Return whether ``if_due`` would find nothing: most gangs run, and nobody has to look at them every second."""
+        return self._rests_until.get(uid, 0.0) > now and uid not in self._short
+
+    @property
+    def _short(self) -> Mapping[str, int]:
+        """Gangs of which pods fit no node; that changes with others."""
+        return {} if self._view.nodes is None else self._view.nodes.short
+
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
         """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
         if not reservation.evictable:
+            self._rests_until[job.uid] = inf
             return
         due = requeues.overrun(job, reservation, now) or requeues.unpermitted(job, reservation, now)
         if due is not None:
@@ -181,10 +201,14 @@ class Stops:
             # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
             self._whole.forget(siblings.name_of(reservation))
             return
-        due = self._whole.overdue(siblings.name_of(reservation), parts, self._view, now)
+        name = siblings.name_of(reservation)
+        due = self._whole.overdue(name, parts, self._view, now)
         if due is not None:
             for _, held in parts:
                 self.gang(held, due.reason, batch, due)
+        elif name == job.uid and job.uid not in self._short:
+            ends = requeues.overrun_seconds(job, reservation), requeues.unpermitted_seconds(job, reservation)
+            self._rests_until[job.uid] = min(self._whole.due_seconds(name), *ends)
 
     def _siblings(self, uid: str, batch: Batch) -> list[Reservation]:
         """Return what the rest of a job's ensemble holds, as this cycle will write it."""

@@ -132,7 +132,8 @@ class Reconciler:
 
     async def run(self) -> None:
         """Follow, and lead whenever the lease can be taken, until cancelled. Raises SetBack."""
-        await self._feeds_synced()
+        while not self._view.synced:
+            await asyncio.sleep(0.05)
         await self.leadership.run(self)
 
     async def end_term(self) -> None:
@@ -143,10 +144,6 @@ class Reconciler:
         if self._chores is not None:
             self._chores.cancel()
             await asyncio.wait([self._chores])
-
-    async def _feeds_synced(self) -> None:
-        while not self._view.synced:
-            await asyncio.sleep(0.05)
 
     async def follow(self) -> None:
         """Keep engine and answers in step with what is read, until cancelled."""
@@ -171,8 +168,7 @@ class Reconciler:
         self._gangs.load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
-        self.marks.gangs.update(self._view.jobs)
-        self.marks.gangs.update(self._keeper.ledger.entries)
+        self.marks.gangs |= self._view.jobs.keys() | self._keeper.ledger.entries.keys()
         self.marks.wake.set()
         while True:
             await self._pause()
@@ -264,6 +260,7 @@ class Reconciler:
         self._gangs.settle_nodes()
         for uid in self.marks.take():
             job = self._view.jobs.get(uid)
+            self._stops.changed(uid)
             if uid in batch.put:
                 # What befell another job of its ensemble changed its entry: it is looked at again when that is stored.
                 self.marks.add(uid)
@@ -398,6 +395,8 @@ class Reconciler:
         self.marks.gangs |= self._lagging
         self._lagging = set()
         for uid, reservation in self._view.ledger.entries.items():
+            if self._stops.rests(uid, now):
+                continue
             job = self._view.jobs.get(uid)
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
                 self.marks.gangs.add(uid)

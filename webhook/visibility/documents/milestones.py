@@ -39,7 +39,6 @@ class Chronicle:
         self._view = view
         self._now = now
         self._noted: dict[str, _Noted] = {}
-        view.moved = view.jobs.keys() | view.ledger.entries.keys()
 
     def of(self, uid: str) -> Milestones:
         """Return the milestones of a gang as last noted."""
@@ -47,10 +46,10 @@ class Chronicle:
         return Milestones() if noted is None else noted.milestones
 
     def note(self) -> None:
-        """Look at every gang whose job or reservation is another object than at the last look."""
+        """Look at every gang whose job or reservation is another object than at the last look; at first, at all."""
         jobs, entries, now = self._view.jobs, self._view.ledger.entries, self._now()
-        moved, self._view.moved = self._view.moved or (), set()
-        for uid in moved:
+        moved, self._view.moved = self._view.moved, set()
+        for uid in jobs.keys() | entries.keys() if moved is None else moved:
             job, reservation = jobs.get(uid), entries.get(uid)
             if job is None and reservation is None:
                 self._noted.pop(uid, None)

@@ -1,8 +1,11 @@
 """When a gang counts as whole, and when it must be stopped for want of its quorum."""
 
 from dataclasses import replace
+from math import inf
 
 import orjson
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.controllers.gangs import test_gated_pods as plain
 from tests.unit.controllers.gangs.test_assess import GANG, RESERVED, STARTED, job
@@ -304,3 +307,45 @@ def test_what_an_earlier_start_left_behind_makes_no_gang_of_plain_pods_whole() -
 def test_plain_pods_of_which_one_contradicts_the_others_are_missed_all_the_same() -> None:
     low, high = (plain.runs(number, priority=priority) for number, priority in ((0, 1), (1, 2)))
     assert overdue(None, 500, low, high)
+
+
+def stopped_at(steps: list[tuple[int, tuple[str, ...]]], start: Start, *, ordered: bool, resting: bool) -> float:
+    """Return the second at which a gang is stopped, if ever, whose pods change so many seconds apart, half a second
+    before a look; asked every second, or, ``resting``, only when it changed or is due.
+    """
+    whole, parts = WholeGangs(start), [(replace(RUNNING, ordered_start=ordered), RESERVED)]
+    changes, at = dict[int, View](), 100
+    for gap, phases in steps:
+        at += gap
+        changes[at] = view_with(*phases)
+    view, due = view_with(), 0.0
+    for second in range(100, at + 40):
+        if second in changes:
+            view = changes[second]
+            if resting and due > 0:
+                whole.changed("uid", second - 0.5)
+            due = 0.0
+        if resting and second < due:
+            continue
+        if whole.overdue("uid", parts, view, second) is not None:
+            return second
+        due = whole.due_seconds("uid")
+    return inf
+
+
+PHASES = st.sampled_from([(), ("Running",), ("Running", "Pending"), ("Running", "Running"), ("Running", "Succeeded")])
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 7), PHASES), max_size=6),
+    start=st.sampled_from([SETTINGS, replaced(recovery_seconds=None), replaced(timeout_seconds=2)]),
+    ordered=st.booleans(),
+)
+def test_a_gang_that_is_asked_about_when_it_changes_or_is_due_is_stopped_as_if_asked_every_second(
+    steps: list[tuple[int, tuple[str, ...]]], start: Start, ordered: bool
+) -> None:
+    longer = None if start.recovery_seconds is None else start.recovery_seconds + 1
+    first = stopped_at(steps, start, ordered=ordered, resting=False)
+    last = stopped_at(steps, start.model_copy(update={"recovery_seconds": longer}), ordered=ordered, resting=False)
+    # From the change on it has the time, not from the look before it.
+    assert first <= stopped_at(steps, start, ordered=ordered, resting=True) <= last
