@@ -236,14 +236,16 @@ async def measure_ours(
 
 async def show_take_overs(installation: Installation, jobs: Running, arguments: argparse.Namespace) -> None:
     """Kill the leader again and again under the steady load; print how long nothing started."""
-    loading = asyncio.create_task(jobs.steady(arguments.per_second, LOAD_SECONDS_MAX))
-    try:
-        took = sorted(await take_overs(installation, lambda: len(jobs.started), arguments.kills))
-    finally:
+    print(f"  leader killed with {len(jobs.running)} running, seconds to the next start:", flush=True)
+    async with asyncio.TaskGroup() as tasks:
+        # Should the load end early, that is what is told, and not that nothing started.
+        loading = tasks.create_task(jobs.steady(arguments.per_second, LOAD_SECONDS_MAX))
+        took = []
+        async for seconds in take_overs(installation, lambda: len(jobs.started), arguments.kills):
+            took.append(seconds)
+            print(f"    {seconds:.1f}", flush=True)
         loading.cancel()
-        await asyncio.gather(loading, return_exceptions=True)
-    print(f"  leader killed {len(took)} times with {len(jobs.running)} running: seconds to the next start")
-    print("    " + " ".join(f"{seconds:.1f}" for seconds in took), flush=True)
+    print(f"  {len(took)} times: median {statistics.median(took):.1f} s, longest {max(took):.1f} s", flush=True)
 
 
 Costs = tuple[Counter[str], Counter[str], float]

@@ -1,7 +1,7 @@
 """How long nobody admits when the leader is killed, as often as asked, under the load that goes on meanwhile."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from tests.e2e.controlplane.install import Installation, Replica
@@ -12,17 +12,15 @@ BETWEEN_SECONDS: Final = 3.0
 LONGEST_SECONDS: Final = 60.0
 
 
-async def take_overs(installation: Installation, started: Callable[[], int], times: int) -> list[float]:
-    """Kill the leader with SIGKILL again and again; return each time's seconds until another one has started a job.
+async def take_overs(installation: Installation, started: Callable[[], int], times: int) -> AsyncIterator[float]:
+    """Kill the leader with SIGKILL again and again; yield each time's seconds until another one has started a job.
 
     ``started`` says how many jobs were started so far; some must arrive all the time. Raises TimeoutError when nothing
     is started for :data:`LONGEST_SECONDS`.
     """
-    found = []
     for _ in range(times):
         await asyncio.sleep(BETWEEN_SECONDS)
-        found.append(await _take_over(installation, started))
-    return found
+        yield await _take_over(installation, started)
 
 
 async def _take_over(installation: Installation, started: Callable[[], int]) -> float:
