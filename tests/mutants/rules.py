@@ -190,8 +190,8 @@ MUTANTS: Final = (
         "3",
         "it was read before the ledger write that authorised the effect",
         RECONCILER,
-        "        for job in batch.starts:\n",
-        "        for job in [self._view.jobs.get(job.uid, job) for job in batch.starts]:\n",
+        "        for job in batch.starts.values():\n",
+        "        for job in [self._view.jobs.get(job.uid, job) for job in batch.starts.values()]:\n",
         RULES_TESTS,
     ),
     Mutant(

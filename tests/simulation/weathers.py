@@ -84,6 +84,7 @@ WEATHERS = {
     "calm with pages": (replace(CALM_WEATHER, page_bytes=300), 5),
     "rough with pages": (Weather(page_bytes=300), 14),
     "crashing with pages": (Weather(crash=0.05, page_bytes=300, ensembles=3), 14),
+    "crashing and a few at a time": (Weather(crash=0.05, page_bytes=1_000_000, ensembles=3), 7),
     "rough with pages and a ledger lost": (Weather(ledger_lost=4, page_bytes=300), 7),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 5),
     "rough with a ledger lost": (Weather(ledger_lost=4), 7),

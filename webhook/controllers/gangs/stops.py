@@ -21,9 +21,10 @@ from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.fleet.placement import Phase
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.eviction import SIBLING_STOPPED, START_TIMEOUT
+from webhook.core.model.eviction import PREEMPTED, SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.scheduler.plan import Plan
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 log = structlog.get_logger(__name__)
@@ -138,6 +139,16 @@ class Stops:
         others = siblings.to_stop_with(self._siblings(reservation.uid, batch))
         self.gang(reservation, why, batch, requeue)
         self._stop_with(reservation, others, why, batch)
+
+    def planned(self, plan: Plan, now: float, batch: Batch) -> None:
+        """Stop those that the engine wants stopped, for others or by its own rules."""
+        stopped = [(each, PREEMPTED) for each in plan.preempted] + [(each, each.reason) for each in plan.stopped]
+        for each, why in stopped:
+            job = self._view.jobs.get(each.uid)
+            held = batch.put.get(each.uid) or self._view.ledger.entries.get(each.uid)
+            if held is not None and held.stopping is None and each.uid not in batch.drop:
+                message = self._view.told(each.message, held.namespace)
+                self.gang(held, why, batch, Requeue(why, now if job is None else job.place_seconds, message=message))
 
     def refused(self, job: JobRecord, reservation: Reservation, why: str, batch: Batch) -> None:
         """Stop a gang whose start is refused for good, before anything of it ran."""

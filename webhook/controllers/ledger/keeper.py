@@ -148,13 +148,13 @@ class LedgerKeeper(Fenced):
         stored: dict[str, Stored] = {}
         async for page in self._objects.pages():
             stored[page.name] = page
-            await self._renew_if_due()
+            await self.renew_if_due()
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
         beside = ledger_pages.placed(index, found)
         decoded: dict[str, Ledger] = {}
         listed = list(index.pages)
         for first in range(0, len(listed), AT_ONCE):
-            await self._renew_if_due()
+            await self.renew_if_due()
             some = listed[first : first + AT_ONCE]
             for name in some:
                 decoded[name] = ledger_pages.read(index, name, found[name])
@@ -163,7 +163,7 @@ class LedgerKeeper(Fenced):
         for name in beside:
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
-            await self._renew_if_due()
+            await self.renew_if_due()
         self._layout = self._laid_out({INDEX: index, **decoded})
         self._remember(ledger_pages.merged(index, decoded))
 
@@ -223,7 +223,8 @@ class LedgerKeeper(Fenced):
             writing.cancel()
             await asyncio.wait([writing])
 
-    async def _renew_if_due(self) -> None:
+    async def renew_if_due(self) -> None:
+        """Renew the lease alone, where that is due. Raises as ``renew``."""
         if self.renew_due:
             await self.renew()
 
@@ -435,7 +436,7 @@ class LedgerKeeper(Fenced):
         pages: dict[str, Kept] = {}
         for share in shares[1:]:
             # Many pages take longer than the lease. One whose creation got lost holds nothing, and is in nobody's way.
-            await self._renew_if_due()
+            await self.renew_if_due()
             kept = await self._create_page(ledger.epoch)
             data = ledger_text.encode(Ledger(ledger.epoch, ledger.seq, share))
             await self._settle(kept, data, data[ledger_text.META])

@@ -38,7 +38,7 @@ from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Changes, Reservation
-from webhook.core.model.eviction import ENDED, HELD, PREEMPTED
+from webhook.core.model.eviction import ENDED, HELD
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -46,7 +46,7 @@ from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.errors import ApiError, Conflict, NotFound
 from webhook.jobs.patches import job as patches
-from webhook.jobs.reading.record import JobRecord, Requeue
+from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import Api
 from webhook.untyped.editing import Patch
 
@@ -194,16 +194,15 @@ class Reconciler:
 
     async def _cycle(self) -> None:
         now, batch = self._now(), Batch()
+        assert self._keeper.ledger is not None
         self.marks.gangs.update(self._room.begin())
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
-            self._absorb(batch, act=True)
+            await self._absorb_all(batch)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
-            if not self.marks.more:
-                # One that was not looked at yet may come before all others.
-                self._decide(batch, now)
-        assert self._keeper.ledger is not None
+            plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, most=self._room.most)
+            self._take_plan(plan, batch, now)
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
         # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
@@ -217,7 +216,7 @@ class Reconciler:
             self._view.set_ledger(ledger, Changes(before, tuple(sorted(changed))))
         for released in batch.released:
             self._is_released(released)
-        for job in batch.starts:
+        for job in batch.starts.values():
             try:
                 self._add_start(job, batch)
             except Exception:
@@ -256,14 +255,27 @@ class Reconciler:
             metrics.know_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
+    async def _absorb_all(self, batch: Batch) -> None:
+        """Look at all that changed: one that was not looked at yet may come before all others. Then, without a pause,
+        it is decided, so that nothing has changed since.
+        """
+        self._absorb(batch, act=True)
+        while self.marks.more:
+            await asyncio.sleep(0)
+            await self._keeper.renew_if_due()
+            self._take_policy()
+            self._absorb(batch, act=True)
+        for uid in batch.again:
+            self.marks.add(uid)
+
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         self._gangs.settle_nodes()
         for uid in self.marks.take():
             job = self._view.jobs.get(uid)
             self._stops.changed(uid)
-            if uid in batch.put:
-                # What befell another job of its ensemble changed its entry: it is looked at again when that is stored.
-                self.marks.add(uid)
+            if batch.has(uid):
+                # Such as by what befell another job of its ensemble: it is looked at again when that is stored.
+                batch.again.add(uid)
                 continue
             if self._effects.busy(uid) or (job is not None and self._effects.stale(job)) or self._pods_lag(uid, job):
                 # Its next version is on its way; the watch or the end of the patch marks it again.
@@ -321,7 +333,7 @@ class Reconciler:
             case Step.START | Step.LIFT if job is not None and job.suspended and self._give_up(job, reservation, batch):
                 pass
             case Step.START if job is not None:
-                batch.starts.append(job)
+                batch.starts[job.uid] = job
             case Step.LIFT if job is not None:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
@@ -414,11 +426,6 @@ class Reconciler:
         await self._labels.keep()
         await self._recovery.quarantine.tidy(self._clock.now())
 
-    def _decide(self, batch: Batch, now: float) -> None:
-        assert self._keeper.ledger is not None
-        plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, most=self._room.most)
-        self._take_plan(plan, batch, now)
-
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
         unfit = {
             uid
@@ -440,7 +447,7 @@ class Reconciler:
             if gated_pods.is_pod_group(job):
                 self._lift(job, reservation, batch)
             else:
-                batch.starts.append(job)
+                batch.starts[job.uid] = job
             self._stops.started(reservation)
             queue_metrics.admitted(reservation, gang, self._feeds.context, now)
             self._announcer.admitted(reservation)
@@ -453,14 +460,7 @@ class Reconciler:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
                 self.marks.add(grown.uid)
-        stopped = [(each, PREEMPTED) for each in plan.preempted] + [(each, each.reason) for each in plan.stopped]
-        for each, why in stopped:
-            uid, job = each.uid, self._view.jobs.get(each.uid)
-            held = batch.put.get(uid) or self._view.ledger.entries.get(uid)
-            if held is not None and held.stopping is None and uid not in batch.drop:
-                message = self._view.told(each.message, held.namespace)
-                requeue = Requeue(why, now if job is None else job.place_seconds, message=message)
-                self._stops.gang(held, why, batch, requeue)
+        self._stops.planned(plan, now, batch)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 

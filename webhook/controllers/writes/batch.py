@@ -17,6 +17,13 @@ class Batch:
     released: list[Reservation] = field(default_factory=list)
     """Of those dropped, what the engine charges until that is stored."""
     effects: dict[str, Effect] = field(default_factory=dict)
-    starts: list[JobRecord] = field(default_factory=list)
+    starts: dict[str, JobRecord] = field(default_factory=dict)
+    """By uid."""
     lifts: dict[str, tuple[JobRecord, tuple[PodRecord, ...]]] = field(default_factory=dict)
     """By the gang's uid: pods to let go, as they were read before the ledger is written."""
+    again: set[str] = field(default_factory=set)
+    """Gangs to look at once more when all of this is stored."""
+
+    def has(self, uid: str) -> bool:
+        """Return whether something is done about a gang already."""
+        return any(uid in each for each in (self.put, self.drop, self.effects, self.starts, self.lifts))
