@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test fuzz sim-long mutants demo up down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image image-check clean
+.PHONY: help env check test fuzz sim-long mutants demo up fleet down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image image-check clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -45,7 +45,10 @@ demo: env ## two teams share a cluster: CLUSTER=real for the real control plane,
 up: env ## start a real control plane on loopback with Tutti installed; the last line says how to reach it
 	@$(RUN) -m tests.e2e.controlplane.up up $(UPFLAGS)
 
-down: env ## stop what `make up` started
+fleet: env ## start a hub and two members on loopback, a fleet as docs/fleet.md makes it; says how to reach each
+	@$(RUN) -m tests.e2e.controlplane.up up --fleet
+
+down: env ## stop what `make up` or `make fleet` started
 	@$(RUN) -m tests.e2e.controlplane.up down
 
 e2e: env ## end-to-end tests on the real control plane, or on KUBECONFIG=...

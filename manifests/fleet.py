@@ -14,6 +14,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.model import names
+from webhook.fleet import propagation
 from webhook.jobs.kinds.kind import JobKind
 
 COMPONENTS: Final = Path(__file__).parent / "components"
@@ -37,7 +38,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
     return [
         _account(),
-        *_given("ClusterRole", [*rules, _rule("", ["events"], ["create"]), _kube_system()]),
+        *_given("ClusterRole", [*rules, *_policies(), _rule("", ["events"], ["create"]), _kube_system()]),
         *_own_record(kinds),
     ]
 
@@ -140,6 +141,11 @@ def _policy(
 
 def _rule(group: str, resources: list[str], verbs: list[str]) -> Document:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _policies() -> list[Document]:
+    groups = [version.partition("/")[0] for version in propagation.VERSIONS]
+    return [_rule(group, list(propagation.PLURALS), _READ) for group in groups]
 
 
 def _kube_system() -> Document:

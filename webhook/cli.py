@@ -22,7 +22,7 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
-fleet_app = typer.Typer(no_args_is_help=True, help="Tell the hub of a fleet what it cannot know.")
+fleet_app = typer.Typer(no_args_is_help=True, help="Give the hub of a fleet its members, and take them away.")
 _JOBS = "Jobs"
 _INSTALLATION = "Queues and the installation"
 _FILES = "Without a cluster"
@@ -347,6 +347,14 @@ def fleet_lost(
     from webhook.commands import fleet  # noqa: PLC0415
 
     asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run))
+
+
+@fleet_app.command("account")
+def fleet_account(kubeconfig: KubeconfigOption = None) -> None:
+    """Write a kubeconfig of the hub's account in a member; --kubeconfig or KUBECONFIG is one file of that member."""
+    from webhook.commands import fleet  # noqa: PLC0415
+
+    asyncio.run(fleet.account(kubeconfig))
 
 
 @policy_app.command("check")

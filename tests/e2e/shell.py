@@ -2,17 +2,19 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.kubectl import Kubectl, KubectlError
 
 
 class Shell:
-    """Runs commands of a walkthrough; the ``kubectl`` in them is the given user's."""
+    """Runs commands of a walkthrough; the ``kubectl`` in them is the given user's, ``environment`` what they name."""
 
-    def __init__(self, kubectl: Kubectl) -> None:
-        path = f"{kubectl.program.parent}{os.pathsep}{os.environ['PATH']}"
-        self._environment = os.environ | {"PATH": path, "KUBECONFIG": str(kubectl.kubeconfig)}
+    def __init__(self, kubectl: Kubectl, environment: Mapping[str, str] | None = None) -> None:
+        given = os.environ | (environment or {})
+        path = f"{kubectl.program.parent}{os.pathsep}{given['PATH']}"
+        self._environment = given | {"PATH": path, "KUBECONFIG": str(kubectl.kubeconfig)}
 
     def __call__(self, command: str, timeout_seconds: float = 60) -> str:
         """Return what a command prints; raises KubectlError with its stderr when any part of it fails."""

@@ -1,26 +1,19 @@
 """A hub and two members as real control planes: a Job goes whole to one that has room, and its status comes back."""
 
-import contextlib
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.e2e import objects, queues
-from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.fleet import MEMBERS, NAMESPACE, FleetClusters, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
-from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
+from webhook.fleet.account import ACCOUNT
 
 pytestmark = pytest.mark.own_cluster
-NAMESPACE = "team-a"
-MEMBERS = ("left", "right")
-ACCOUNT = "tutti-hub"
 AS_HUB = f"--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}"
 REFUSED = (
     "get secrets",
@@ -45,75 +38,33 @@ REFUSED = (
 """What RBAC does not give a hub in a member; what a policy refuses it beside that is a test of its own."""
 
 
-@dataclass
-class World:
-    """Who is asked in each cluster."""
-
-    hub: Kubectl
-    members: dict[str, Kubectl]
-
-
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A hub without nodes, members with a node, a Tutti in each, and ``tutti hub`` with no more rights than shipped."""
-    directory: Path = tmp_path_factory.mktemp("fleet")
-    with contextlib.ExitStack() as stack:
-        hub = stack.enter_context(Cluster(Shape(nodes=0, operators=False)))
-        members = {}
-        (directory / "members").mkdir()
-        for name in MEMBERS:
-            cluster = stack.enter_context(Cluster(Shape(nodes=1, operators=False)))
-            Installation(cluster, replicas=1).install()
-            members[name] = namespace_of(cluster)
-            give_account(cluster, "fleet-member", directory / "members" / name)
-            queues.give_queue(members[name], gpus=4)
-        Installation(hub, replicas=1, overrides={"hub": True}).install()
-        own = namespace_of(hub)
-        queues.give_queue(own, gpus=8)
-        give_account(hub, "fleet-hub", directory / "own")
-        config = directory / "hub.yaml"
-        health = hub.ports.take()
-        places = {
-            "kubeconfig": str(directory / "own"),
-            "fleet_members": str(directory / "members"),
-            "listen": {"health_port": health},
-        }
-        config.write_text(yaml.safe_dump(places))
-        hub.component("hub", "-m", "webhook", "hub", "--config", config, program=sys.executable).start()
-        ready = f"http://127.0.0.1:{health}/readyz"
-        wait_until(lambda: hub.http_ok(ready), 60, what="tutti hub is ready")
-        yield World(own, members)
+def world() -> Iterator[FleetClusters]:
+    with FleetClusters() as started:
+        yield started
 
 
-def namespace_of(cluster: Cluster) -> Kubectl:
-    kubectl = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
-    kubectl("create", "namespace", NAMESPACE)
-    return kubectl.in_namespace(NAMESPACE)
-
-
-def give_account(cluster: Cluster, overlay: str, target: Path) -> None:
-    """Apply what is shipped for a hub in a cluster, and write a kubeconfig of its account."""
-    kubectl = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig).in_namespace(SYSTEM)
-    kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "overlays" / overlay))
-    document = yaml.safe_load(Path(cluster.kubeconfig).read_text())
-    token = kubectl("create", "token", ACCOUNT).strip()
-    document["users"] = [{"name": user["name"], "user": {"token": token}} for user in document["users"]]
-    target.write_text(yaml.safe_dump(document))
-
-
-def submit(world: World, name: str, pods: int, runtime: str = "30s") -> None:
+def submit(world: FleetClusters, name: str, pods: int, runtime: str = "30s") -> None:
     job = objects.job(name, pods, objects.pod_template(gpus=1, runtime=runtime), queues.QUEUE)
     world.hub.create(job)
 
 
-def pods_of(world: World, name: str) -> dict[str, int]:
+def pods_of(world: FleetClusters, name: str) -> dict[str, int]:
     """Return how many pods of a job there are in each member."""
     found = {member: len(kubectl.pods(f"job-name={name}")) for member, kubectl in world.members.items()}
     assert not world.hub.pods()
     return {member: count for member, count in found.items() if count}
 
 
-def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: World) -> None:
+def test_the_set_up_of_the_page_is_five_commands_and_its_job_runs_in_a_member(world: FleetClusters) -> None:
+    assert len(set_up()) == 5
+    world.shell(set_up()[-1])
+    wait_until(lambda: condition(world.hub.get("job", "first"), "Complete") == "True", 90, what="it ends")
+    wait_until(lambda: not world.hub.get("job", "first")["metadata"].get("finalizers"), 60, what="let go")
+    world.hub.delete("job", "first")
+
+
+def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: FleetClusters) -> None:
     for name in ("one", "two"):
         submit(world, name, 4)
     where = {
@@ -123,7 +74,9 @@ def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: World) -> 
     assert {member for found in where.values() for member in found} == set(MEMBERS), "where there is room"
     for name in ("one", "two"):
         wait_until(
-            lambda name=name: condition(world.hub.get("job", name), "Complete") == "True", 90, what=f"{name} ends"
+            lambda name=name: condition(world.hub.get("job", name), "Complete") == "True",
+            90,
+            what=f"{name} ends",
         )
         wait_until(lambda name=name: not world.hub.get("job", name)["metadata"].get("finalizers"), 60, what="let go")
     for kubectl in world.members.values():
@@ -131,7 +84,7 @@ def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: World) -> 
         assert not queues.entries(kubectl)
 
 
-def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: World) -> None:
+def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: FleetClusters) -> None:
     submit(world, "short", 2)
     wait_until(lambda: pods_of(world, "short"), 90, what="it runs")
     world.hub.delete("job", "short")
@@ -140,7 +93,7 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: World) -> Non
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
 
 
-def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hub(world: World) -> None:
+def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hub(world: FleetClusters) -> None:
     submit(world, "again", 2, runtime="5s")
     (member,) = wait_until(lambda: pods_of(world, "again"), 90, what="it runs")
     wait_until(lambda: world.hub.get("job", "again").get("status", {}).get("startTime"), 30, what="the hub shows it")
@@ -150,7 +103,31 @@ def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hu
     world.hub.delete("job", "again")
 
 
-def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: World) -> None:
+def test_a_job_that_fails_is_tried_in_the_other_member_and_then_has_failed(world: FleetClusters) -> None:
+    selector = {"apiVersion": "batch/v1", "kind": "Job", "name": "fails"}
+    again = {"application": {"decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Immediately"}}
+    world.hub.create(
+        {
+            "apiVersion": "policy.one.alibabacloud.com/v1alpha1",
+            "kind": "PropagationPolicy",
+            "metadata": {"name": "example-policy"},
+            "spec": {"resourceSelectors": [selector], "failover": again},
+        }
+    )
+    submit(world, "fails", 2, runtime="600s")
+    tried = []
+    for _ in MEMBERS:
+        (member,) = wait_until(lambda: pods_of(world, "fails").keys() - set(tried), 90, what=f"it runs, not in {tried}")
+        tried.append(member)
+        pod = world.members[member].pods("job-name=fails")[0]["metadata"]["name"]
+        assert condition(world.hub.get("job", "fails"), "Failed") != "True"
+        world.members[member].patch("pod", pod, {"status": {"phase": "Failed"}}, "--subresource=status")
+    wait_until(lambda: condition(world.hub.get("job", "fails"), "Failed") == "True", 60, what="it has failed")
+    wait_until(lambda: not world.hub.get("job", "fails")["metadata"].get("finalizers"), 60, what="let go")
+    world.hub.delete("job", "fails")
+
+
+def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: FleetClusters) -> None:
     queues.set_gpus(world.hub, 2)
     submit(world, "now", 2, runtime="600s")
     wait_until(lambda: pods_of(world, "now"), 90, what="the first runs")
@@ -167,14 +144,14 @@ def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: World) -> Non
 
 
 @pytest.mark.parametrize("act", REFUSED)
-def test_a_member_gives_a_hub_no_right_to(world: World, act: str) -> None:
+def test_a_member_gives_a_hub_no_right_to(world: FleetClusters, act: str) -> None:
     # It answers no by its exit status, and says so where it did not understand.
     with pytest.raises(KubectlError) as refused:
         world.members["left"]("auth", "can-i", *act.split(), AS_HUB)
     assert "error:" not in refused.value.stderr
 
 
-def test_a_member_lets_a_hub_touch_its_copies_only(world: World) -> None:
+def test_a_member_lets_a_hub_touch_its_copies_only(world: FleetClusters) -> None:
     member = world.members["left"]
     plain = objects.job("theirs", 1, objects.pod_template(gpus=1, runtime="600s"), queues.QUEUE)
     copy = marked(plain, "kept")
@@ -199,7 +176,7 @@ def test_a_member_lets_a_hub_touch_its_copies_only(world: World) -> None:
     member.delete("job", "theirs")
 
 
-def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: World) -> None:
+def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -> None:
     tenant = f"--as=system:serviceaccount:{NAMESPACE}:default"
     world.hub("create", "rolebinding", "edits", "--clusterrole=edit", f"--serviceaccount={NAMESPACE}:default")
     job = objects.job("elsewhere", 1, objects.pod_template(gpus=1, runtime="600s"), queues.QUEUE)

@@ -1,11 +1,25 @@
-"""``tutti fleet``: what somebody has to tell a hub."""
+"""``tutti fleet``: what somebody has to give a hub, or tell it."""
 
+import os
+import sys
 from pathlib import Path
 
 from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.verbs import every_kind
+from webhook.fleet.account import made
 from webhook.fleet.lost import give_up
+
+
+async def account(kubeconfig: Path | None) -> None:
+    """Write a kubeconfig for a hub to standard output. Raises ApiError, PolicyError."""
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    own = kubeconfig or Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    async with connected(own, "tutti-cli") as api:
+        written, until = await made(api, own)
+    sys.stdout.write(written)
+    sys.stderr.write(f"good until {until}: give the hub a new one before\n")
 
 
 async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool) -> None:

@@ -11,7 +11,7 @@ from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import editing, paths
-from webhook.untyped.values import text
+from webhook.untyped.values import integer, items, text
 
 _NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")
 _MADE_BY_THE_SERVER: Final = (
@@ -52,12 +52,26 @@ def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
 def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the status of a copy as the hub's job can show it.
 
-    The API server lets nobody change the start time of a Job that is not suspended: that of its first copy stays.
+    The API server lets nobody change the start time of a Job that is not suspended, or make the number of its pods that
+    succeeded or failed smaller: where an earlier copy showed more, that stays.
     """
-    started = paths.find(job, ("status", "startTime"))
-    if kind.key != "Job.batch" or started is None or (kind.suspend and paths.find(job, kind.suspend) is True):
+    before = paths.find_mapping(job, ("status",))
+    if kind.key != "Job.batch" or not before.get("startTime"):
         return status
-    return {**status, "startTime": started}
+    if kind.suspend and paths.find(job, kind.suspend) is True:
+        return status
+    # Of indexes the API server lets the number that succeeded go down, and compares it with their list.
+    grow = ("failed",) if paths.find(job, ("spec", "completionMode")) == "Indexed" else ("failed", "succeeded")
+    counted = {key: max(integer(before.get(key)), integer(status.get(key))) for key in grow if before.get(key)}
+    return {**status, "startTime": before["startTime"], **counted}
+
+
+def failing(status: Mapping[str, Any]) -> bool:
+    """Return whether a status says that its job is about to fail, which a Job cannot take back."""
+    told = items(status.get("conditions"))
+    return any(
+        isinstance(each, dict) and each.get("type") == "FailureTarget" and each.get("status") == "True" for each in told
+    )
 
 
 def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
@@ -136,4 +150,5 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
         deleting=metadata.get("deletionTimestamp") is not None,
         finished=status.finished(kind, obj) is not None,
+        failed=status.finished(kind, obj) == "Failed",
     )

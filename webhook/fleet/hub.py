@@ -25,6 +25,7 @@ from webhook.fleet import watching
 from webhook.fleet.copies import copy_read, placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.fleet.member import Member, NoAnswer
+from webhook.fleet.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -62,6 +63,9 @@ class Hub:
         self.fleet = Fleet(api, reached, clock, epoch=int(clock.now()), unswept=set(reached))
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
+        self._policies = watching.policies(api, self._policy_changed, rng=rng)
+        self._policies_changed, self._policies_read = True, False
+        """Until it was read what users want, nothing is offered, and nothing has failed."""
         self._named = asyncio.Event()
         """The hub's uid is known, and with it what its copies are labelled by."""
         self._set_backs = self._read_since = 0
@@ -79,6 +83,8 @@ class Hub:
             tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
             for informer in self._own:
                 tasks.create_task(informer.run(), name=informer.name)
+            for policies in self._policies:
+                tasks.create_task(policies.run(), name=policies.name)
             for member in self.fleet.members.values():
                 tasks.create_task(self._follow(member), name=member.name)
 
@@ -116,6 +122,12 @@ class Hub:
             self.fleet.uid = str(paths.find(found, ("metadata", "uid")))
             self._named.set()
         await self._notice_set_back()
+        if not all(informer.synced.is_set() for informer in self._policies):
+            return
+        if self._policies_changed:
+            policies = (each for informer in self._policies for each in informer.records.values())
+            self.fleet.policies = by_namespace(policies)
+            self._policies_changed, self._policies_read = False, True
         now = asyncio.get_running_loop().time()
         if due := now >= self._again_seconds:
             self._again_seconds = now + AGAIN_SECONDS
@@ -143,6 +155,11 @@ class Hub:
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
 
+    def _policy_changed(self, policy: Propagation | None) -> None:
+        if policy is not None and policy.problems:
+            log.warning("fleet.policy", policy=str(policy), problems=[str(each) for each in policy.problems])
+        self._policies_changed = True
+
     def _copy_changed(self, kind: str, copy: Seen) -> None:
         self._wake((kind, copy.namespace, copy.name))
 
@@ -156,7 +173,7 @@ class Hub:
                 self._wake(which)
 
     def _wake(self, which: JobName) -> None:
-        if which not in self._jobs or not self.fleet.uid:
+        if which not in self._jobs or not self.fleet.uid or not self._policies_read:
             return
         if which in self._driven:
             self._woken.add(which)

@@ -13,13 +13,14 @@ from webhook.clock import Clock
 from webhook.core.fleet import proof
 from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
-from webhook.core.fleet.steps import Step, Wish, eligible, next_step, why_not
+from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
-from webhook.fleet.copies import copy_made, placement_of, shown, stopped, wanted
+from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
+from webhook.fleet.propagation import ANYWHERE, Propagation, applying
 from webhook.fleet.told import bound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
@@ -47,6 +48,8 @@ class Fleet:
     """Of the hub's kube-system."""
     unswept: set[str] = field(default_factory=set)
     """Members to be swept before anything is offered (rule P4)."""
+    policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
+    """Of the hub's users by namespace: in which members, and what after a failure."""
 
 
 class FleetJob:
@@ -67,6 +70,9 @@ class FleetJob:
         self.choice = Choice()
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
+        self._policy: Propagation = ANYWHERE
+        self._failed: tuple[str, float] | None = None
+        """The copy that was seen to have failed, and since when."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
@@ -81,9 +87,11 @@ class FleetJob:
             return Step.NOTHING
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
+        self._policy = applying(self._fleet.policies, job)
         target = await self._target(wish, placement, found)
+        after = await self._after_failure(wish, placement, found)
         complete = not self._fleet.unswept
-        step = next_step(wish, placement, sight, moves=target is not None, complete=complete)
+        step = next_step(wish, placement, sight, moves=target is not None, complete=complete, after_failure=after)
         try:
             return await self._take(step, job, placement, found, target)
         except (Conflict, Invalid) as error:
@@ -128,8 +136,9 @@ class FleetJob:
         self._refusals = {}
         if not wish.runs or placement.holds or await self._waits_on(wish, placement, found):
             return None
-        in_turn = self.choice.in_turn(placement.member, self._fleet.members)
-        if placement.member in self._fleet.members and (why := why_not(wish, None if found is None else found.sight)):
+        candidates = self._candidates(placement)
+        in_turn = self.choice.in_turn(placement.member, candidates)
+        if placement.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
             self._refusals[placement.member] = why
         looks = await asyncio.gather(*(self._look(name) for name in in_turn))
         targets = []
@@ -140,6 +149,33 @@ class FleetJob:
             else:
                 self._refusals[name] = why
         return targets[0] if targets else None
+
+    def _candidates(self, placement: Placement) -> set[str]:
+        """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
+        self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
+        allowed = self._fleet.members.keys() - self._refusals.keys()
+        if untried := allowed - set(placement.failed):
+            self._refusals |= dict.fromkeys(allowed - untried, "is where it failed")
+            return untried
+        return allowed
+
+    async def _after_failure(self, wish: Wish, placement: Placement, found: Look | None) -> AfterFailure:
+        """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
+        copy = None if found is None or placement.phase is not Phase.GRANTED else found.sight.copy
+        waits = self._policy.toleration_seconds
+        if copy is None or not copy.failed or waits is None or not wish.runs:
+            return AfterFailure.END
+        now = asyncio.get_running_loop().time()
+        if self._failed is None or self._failed[0] != copy.uid:
+            self._failed = copy.uid, now
+        others = self._candidates(placement) - {*placement.failed, placement.member}
+        left = waits - (now - self._failed[1])
+        if others and left > 0:
+            self.unseen = left < LOOKED_AT_SECONDS
+            return AfterFailure.WAIT
+        looks = await asyncio.gather(*(self._look(name) for name in sorted(others)))
+        free = any(eligible(wish, None if look is None else look.sight) for look in looks)
+        return AfterFailure.MOVE if free else AfterFailure.END
 
     async def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
@@ -161,7 +197,7 @@ class FleetJob:
                 told = await self._fleet.members[placement.member].why_waiting(self._namespace, copy.uid)
             except NoAnswer:
                 return False
-        return not self.choice.gives_up(placement.member, age, told, self._fleet.members.keys())
+        return not self.choice.gives_up(placement.member, age, told, self._candidates(placement))
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -191,6 +227,8 @@ class FleetJob:
                     await self._report(job, found)
                 case Step.RECALL:
                     await self.write(job, placement.recalled("it is over in its member, or not to run"))
+                case Step.FAIL_OVER:
+                    await self.write(job, placement.failed_over(f"it failed in {placement.member}"))
                 case Step.DELETE if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=False)
                 case Step.PROVE if member is not None:
@@ -236,7 +274,10 @@ class FleetJob:
         if placement.phase is not Phase.GRANTED or found is None or found.object is None:
             return
         copy = found.sight.copy
-        if copy is not None and copy.uid == placement.copy_uid and copy.permitted:
+        # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.
+        if copy is None or copy.finished or failing(found.object.get("status") or {}):
+            return
+        if copy.uid == placement.copy_uid and copy.permitted:
             await self._report(job, found)
 
     async def _report(self, job: dict[str, Any], found: Look) -> None:

@@ -12,7 +12,9 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.model import names
+from webhook.fleet import propagation
 from webhook.fleet.copies import placed_by_hub
+from webhook.fleet.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
@@ -56,6 +58,29 @@ def own_jobs(
         on_change=lambda old, new: on_change(kind.key, old, new),
         missing_retry_seconds=UNSERVED_SECONDS,
     )
+
+
+def policies(api: Api, on_change: Callable[[Propagation | None], None], *, rng: Random) -> list[Informer[Propagation]]:
+    """Return watches of the hub's propagation policies, of whichever of their kinds it has."""
+
+    def decode(raw: bytes) -> Propagation:
+        if len(raw) > propagation.BYTES_MAX:
+            raise ValueError(f"has {len(raw)} bytes; a policy of more than {propagation.BYTES_MAX} is not read")
+        return propagation.read(orjson.loads(raw))
+
+    return [
+        Informer(
+            api,
+            f"/apis/{version}/{plural}",
+            decode,
+            rng=rng,
+            name=f"hub {plural} of {version}",
+            on_change=lambda old, new: on_change(new),
+            missing_retry_seconds=UNSERVED_SECONDS,
+        )
+        for version in propagation.VERSIONS
+        for plural in propagation.PLURALS
+    ]
 
 
 def copies(

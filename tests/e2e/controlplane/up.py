@@ -1,6 +1,6 @@
-"""``make up`` and ``make down``: a cluster that stays, run by a supervisor process in the background.
+"""``make up``, ``make fleet``, ``make down``: a cluster, or three, that stay, run by a supervisor in the background.
 
-``up`` prints ``export KUBECONFIG=...`` as its last line; ``up`` again replaces the cluster of the same checkout. The
+``up`` prints ``export KUBECONFIG=...`` as its last line; ``up`` again replaces what runs of the same checkout. The
 supervisor's pid is recorded with its start time, so that ``down`` never signals a stranger that got the same pid.
 """
 
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn
 from tests.e2e.controlplane import kubeconfig
 from tests.e2e.controlplane.binaries import BuildError, cache_root, find, say
 from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.fleet import HUB, FleetClusters
 from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.controlplane.process import ComponentError
 
@@ -31,6 +32,8 @@ RUN: Final = Path(os.environ.get("TUTTI_RUN") or cache_root() / "run" / CHECKOUT
 STATE: Final = RUN / "supervisor.json"
 LOG: Final = RUN / "supervisor.log"
 KUBECONFIG: Final = RUN / "kubeconfig"
+CLUSTERS: Final = RUN / "clusters"
+"""A kubeconfig of each cluster of a fleet, named as the cluster."""
 LOOK_SECONDS: Final = 2
 
 
@@ -53,6 +56,8 @@ def up(arguments: argparse.Namespace) -> None:
     if shutil.which("kubectl") is None:
         say(f"you have no kubectl: the one that was built is in {find('kubectl', say).parent}")
     say(f"logs: {_state()['directory']}/logs; stop it with `make down`")
+    for each in sorted(CLUSTERS.iterdir()) if CLUSTERS.exists() else ():
+        say(f"{each.name}: kubectl --kubeconfig {each}")
     print(f"export KUBECONFIG={KUBECONFIG}", flush=True)
 
 
@@ -78,34 +83,56 @@ def supervise(arguments: argparse.Namespace) -> None:
     own = {"pid": os.getpid(), "started": _start_time(os.getpid()), "ready": False}
     kubeconfig.write_private(STATE, json.dumps(own))
     try:
-        with Cluster(Shape(nodes=arguments.nodes, gpus_per_node=arguments.gpus)) as cluster:
-            if arguments.cert_manager:
-                cluster.start_cert_manager()
-            if arguments.tutti:
-                Installation(cluster).install()
-            kubeconfig.write_private(KUBECONFIG, cluster.kubeconfig.read_text())
-            ready = own | {"ready": True, "directory": str(cluster.directory)}
+        with _started(arguments) as clusters:
+            kubeconfig.write_private(KUBECONFIG, clusters[-1].kubeconfig.read_text())
+            folders = [str(cluster.directory) for cluster in clusters]
+            ready = own | {"ready": True, "directory": folders[-1], "directories": folders}
             kubeconfig.write_private(STATE, json.dumps(ready))
-            _watch(cluster)
+            _watch(clusters)
     except KeyboardInterrupt:
         say("stopping")
     except (ComponentError, BuildError) as error:
         say(str(error))
         sys.exit(1)
     finally:
-        STATE.unlink(missing_ok=True)
-        KUBECONFIG.unlink(missing_ok=True)
+        _forget()
 
 
-def _watch(cluster: Cluster) -> None:
+@contextmanager
+def _started(arguments: argparse.Namespace) -> Iterator[list[Cluster]]:
+    """Yield what was asked for; the last cluster is the one that KUBECONFIG leads to."""
+    if arguments.fleet:
+        with FleetClusters() as fleet:
+            for name, cluster in fleet.clusters.items():
+                kubeconfig.write_private(CLUSTERS / name, cluster.kubeconfig.read_text())
+            yield sorted(fleet.clusters.values(), key=lambda each: each is fleet.clusters[HUB])
+        return
+    with Cluster(Shape(nodes=arguments.nodes, gpus_per_node=arguments.gpus)) as cluster:
+        if arguments.cert_manager:
+            cluster.start_cert_manager()
+        if arguments.tutti:
+            Installation(cluster).install()
+        yield [cluster]
+
+
+def _watch(clusters: Iterable[Cluster]) -> None:
     """Wait for the signal that ends us; note in the log which component ended meanwhile."""
-    ended: set[str] = set()
+    ended: set[tuple[str, str]] = set()
     while True:
         time.sleep(LOOK_SECONDS)
-        for component in cluster.components.values():
-            if not component.running and component.name not in ended:
-                ended.add(component.name)
-                say(str(component.failure("ended by itself")))
+        for cluster in clusters:
+            for component in cluster.components.values():
+                which = (cluster.server, component.name)
+                if not component.running and which not in ended:
+                    ended.add(which)
+                    say(str(component.failure("ended by itself")))
+
+
+def _forget() -> None:
+    """Remove what says that something runs and how to reach it."""
+    STATE.unlink(missing_ok=True)
+    KUBECONFIG.unlink(missing_ok=True)
+    shutil.rmtree(CLUSTERS, ignore_errors=True)
 
 
 def _spawn(arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -144,10 +171,9 @@ def _stop_recorded() -> bool:
             time.sleep(0.1)
         if _is_ours(state):
             os.kill(state["pid"], signal.SIGKILL)  # the kernel ends its components with it
-    if "directory" in state:
-        shutil.rmtree(state["directory"], ignore_errors=True)
-    STATE.unlink(missing_ok=True)
-    KUBECONFIG.unlink(missing_ok=True)
+    for directory in state.get("directories", ()):
+        shutil.rmtree(directory, ignore_errors=True)
+    _forget()
     return running
 
 
@@ -196,6 +222,7 @@ def _parse(given: list[str]) -> argparse.Namespace:
     parser.add_argument("command", choices=["up", "down", "status", "supervise"])
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--gpus", type=int, default=8, help="GPUs per node")
+    parser.add_argument("--fleet", action="store_true", help="start a hub and two members")
     parser.add_argument("--no-tutti", dest="tutti", action="store_false", help="leave Tutti out")
     parser.add_argument("--cert-manager", action="store_true", help="run cert-manager too")
     arguments = parser.parse_args(given)

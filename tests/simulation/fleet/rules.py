@@ -35,6 +35,9 @@ class Rules:
         """Copies that were ever un-suspended, by the uid of the hub's job."""
         self.ended: dict[str, Json] = {}
         """The status with which a copy ended, by the uid of the hub's job."""
+        self.failed_in: dict[str, list[str]] = {}
+        """In which members copies failed, one after another, by the uid of the hub's job."""
+        self._failed: set[str] = set()
         self._jobs_of_copies: dict[str, str] = {}
         for side in (hub, *members.values()):
             for storage in (_PODS, *STORAGES.values()):
@@ -69,6 +72,9 @@ class Rules:
             self._jobs_of_copies[copy.uid] = copy.job
             if copy.finished:
                 self.ended[copy.job] = job["status"]
+            if copy.failed and copy.uid not in self._failed:
+                self._failed.add(copy.uid)
+                self.failed_in.setdefault(copy.job, []).append(side.name)
             if not copy.suspended:
                 if not copy.permitted:
                     self._say(f"copy {copy.uid} of {copy.job} runs without a permit in {side.name}")

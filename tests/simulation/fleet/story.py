@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.fleet.links import Fault, Link
-from tests.simulation.fleet.rules import Rules, ended, jobs
+from tests.simulation.fleet.rules import Json, Rules, ended, jobs
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
+from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
 from webhook.errors import Forbidden, NotFound
 from webhook.fleet.hub import Hub
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.reading import status
 from webhook.laboratory.simulated.faults import ROUGH, FaultPlan
 
 HUB_POLICY = [copy.deepcopy(item) for item in POLICY]
@@ -87,10 +89,12 @@ class Aim:
 class Story:
     """One seed."""
 
-    def __init__(self, seed: int, processes: int = 1, *, hub_queues: bool = False) -> None:
+    def __init__(self, seed: int, processes: int = 1, *, hub_queues: bool = False, broken: int = 0) -> None:
         self.chance = Random(seed)
         self.processes = processes
         self.hub_queues = hub_queues
+        self.broken = set(self.chance.sample("abc", broken))
+        """Members in which every job fails, to be tried in the others."""
         self.counts: Counts = Counter()
         self.partitions = self.crashes = 0
         self._stopped: set[str] = set()
@@ -107,6 +111,11 @@ class Story:
             self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
             self.rules = Rules(world.hub, world.members)
             self.rules.hub_queues = self.hub_queues
+            for name in self.broken:
+                await fail_all(world.members[name])
+            if self.broken:
+                for kind in ("Job", "PyTorchJob"):
+                    await world.hub.cluster.create(failover_policy(kind))
             await self._plant_foreign()
             hubs = [asyncio.create_task(self._keep_a_hub()) for _ in range(self.processes)]
             faults = [asyncio.create_task(self._break(link)) for link in self.states]
@@ -147,7 +156,7 @@ class Story:
         for number in range(JOBS):
             make = self.chance.choice((pytorch_job, plain_job))
             job = make(f"job-{number}", runtime=f"{self.chance.randrange(1, 40)}s")
-            await self.world.hub.cluster.create(job)
+            await self.world.hub.cluster.create(once(job) if self.broken else job)
             changes.append(asyncio.create_task(self._change(job["kind"], f"job-{number}")))
             await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / JOBS))
         await asyncio.gather(*changes)
@@ -285,5 +294,20 @@ class Story:
         for kind, job in jobs(self.world.hub):
             uid, name = (job["metadata"][key] for key in ("uid", "name"))
             runs = len(self.rules.started[uid])
+            if self.broken:
+                self._check_tried(kind, job)
+                continue
             assert runs == 1 or name in self._stopped, f"{kind} {name} ran {runs} times"
             assert job["status"] == self.rules.ended[uid], f"{kind} {name}: not as in its member"
+
+    def _check_tried(self, kind: str, job: Json) -> None:
+        """See that a job was tried in each member once that may have it, until one made it succeed."""
+        name, uid = (job["metadata"][key] for key in ("name", "uid"))
+        foreign = {member for member, which, theirs in self.rules.foreign if (which, theirs) == (kind, name)}
+        healthy = self.world.members.keys() - self.broken - foreign
+        tried = self.rules.failed_in.get(uid, [])
+        assert len(tried) == len(set(tried)) or name in self._stopped, f"{kind} {name} failed in {tried}"
+        outcome = status.finished(KINDS[kind], job)
+        assert outcome == ("Succeeded" if healthy else "Failed"), f"{kind} {name} {outcome}, failed in {tried}"
+        if not healthy and name not in self._stopped:
+            assert set(tried) == self.world.members.keys() - foreign, f"{kind} {name} was tried in {tried} alone"

@@ -27,5 +27,10 @@ async def test_each_gang_runs_in_one_member_and_leaves_nothing(seed: int, proces
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
+async def test_a_gang_that_fails_is_tried_in_each_member_once(seed: int) -> None:
+    await Story(seed, 1 + seed % 2, broken=1 + seed % 3).tell()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
     await Story(seed, hub_queues=True).tell()

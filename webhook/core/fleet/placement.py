@@ -54,7 +54,7 @@ class Event(StrEnum):
     GRANT = "grant"
     """The member has reserved for the copy: it gets the permit. Again, when the copy changed before the permit came."""
     RECALL = "recall"
-    """It is to leave the member: finished, stopped, or the member has lost it."""
+    """It is to leave the member: finished, stopped, lost there, or failed there and to be tried in another."""
     PROVE = "prove"
     """Nothing of it is left there."""
     LOSE = "lose"
@@ -94,6 +94,8 @@ class Placement:
     """The copy's resourceVersion as read before the grant; its permit is bound to it."""
     why: str = ""
     """Why it was recalled or withdrawn, or is not in this member or that."""
+    failed: tuple[str, ...] = ()
+    """Members in which it failed: none of them is asked again while others are left."""
 
     @property
     def holds(self) -> bool:
@@ -107,11 +109,11 @@ class Placement:
         """
         assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
         number = self.offer.number + 1 if epoch == self.offer.epoch else 1
-        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why)
+        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why, failed=self.failed)
 
     def withdrawn(self, why: str) -> "Placement":
         """Return it taken back before anything could start."""
-        return Placement(self._after(Event.WITHDRAW), self.offer, why=why)
+        return Placement(self._after(Event.WITHDRAW), self.offer, why=why, failed=self.failed)
 
     def granted(self, copy_uid: str, copy_version: str) -> "Placement":
         """Return it granted to the copy that was read, of that version."""
@@ -121,19 +123,24 @@ class Placement:
 
     def adopted(self, offer: Offer, member: str, cluster: str, copy_uid: str) -> "Placement":
         """Return it granted to a copy that has its permit already."""
-        return Placement(self._after(Event.ADOPT), max(offer, self.offer), member, cluster, copy_uid)
+        phase = self._after(Event.ADOPT)
+        return Placement(phase, max(offer, self.offer), member, cluster, copy_uid, failed=self.failed)
 
     def recalled(self, why: str) -> "Placement":
         """Return it on its way out of its member."""
         return replace(self, phase=self._after(Event.RECALL), why=why)
 
+    def failed_over(self, why: str) -> "Placement":
+        """Return it on its way out of a member in which it failed, to be tried in others."""
+        return replace(self.recalled(why), failed=(*self.failed, self.member))
+
     def proven_gone(self) -> "Placement":
         """Return it free to be offered elsewhere, or for good."""
-        return Placement(self._after(Event.PROVE), self.offer, why=self.why)
+        return Placement(self._after(Event.PROVE), self.offer, why=self.why, failed=self.failed)
 
     def lost(self, why: str) -> "Placement":
         """Return it free to be offered elsewhere, by somebody's word alone."""
-        return Placement(self._after(Event.LOSE), self.offer, why=why)
+        return Placement(self._after(Event.LOSE), self.offer, why=why, failed=self.failed)
 
     def _after(self, event: Event) -> Phase:
         after = TRANSITIONS.get((self.phase, event))

@@ -22,6 +22,8 @@ class Copy:
     suspended: bool = True
     deleting: bool = False
     finished: bool = False
+    failed: bool = False
+    """It has finished, and not well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,23 @@ class Step(StrEnum):
     REPORT = "report"
     """Store the final status on the hub's job."""
     RECALL = "recall"
+    FAIL_OVER = "fail over"
+    """Recall a gang that failed, and note that it did so in this member."""
     DELETE = "delete"
     """Delete the copy by its uid."""
     PROVE = "prove"
     """Ask for the next piece of evidence; when it is complete, write that the gang is nowhere."""
+
+
+class AfterFailure(StrEnum):
+    """What a gang does that has failed in its member."""
+
+    END = "end"
+    """It has failed for good."""
+    WAIT = "wait"
+    """It may yet be tried in another member."""
+    MOVE = "move"
+    """It is to be tried in another member, and there is one that may be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,15 @@ class Wish:
     """Its queue has given it a slot, and it has neither ended nor been stopped or deleted."""
 
 
-def next_step(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
+def next_step(
+    wish: Wish,
+    placement: Placement,
+    sight: Sight | None,
+    *,
+    moves: bool,
+    complete: bool,
+    after_failure: AfterFailure = AfterFailure.END,
+) -> Step:
     """Return the next step.
 
     ``sight`` is of the member that the placement names; None while it does not answer. ``moves``: another member was
@@ -61,7 +82,7 @@ def next_step(wish: Wish, placement: Placement, sight: Sight | None, *, moves: b
         # P3: unreachable is not gone. P5: nor is what another cluster does not have.
         return Step.NOTHING
     if placement.phase is Phase.GRANTED:
-        return _granted(wish, placement, sight)
+        return _granted(wish, placement, sight, after_failure)
     copy = sight.copy
     return Step.DELETE if copy is not None and copy.uid == placement.copy_uid and not copy.deleting else Step.PROVE
 
@@ -109,10 +130,12 @@ def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bo
     return Step.GRANT if sight.reserved else Step.NOTHING
 
 
-def _granted(wish: Wish, placement: Placement, sight: Sight) -> Step:
+def _granted(wish: Wish, placement: Placement, sight: Sight, after_failure: AfterFailure) -> Step:
     copy = sight.copy
     if not wish.runs or copy is None or copy.uid != placement.copy_uid or copy.deleting:
         return Step.RECALL
+    if copy.failed and after_failure is not AfterFailure.END:
+        return Step.FAIL_OVER if after_failure is AfterFailure.MOVE else Step.NOTHING
     if copy.finished:
         # Once the hub's job shows how it ended it does not run any more, and is recalled for that.
         return Step.REPORT

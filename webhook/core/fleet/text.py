@@ -15,7 +15,7 @@ class UnreadableRecord(ValueError):
 
 def encode(placement: Placement) -> str:
     """Return the text of a placement."""
-    fields = {
+    fields: dict[str, str | list[str]] = {
         "phase": placement.phase.value,
         "offer": str(placement.offer),
         "member": placement.member,
@@ -23,6 +23,7 @@ def encode(placement: Placement) -> str:
         "copy": placement.copy_uid,
         "version": placement.copy_version,
         "why": placement.why,
+        "failed": list(placement.failed),
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
 
@@ -34,11 +35,13 @@ def decode(written: object) -> Placement:
         phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
         told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why")]
         member, cluster, copy, version, why = (each if isinstance(each, str) else "" for each in told)
+        listed = fields.get("failed", ())
+        failed = tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Placement(phase, offer, member, cluster, copy, version, why)
+    return Placement(phase, offer, member, cluster, copy, version, why, failed)
 
 
 def offer_of(written: object) -> Offer:

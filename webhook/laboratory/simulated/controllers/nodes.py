@@ -2,7 +2,8 @@
 
 A pod runs until it is deleted, or for the time in its annotation ``tutti.dev/simulated-runtime`` (``5s``, ``500ms``,
 ``1m30s``) and then succeeds. ``tutti.dev/simulated-fate`` changes that: ``fails`` ends it as Failed, ``never-starts``
-leaves it Pending on its node as a missing image does.
+leaves it Pending on its node as a missing image does. A node with the annotation ``tutti.dev/simulated-fate: fails``
+ends all its pods so.
 """
 
 import re
@@ -209,15 +210,17 @@ class Kubelet(Controller):
         elif step == "start" and pods.phase(pod) == "Pending":
             await self._write(pod, _running(pod, self.server.timestamp()), call)
         elif step == "end":
-            phase = "Failed" if _annotation(pod, FATE) == "fails" else "Succeeded"
+            node = self.store.get(NODES, "", str(pod.object["spec"].get("nodeName")))
+            broken = node is not None and _annotation(node, FATE) == "fails"
+            phase = "Failed" if broken or _annotation(pod, FATE) == "fails" else "Succeeded"
             await self._write(pod, _ended(pod, phase, self.server.timestamp()), call)
 
     async def _write(self, pod: Stored, status: Json, call: Call) -> None:
         await self.server.update(self._pods, *pod.key, lambda s: {**s.object, "status": status}, call, "status")
 
 
-def _annotation(pod: Stored, key: str) -> str:
-    return str((pod.object["metadata"].get("annotations") or {}).get(key, ""))
+def _annotation(item: Stored, key: str) -> str:
+    return str((item.object["metadata"].get("annotations") or {}).get(key, ""))
 
 
 def _running(pod: Stored, now: str) -> Json:

@@ -185,6 +185,9 @@ def _custom() -> Iterable[Resource]:
     ):
         for version in ("v1beta2", "v1beta1"):
             yield custom("kueue.x-k8s.io", version, plural, kind, namespaced, short_names=short)
+    for group in ("policy.one.alibabacloud.com", "policy.karmada.io"):
+        yield custom(group, "v1alpha1", "propagationpolicies", "PropagationPolicy")
+        yield custom(group, "v1alpha1", "clusterpropagationpolicies", "ClusterPropagationPolicy", False)
 
 
 class Registry:

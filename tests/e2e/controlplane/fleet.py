@@ -1,0 +1,127 @@
+"""A hub and two members: three control planes with a Tutti in each, a fleet by the commands of ``docs/fleet.md``."""
+
+import base64
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import yaml
+
+from tests.e2e import queues
+from tests.e2e.controlplane.binaries import say
+from tests.e2e.controlplane.cluster import Cluster, Shape
+from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
+from tests.e2e.controlplane.install import ROOT, Installation
+from tests.e2e.kubectl import Kubectl, wait_until
+from tests.e2e.shell import Shell
+from webhook.fleet.account import ACCOUNT
+
+NAMESPACE: Final = "team-a"
+HUB: Final = "hub"
+MEMBERS: Final = ("left", "right")
+PAGE: Final = ROOT / "docs" / "fleet.md"
+MEMBER_GPUS: Final = 4
+HUB_GPUS: Final = 8
+
+
+def set_up() -> list[str]:
+    """Return the page's commands that make a fleet of clusters that have Tutti; the last one submits a job."""
+    found = re.search(r"^## Set-up\n.*?^ *```sh\n(.*?)^ *```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{PAGE} has no block of commands in its set-up"
+    return [line.strip() for line in found[1].splitlines()]
+
+
+class FleetClusters:
+    """The three, and ``tutti hub`` with no more rights than shipped. Use it as a context manager."""
+
+    def __init__(self, report: Callable[[str], None] = say) -> None:
+        self._report = report
+        self._stack = contextlib.ExitStack()
+        self.clusters: dict[str, Cluster] = {}
+        self.kubectl: dict[str, Kubectl] = {}
+        """The administrator of each cluster, in the namespace that has a queue everywhere."""
+
+    @property
+    def hub(self) -> Kubectl:
+        """Where jobs are submitted."""
+        return self.kubectl[HUB]
+
+    @property
+    def members(self) -> dict[str, Kubectl]:
+        """Where they run."""
+        return {name: self.kubectl[name] for name in MEMBERS}
+
+    @property
+    def folder(self) -> Path:
+        """Where a kubeconfig of each cluster's administrator is, named as the cluster."""
+        return self.clusters[HUB].directory / "clusters"
+
+    def __enter__(self) -> Self:
+        try:
+            for name in (*MEMBERS, HUB):
+                self._start(name)
+            self.folder.mkdir()
+            for name, cluster in self.clusters.items():
+                (self.folder / name).write_bytes(cluster.kubeconfig.read_bytes())
+            for command in set_up()[:-1]:
+                self.shell(command)
+            self._run_hub()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def shell(self, command: str) -> str:
+        """Return what a command of the page prints, where it names the clusters."""
+        programs = self.clusters[HUB].directory / "bin"
+        if not programs.exists():
+            programs.mkdir()
+            (programs / "tutti").write_text(f'#!/bin/sh\nexec {sys.executable} -m webhook "$@"\n')
+            (programs / "tutti").chmod(0o755)
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        places = {"CLUSTERS": str(self.folder), "PATH": path, "PYTHONPATH": str(ROOT)}
+        return Shell(self.hub, places)(command)
+
+    def _start(self, name: str) -> None:
+        hub = name == HUB
+        cluster = Cluster(Shape(nodes=0 if hub else 1, operators=False), self._report)
+        self.clusters[name] = self._stack.enter_context(cluster)
+        Installation(cluster, replicas=1, overrides={"hub": True} if hub else {}).install()
+        root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
+        root("create", "namespace", NAMESPACE)
+        if hub:
+            root("apply", "--server-side", "-f", str(ROOT / "manifests" / "crds" / "optional" / "propagation.yaml"))
+        self.kubectl[name] = root.in_namespace(NAMESPACE)
+        queues.give_queue(self.kubectl[name], gpus=HUB_GPUS if hub else MEMBER_GPUS)
+
+    def _run_hub(self) -> None:
+        """Do what a kubelet would do for the Deployment: mount its Secret and its configuration, and run it."""
+        hub, members = self.clusters[HUB], self.clusters[HUB].directory / "members"
+        members.mkdir()
+        system = self.hub.in_namespace(SYSTEM)
+        for name, encoded in system.get("secret", "tutti-hub-members")["data"].items():
+            (members / name).write_bytes(base64.b64decode(encoded))
+        base = yaml.safe_load(system.get("configmap", "tutti-hub")["data"]["config.yaml"])
+        health = hub.ports.take()
+        local = {
+            "kubeconfig": str(hub.kubeconfig_for_service_account(SYSTEM, ACCOUNT)),
+            "fleet_members": str(members),
+            "listen": {"health_port": health},
+        }
+        config = hub.directory / "hub.yaml"
+        config.write_text(yaml.safe_dump(base | local))
+        environment = {"PYTHONPATH": str(ROOT)}
+        command = ("-m", "webhook", "hub", "--config", config)
+        hub.component("hub", *command, program=sys.executable, environment=environment).start()
+        ready = f"http://127.0.0.1:{health}/readyz"
+        wait_until(lambda: hub.http_ok(ready), 60, what="tutti hub is ready")

@@ -1,0 +1,132 @@
+"""A job that fails in its member is tried in the others, each once, where a propagation policy says so."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
+from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
+from webhook.core.fleet.placement import Phase
+from webhook.fleet.copies import placement_of
+from webhook.fleet.propagation import VERSIONS
+from webhook.kube.api import MERGE_PATCH
+
+pytestmark = pytest.mark.virtual_time
+
+
+def true_conditions(job: Mapping[str, Any] | None) -> set[str]:
+    told = (job or {}).get("status", {}).get("conditions", ())
+    return {each["type"] for each in told if each["status"] == "True"}
+
+
+async def has_failed(world: Fleet, kind: str, name: str) -> bool:
+    job = await world.hub.get(kind, name)
+    return "Failed" in true_conditions(job) and placement_of(job or {}).phase is Phase.NOWHERE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("job", [pytorch_job(runtime="5s"), plain_job(runtime="5s")], ids=["PyTorchJob", "Job"])
+async def test_it_runs_to_its_end_in_another_member_and_never_seemed_to_have_failed(
+    job: dict[str, Any], version: str
+) -> None:
+    kind, name = job["kind"], job["metadata"]["name"]
+    seen: set[str] = set()
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy(kind, version))
+        await world.hub.cluster.create(once(job))
+        began = asyncio.get_running_loop().time()
+        while not await world.over(kind, name):
+            seen |= true_conditions(await world.hub.get(kind, name))
+            await asyncio.sleep(0.2)
+            assert asyncio.get_running_loop().time() - began < TOLERATION + 60
+        assert not seen & {"Failed", "FailureTarget"}
+        assert placement_of(await world.hub.get(kind, name) or {}).failed == ("a",)
+        assert await world.empty(kind)
+
+
+async def test_another_member_has_it_within_the_toleration_and_five_seconds() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+
+        async def failed_in_a() -> bool:
+            return "Failed" in true_conditions(await world.members["a"].get("PyTorchJob", "pytorch-test"))
+
+        await world.until(failed_in_a)
+        await asyncio.sleep(TOLERATION - 1)
+        assert await world.members["b"].pods() == []
+
+        async def in_b() -> bool:
+            return await world.members["b"].running() == 3
+
+        await world.until(in_b, 1 + 5 + 2)
+
+
+@pytest.mark.parametrize("make", [pytorch_job, plain_job])
+async def test_each_member_is_tried_once_and_then_it_has_failed(make: Any) -> None:
+    job = once(make(runtime="5s"))
+    kind, name = job["kind"], job["metadata"]["name"]
+    tried = []
+    async with fleet("a", "b", "c") as world:
+        for side in world.members.values():
+            await fail_all(side)
+        await world.hub.cluster.create(failover_policy(kind))
+        await world.hub.cluster.create(job)
+        while not await has_failed(world, kind, name):
+            member = placement_of(await world.hub.get(kind, name) or {}).member
+            if member and (not tried or tried[-1] != member):
+                tried.append(member)
+            await asyncio.sleep(0.2)
+        assert sorted(tried) == ["a", "b", "c"]
+        assert await world.empty(kind)
+        await asyncio.sleep(60)
+        assert await world.empty(kind)
+
+
+async def test_a_member_that_may_not_have_it_is_not_asked_and_it_fails_without_waiting_for_one() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy(placement={"clusterAffinity": {"clusterNames": ["a"]}}))
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), 25)
+        assert await world.members["b"].all("PyTorchJob") == []
+
+
+async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_failed() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        theirs = pytorch_job()
+        del theirs["spec"]["runPolicy"]
+        del theirs["metadata"]["labels"]
+        await world.members["b"].cluster.create(theirs)
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 25)
+
+
+async def test_without_a_policy_a_job_that_fails_has_failed() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), 25)
+        assert await world.members["b"].all("PyTorchJob") == []
+
+
+async def test_where_a_policy_suspends_dispatching_nothing_is_offered_until_it_does_not() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(failover_policy(suspension={"dispatching": True}))
+        await asyncio.sleep(1)
+        await world.hub.cluster.create(pytorch_job(runtime="5s"))
+        await asyncio.sleep(30)
+        placement = placement_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})
+        assert placement.phase is Phase.NOWHERE
+        assert "suspends dispatching" in placement.why
+        path = f"/apis/{VERSIONS[0]}/namespaces/{NAMESPACE}/propagationpolicies/for-pytorchjob"
+        change = orjson.dumps({"spec": {"suspension": None}})
+        await world.hub.admin.request("PATCH", path, body=change, content_type=MERGE_PATCH)
+        await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))

@@ -1,0 +1,149 @@
+"""Which propagation policy applies to a job, and what of it is honoured."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.fleet.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
+
+JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "team-a", "labels": {"tier": "gold"}},
+}
+
+
+def policy(
+    name: str, namespace: str = "team-a", selector: dict[str, Any] | None = None, priority: int = 0
+) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    chosen = {"apiVersion": "batch/v1", "kind": "Job", **(selector or {})}
+    return {"metadata": metadata, "spec": {"resourceSelectors": [chosen], "priority": priority}}
+
+
+GOLD = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
+IRON = {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["iron"]}]}}
+
+
+@pytest.mark.parametrize(
+    ("policies", "winner"),
+    [
+        ([policy("b"), policy("a")], "a"),
+        ([policy("a"), policy("b", priority=1)], "b"),
+        ([policy("a"), policy("z", selector=GOLD)], "z"),
+        ([policy("z", selector={"name": "train"}), policy("a", selector=GOLD)], "z"),
+        ([policy("a", "", priority=9), policy("b")], "b"),
+        ([policy("a", "")], "a"),
+        ([policy("a", "", {"namespace": "team-b"})], ""),
+        ([policy("a", "team-b")], ""),
+        ([policy("a", "team-b", {"namespace": "team-a"})], ""),
+        ([policy("a", selector=IRON)], ""),
+        ([policy("a", selector={"kind": "PyTorchJob"})], ""),
+        ([policy("a", selector={"name": "other"})], ""),
+    ],
+)
+def test_one_policy_applies(policies: list[dict[str, Any]], winner: str) -> None:
+    assert applying(by_namespace(map(read, policies)), JOB).name == winner
+    assert applying(by_namespace(map(read, reversed(policies))), JOB).name == winner
+
+
+def test_a_job_without_a_policy_may_run_anywhere_and_fails_for_good() -> None:
+    assert applying({}, JOB) == ANYWHERE
+    assert ANYWHERE.why_not("a") == ""
+    assert ANYWHERE.toleration_seconds is None
+
+
+def test_members_are_named_or_left_out() -> None:
+    affinity = {"clusterNames": ["a", "b"], "exclude": ["b"]}
+    found = read({"metadata": {"name": "p"}, "spec": {"placement": {"clusterAffinity": affinity}}})
+    assert [member for member in "abc" if not found.why_not(member)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("failover", "seconds"),
+    [
+        (None, None),
+        ({"application": {}}, 300),
+        ({"application": {"decisionConditions": {"tolerationSeconds": 0}}}, 0),
+        ({"application": {"decisionConditions": {"tolerationSeconds": 30}, "purgeMode": "Immediately"}}, 30),
+        ({"application": {"decisionConditions": {"tolerationSeconds": -1}}}, 300),
+        ({"application": {"decisionConditions": {"tolerationSeconds": "soon"}}}, 300),
+    ],
+)
+def test_another_try_is_made_where_it_is_asked_for(failover: Any, seconds: float | None) -> None:
+    assert read({"metadata": {"name": "p"}, "spec": {"failover": failover}}).toleration_seconds == seconds
+
+
+def test_what_is_not_honoured_is_said_by_name() -> None:
+    spec = {
+        "placement": {"spreadConstraints": [], "replicaScheduling": {"replicaSchedulingType": "Duplicated"}},
+        "propagateDeps": True,
+        "dependentOverrides": [],
+    }
+    said = {problem.path for problem in read({"metadata": {"name": "p"}, "spec": spec}).problems}
+    assert said == {
+        "/spec/placement/spreadConstraints",
+        "/spec/placement/replicaScheduling/replicaSchedulingType",
+        "/spec/propagateDeps",
+        "/spec/dependentOverrides",
+    }
+
+
+def test_a_tenant_of_many_policies_and_selectors_is_looked_at_in_part() -> None:
+    selectors = [{"apiVersion": "batch/v1", "kind": "Job", "name": f"job-{number}"} for number in range(1000)]
+    found = read({"metadata": {"name": "p", "namespace": "team-a"}, "spec": {"resourceSelectors": selectors}})
+    assert len(found.selectors) == SELECTORS_MAX
+    assert [problem.path for problem in found.problems] == ["/spec/resourceSelectors"]
+    many = by_namespace(read(policy(f"p-{number}")) for number in range(1000))
+    assert len(many["team-a"]) == POLICIES_MAX
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                sorted(
+                    {
+                        "metadata",
+                        "name",
+                        "namespace",
+                        "spec",
+                        "resourceSelectors",
+                        "labelSelector",
+                        "matchLabels",
+                        "placement",
+                        "clusterAffinity",
+                        "clusterNames",
+                        "exclude",
+                        "failover",
+                        "application",
+                        "decisionConditions",
+                        "kind",
+                        "tolerationSeconds",
+                        "suspension",
+                        "dispatching",
+                        "priority",
+                        "apiVersion",
+                        "replicaScheduling",
+                    }
+                )
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(ANY, ANY)
+def test_whatever_is_written_is_read(written: Any, job: Any) -> None:
+    found = read({"spec": written, "metadata": {"name": "p"}})
+    found.why_not("a")
+    applying(
+        by_namespace([found, read(written if isinstance(written, dict) else {})]), job if isinstance(job, dict) else {}
+    )
