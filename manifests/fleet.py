@@ -14,7 +14,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.model import names
-from webhook.fleet import propagation
+from webhook.fleet import lost, propagation
 from webhook.jobs.kinds.kind import JobKind
 
 COMPONENTS: Final = Path(__file__).parent / "components"
@@ -39,6 +39,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
     return [
         _account(),
         *_given("ClusterRole", [*rules, *_policies(), _rule("", ["events"], ["create"]), _kube_system()]),
+        *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.NOTE]}]),
         *_own_record(kinds),
     ]
 

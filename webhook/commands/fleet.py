@@ -31,5 +31,4 @@ async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool) -> None:
         async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
-    rest = f"; take {member} out of the hub's members and restart tutti hub, else it waits for it" if number else ""
-    console.print(f"{number} gangs were in {member}{rest}", highlight=False, markup=False)
+    console.print(f"{number} gangs were in {member}; it gets no more", highlight=False, markup=False)

@@ -21,7 +21,7 @@ from webhook.core.fleet.steps import Step
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
-from webhook.fleet import watching
+from webhook.fleet import lost, watching
 from webhook.fleet.copies import copy_read, placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.fleet.member import Member, NoAnswer
@@ -131,9 +131,17 @@ class Hub:
         now = asyncio.get_running_loop().time()
         if due := now >= self._again_seconds:
             self._again_seconds = now + AGAIN_SECONDS
+            await self._read_lost()
         for which, job in sorted(self._jobs.items()):
             if due or job.unseen:
                 self._wake(which)
+
+    async def _read_lost(self) -> None:
+        """Learn which members were declared lost: none of them is waited for, and each is swept when it answers."""
+        before, self.fleet.lost = self.fleet.lost, await lost.noted(self.fleet.api)
+        for name in self.fleet.lost.keys() - before.keys():
+            self.fleet.unswept |= {name} & self.fleet.members.keys()
+            log.warning("fleet.lost", member=name)
 
     async def _notice_set_back(self) -> None:
         """Begin again as after a loss of the record when the hub's API server is at an earlier version than before."""
@@ -209,9 +217,12 @@ class Hub:
         if member.name in self.fleet.unswept:
             jobs = [(self.kinds[kind], namespace, name) for kind, namespace, name in self._jobs]
             if strays.swept(verdicts, await member.leftovers(jobs)):
+                if when := self.fleet.lost.get(member.name):
+                    await lost.came_back(self.fleet.api, member.name, when)
+                    await self._read_lost()
                 self.fleet.unswept.discard(member.name)
                 log.info("fleet.swept", member=member.name)
-                if not self.fleet.unswept:
+                if self.fleet.complete:
                     self._again_seconds = 0.0
 
     async def _own_jobs_read(self) -> None:
@@ -228,7 +239,7 @@ class Hub:
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
         own, placement = await self._record(kind, job, copy.job)
-        verdict = strays.verdict(copy, cluster, placement, complete=not self.fleet.unswept)
+        verdict = strays.verdict(copy, cluster, placement, complete=self.fleet.complete)
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
         elif verdict is Verdict.ADOPT and own is not None and placement is not None:

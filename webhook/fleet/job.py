@@ -47,9 +47,16 @@ class Fleet:
     uid: str = ""
     """Of the hub's kube-system."""
     unswept: set[str] = field(default_factory=set)
-    """Members to be swept before anything is offered (rule P4)."""
+    """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that may run anywhere."""
+        return self.unswept <= self.lost.keys()
 
 
 class FleetJob:
@@ -90,8 +97,8 @@ class FleetJob:
         self._policy = applying(self._fleet.policies, job)
         target = await self._target(wish, placement, found)
         after = await self._after_failure(wish, placement, found)
-        complete = not self._fleet.unswept
-        step = next_step(wish, placement, sight, moves=target is not None, complete=complete, after_failure=after)
+        moves, complete = target is not None, self._fleet.complete
+        step = next_step(wish, placement, sight, moves=moves, complete=complete, after_failure=after)
         try:
             return await self._take(step, job, placement, found, target)
         except (Conflict, Invalid) as error:
@@ -153,6 +160,7 @@ class FleetJob:
     def _candidates(self, placement: Placement) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
+        self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(placement.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "is where it failed")

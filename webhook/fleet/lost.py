@@ -1,8 +1,9 @@
 """``tutti fleet lost``: somebody says that a member will not come back, which a hub never concludes by itself (P3).
 
 Each gang that the member has, or may have, is written as nowhere without proof that nothing of it is left, and is then
-offered to others. Should the member come back all the same, its copies are deleted when it is swept; until then such a
-gang may run twice.
+offered to others. That it is lost is noted in a ConfigMap, so that hubs wait for it no more: also one that is started
+later, which otherwise offers nothing before every member was swept (P4). Should the member come back all the same, its
+copies are deleted when it is swept, which ends the note; until then such a gang may run twice.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -12,23 +13,59 @@ import orjson
 
 from webhook.clock import Clock
 from webhook.core.fleet.text import UnreadableRecord
+from webhook.core.model import names
+from webhook.core.model.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet.copies import placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
-from webhook.kube.api import Api
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.untyped import paths
 from webhook.untyped.values import text
 
 ATTEMPTS: Final = 5
 PAGE_SIZE: Final = 500
+NOTE: Final = "tutti-fleet-lost"
+_CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+_NOTE: Final = f"{_CONFIG_MAPS}/{NOTE}"
+
+
+async def noted(api: Api) -> dict[str, str]:
+    """Return the members that were declared lost, and when. Raises ApiError."""
+    try:
+        found = orjson.loads(await api.request("GET", _NOTE))
+    except NotFound:
+        return {}
+    return {name: text(when) for name, when in paths.find_mapping(found, ("data",)).items()}
+
+
+async def came_back(api: Api, member: str, when: str) -> None:
+    """End the note of a member, if it is the one that was read. Raises ApiError."""
+    pointer = f"/data/{paths.escape(member)}"
+    patch = [{"op": "test", "path": pointer, "value": when}, {"op": "remove", "path": pointer}]
+    try:
+        await api.request("PATCH", _NOTE, body=orjson.dumps(patch), content_type=JSON_PATCH)
+    except (Conflict, Invalid, NotFound):
+        # Another hub ended it, or it was declared lost again.
+        return
+
+
+async def _note(api: Api, member: str, when: str) -> None:
+    data = {"data": {member: when}}
+    try:
+        await api.request("PATCH", _NOTE, body=orjson.dumps(data), content_type=MERGE_PATCH)
+    except NotFound:
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NOTE}, **data}
+        await api.request("POST", _CONFIG_MAPS, body=orjson.dumps(made))
 
 
 async def give_up(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
 ) -> AsyncIterator[str]:
     """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's. Raises ApiError."""
+    if not dry_run:
+        await _note(api, member, time_text(int(clock.now())))
     fleet = Fleet(api, {}, clock, epoch=0)
     for kind in kinds.values():
         if kind.managed_by is None or kind.suspend is None:

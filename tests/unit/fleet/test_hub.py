@@ -15,7 +15,7 @@ from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.errors import NotFound
 from webhook.fleet.copies import placement_of
-from webhook.fleet.lost import give_up
+from webhook.fleet.lost import give_up, noted
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 
@@ -369,6 +369,28 @@ async def test_what_a_lost_member_had_runs_elsewhere_and_its_copy_ends_when_it_c
         await runs_in(world, 3, 3)
         world.links["a"].thaw()
         await runs_in(world, 0, 3)
+
+
+async def test_a_hub_that_starts_does_not_wait_for_a_lost_member_and_sweeps_it_when_it_comes_back() -> None:
+    async with fleet("a", "b") as world:
+        world.watchers.forgiven = "a"
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        world.kill()
+        world.start()
+        world.links["a"].freeze()
+        await world.hub.cluster.create(plain_job(runtime="20s"))
+        await asyncio.sleep(30)
+        assert await world.members["b"].pods() == [], "it waits for a member that may be back"
+        await given_up(world, "a")
+        await world.until(lambda: world.over("Job", "train"))
+        assert (await world.hub.get(*SEED) or {})["metadata"]["annotations"][names.PLACEMENT].count('"b"')
+        world.links["a"].thaw()
+        await runs_in(world, 0, 3)
+        await asyncio.sleep(10)
+        assert await noted(world.hub.admin) == {}
+        await world.hub.cluster.create(plain_job("next", runtime="600s"))
+        await runs_in(world, 2, 3)
 
 
 async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() -> None:
