@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.rules import MUTANTS, ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.rules import MUTANTS
 
 COPIED: Final = ("webhook", "certs", "tests", "pyproject.toml")
 FAILED: Final = re.compile(r"^FAILED (\S+::.+?)(?: - |$)", re.MULTILINE)

@@ -4,29 +4,10 @@ A mutant is the product with one rule removed. ``python -m tests.mutants`` makes
 tests that are named for the rule: one of them must fail.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
-UNIT: Final = "tests/unit"
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One rule removed in one place."""
-
-    rule: str
-    """Of the ledger by number, of the fleet's protocol as P1 to P7; N: that nodes hold what starts."""
-    without: str
-    """What the product no longer does."""
-    path: str
-    passage: str
-    """Text that is in the file exactly once."""
-    instead: str
-    tests: str
-    """What pytest runs: one of these tests must fail."""
-
+from tests.mutants.fleet_rules import FLEET_MUTANTS
+from tests.mutants.mutant import UNIT, Mutant
 
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
 RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
@@ -50,8 +31,6 @@ WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
 OCCUPANCY: Final = "webhook/cluster/nodes/occupancy.py"
 OCCUPANCY_TESTS: Final = f"{UNIT}/cluster/nodes"
-FLEET: Final = "webhook/core/fleet"
-FLEET_TESTS: Final = f"{UNIT}/core/fleet/test_protocol_machine.py"
 
 START_BEFORE_THE_LEDGER: Final = """\
         for early in [job for job in batch.starts if job.uid in batch.put]:
@@ -350,127 +329,6 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        "P1",
-        "a copy starts by a permit alone",
-        f"{FLEET}/permit.py",
-        "return bool(offer) and permit == permit_text(offer, copy_uid)",
-        "return bool(offer)",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P1",
-        "a member starts no copy that has just been reserved for",
-        RECONCILER,
-        " and not job.awaits_permit:\n",
-        ":\n",
-        f"{UNIT}/controllers/gangs/test_copies_from_a_hub.py",
-    ),
-    Mutant(
-        "P1",
-        "a permit is sent for what was granted and no longer",
-        f"{FLEET}/steps.py",
-        "    copy = sight.copy\n    return Step.DELETE if",
-        "    copy = sight.copy\n    if copy is not None and not (copy.permitted or copy.deleting):\n"
-        "        return Step.PERMIT\n    return Step.DELETE if",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P2",
-        "a copy is gone when its own object is",
-        f"{FLEET}/proof.py",
-        "    COPY = 0\n    RESERVATION = 1\n    PODS = 2\n    COMPLETE = 3\n",
-        "    COPY = 0\n    RESERVATION = 2\n    PODS = 3\n    COMPLETE = 1\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P2",
-        "no pod is left of it",
-        f"{FLEET}/proof.py",
-        "    PODS = 2\n    COMPLETE = 3\n",
-        "    PODS = 3\n    COMPLETE = 2\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P2",
-        "pods are listed when no reservation lets one pass",
-        f"{FLEET}/proof.py",
-        "    RESERVATION = 1\n    PODS = 2\n",
-        "    PODS = 1\n    RESERVATION = 2\n",
-        f"{UNIT}/core/fleet/test_proof.py",
-    ),
-    Mutant(
-        "P2",
-        "what was granted is left on proof",
-        f"{FLEET}/proof.py",
-        "        return this and placement.phase is Phase.RECALLED and self.wanted is Evidence.COMPLETE\n",
-        "        return placement.phase is Phase.RECALLED\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P2",
-        "the hub's quota is held while a member may run the job",
-        "webhook/controllers/gangs/assess.py",
-        "    if job is not None and job.placed:\n",
-        "    if False:\n",
-        f"{UNIT}/fleet/test_hub_quota.py",
-    ),
-    Mutant(
-        "P3",
-        "a member that does not answer is not believed to be gone",
-        f"{FLEET}/steps.py",
-        "    if placement.phase is Phase.OFFERED:\n",
-        "    if placement.phase is Phase.OFFERED or (sight is None and wish.runs):\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P4",
-        "nothing is offered or granted before each member was swept",
-        f"{FLEET}/steps.py",
-        "    if placement.phase is Phase.NOWHERE:\n",
-        "    complete = True\n    if placement.phase is Phase.NOWHERE:\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P4",
-        "a member is swept when nothing without a record is left in it",
-        f"{FLEET}/strays.py",
-        "    return leftovers == 0 and all(each is Verdict.KEEP for each in verdicts)\n",
-        "    return True\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P4",
-        "a copy that a late permit may reach is swept",
-        f"{FLEET}/strays.py",
-        "Verdict.KEEP if current and complete else Verdict.SWEEP",
-        "Verdict.KEEP",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P5",
-        "what another cluster does not have proves nothing",
-        f"{FLEET}/steps.py",
-        "    if sight is None or sight.cluster != placement.cluster:\n        # P3",
-        "    if sight is None:\n        # P3",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P6",
-        "somebody else's object of that name is not touched",
-        f"{FLEET}/steps.py",
-        "    return copy.hub == wish.hub and bool(copy.job)\n",
-        "    return True\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
-        "P7",
-        "a member that knows no permits gets nothing",
-        f"{FLEET}/steps.py",
-        "    if not sight.knows_permits:\n",
-        "    if False:\n",
-        FLEET_TESTS,
-    ),
-    Mutant(
         "N",
         "a pod that is being deleted counts on its node",
         OCCUPANCY,
@@ -494,4 +352,5 @@ MUTANTS: Final = (
         "        for node in ():\n",
         OCCUPANCY_TESTS,
     ),
+    *FLEET_MUTANTS,
 )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.mutants.rules import MUTANTS, ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.rules import MUTANTS
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule} {mutant.without}")
@@ -16,4 +17,4 @@ def test_the_tests_that_are_to_notice_are_there(tests: str) -> None:
 
 
 def test_every_rule_has_a_mutant() -> None:
-    assert {mutant.rule for mutant in MUTANTS} == {*"12345678", "N", *(f"P{number}" for number in range(1, 8))}
+    assert {mutant.rule for mutant in MUTANTS} == {*"12345678", "N", "F", *(f"P{number}" for number in range(1, 8))}

@@ -31,8 +31,12 @@ CRASH = 0.02
 HUB_LINK = "hub"
 LINGERS = "example.org/slow"
 WHEN = ("before", "after")
-AIMED_AT = {Phase.OFFERED: 2, Phase.GRANTED: 3, Phase.RECALLED: 4}
-"""Phases in which hubs are lain in wait for, and how much oftener than others: without that few crashes hit them."""
+LOOK_SECONDS = 0.02
+AIMED_AT = {Phase.RECALLED: 0.05, Phase.GRANTED: 0.008, Phase.OFFERED: 0.003, Phase.NOWHERE: 0.0005}
+"""How likely at each look hubs are lain in wait for while a gang is in a phase: few crashes would hit the short phases
+else, and no gang would come as far as the later ones if all were hit in the first.
+"""
+AIMING_SECONDS = 3.0
 STOPPED = 0.15
 DELETED = 0.1
 FOREIGN = 0.3
@@ -203,32 +207,40 @@ class Story:
                 await side.keep_pod(pod, [])
 
     async def _lie_in_wait(self) -> None:
-        """Kill hubs in one phase after another, over links in one state after another."""
+        """Kill hubs where that was rarest, over links in one state after another."""
+        loop = asyncio.get_running_loop()
         while True:
-            phase = self.chance.choices(list(AIMED_AT), list(AIMED_AT.values()))[0]
-            aim = self._aim = Aim(phase, self.chance.choice(list(Fault)), self.chance.choice(WHEN))
-            deadline = asyncio.get_running_loop().time() + self.chance.uniform(5, 30)
-            while self._aim is aim and asyncio.get_running_loop().time() < deadline:
-                if not self._aimed_at:
-                    self._take_aim(aim)
-                    deadline += 3 * bool(self._aimed_at)
-                await asyncio.sleep(0.02)
-            if self._aim is aim and self._aimed_at and self._in_phase(aim):
+            uid, aim = self._rarest()
+            if aim is None:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            self._aim, self._aimed_at = aim, uid
+            record = self.rules.records()[uid]
+            self.states[record.member or self.chance.choice(sorted(self.world.members))] = aim.fault
+            deadline = loop.time() + AIMING_SECONDS
+            while self._aim is aim and loop.time() < deadline:
+                await asyncio.sleep(LOOK_SECONDS)
+            if self._aim is aim and self._in_phase(aim) and self._living:
                 # No write came: its member is not reached, so the hub does nothing there.
                 self._hit(aim)
                 self._living[-1].kill()
             self._aim, self._aimed_at = None, ""
-            await asyncio.sleep(self.chance.uniform(0, 4))
+            await asyncio.sleep(self.chance.uniform(0, 3))
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
-            await asyncio.sleep(self.chance.uniform(0, 4))
+            await asyncio.sleep(self.chance.uniform(0, 3))
 
-    def _take_aim(self, aim: Aim) -> None:
-        for uid, record in self.rules.records().items():
-            if record.phase is aim.phase and self._living:
-                self._aimed_at = uid
-                for link in [record.member] if record.member else sorted(self.world.members):
-                    self.states[link] = aim.fault
-                return
+    def _rarest(self) -> tuple[str, Aim | None]:
+        """Return a gang to be lain in wait for now, and the crash that this story has seen least in its phase."""
+        over = {job["metadata"]["uid"] for kind, job in jobs(self.world.hub) if ended(job, kind)}
+        records = self.rules.records().items()
+        found = {record.phase: uid for uid, record in records if record.phase is not Phase.NOWHERE or uid not in over}
+        chosen = [each for each, likely in AIMED_AT.items() if each in found and self.chance.random() < likely]
+        if not chosen or not self._living:
+            return "", None
+        phase = chosen[0]
+        aims = [Aim(phase, fault, when) for fault in Fault if fault is not Fault.PASS for when in WHEN]
+        self.chance.shuffle(aims)
+        return found[phase], min(aims, key=lambda aim: self.counts[phase, aim.fault, f"crash {aim.when}"])
 
     def _in_phase(self, aim: Aim) -> bool:
         record = self.rules.records().get(self._aimed_at)

@@ -24,6 +24,7 @@ class Stored:
     suspended: bool = True
     deleting: bool = False
     finished: bool = False
+    failed: bool = False
 
     @property
     def permitted(self) -> bool:
@@ -40,6 +41,7 @@ class Stored:
             self.suspended,
             self.deleting,
             self.finished,
+            self.failed,
         )
 
 
@@ -101,6 +103,7 @@ class Member:
                 yield "controller looks", lambda uid=uid: self.controller_saw.add(uid)
                 if not self.pods.get(uid) and not found.finished and uid in self.controller_saw:
                     yield "finish", lambda found=found: self._finish(found)
+                    yield "fail", lambda found=found: self._finish(found, failed=True)
                 if uid not in self.reserved and not found.finished and self.knows_permits:
                     yield "adopt again", lambda uid=uid: self.reserved.add(uid)
             if found.deleting:
@@ -131,8 +134,8 @@ class Member:
         found.version += 1
         self.reserved.discard(found.uid)
 
-    def _finish(self, found: Stored) -> None:
-        found.finished = True
+    def _finish(self, found: Stored, *, failed: bool = False) -> None:
+        found.finished, found.failed = True, failed
         found.version += 1
 
     def _gone(self, name: str) -> None:

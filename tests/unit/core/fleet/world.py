@@ -14,7 +14,7 @@ from webhook.core.fleet import proof, strays
 from webhook.core.fleet.placement import NOWHERE, Offer, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import Step, Wish, eligible, is_copy, next_step
+from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, is_copy, next_step
 from webhook.core.fleet.strays import Verdict
 
 MEMBERS = ("a", "b", "c")
@@ -191,7 +191,11 @@ class World:
         # Decided later than read: what was seen may have changed, and what is written is conditional on it.
         sight = mind.sights.get((placement.member, job))
         choice = self._choice(mind, job, known)
-        step = next_step(wish, placement, sight, moves=choice is not None, complete=not self.unswept)
+        others = set(MEMBERS) - {*placement.failed, placement.member}
+        free = any(eligible(wish, mind.sights.get((name, job))) for name in others)
+        after = AfterFailure.MOVE if free else AfterFailure.END
+        moves, complete = choice is not None, not self.unswept
+        step = next_step(wish, placement, sight, moves=moves, complete=complete, after_failure=after)
         self.counts[step] = self.counts.get(step, 0) + 1
         copy = None if sight is None else sight.copy
         match step:
@@ -212,6 +216,8 @@ class World:
                 self._send(None, step, lambda _: self._store(job, known, replace(known, over=True)))
             case Step.RECALL:
                 self._write(job, known, placement.recalled("over"))
+            case Step.FAIL_OVER:
+                self._write(job, known, placement.failed_over("failed"))
             case Step.DELETE:
                 self._send(placement.member, step, lambda there: there.delete(job, placement.copy_uid, None))
             case Step.PROVE:
@@ -226,6 +232,8 @@ class World:
         start = MEMBERS.index(placement.member) + 1 if placement.member else 0
         for name in (*MEMBERS[start:], *MEMBERS[:start]):
             sight = mind.sights.get((name, job))
+            if name in placement.failed and set(placement.failed) < set(MEMBERS):
+                continue
             if sight is not None and eligible(wish, sight) and name != placement.member:
                 return name, sight.cluster
         return None
