@@ -33,6 +33,9 @@ log = structlog.get_logger(__name__)
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 
+SILENT_SECONDS: Final = 60.0
+"""So much longer than its policy says a gang that failed waits for a member that does not answer."""
+
 
 @dataclass
 class Fleet:
@@ -182,8 +185,10 @@ class FleetJob:
             self.unseen = left < LOOKED_AT_SECONDS
             return AfterFailure.WAIT
         looks = await asyncio.gather(*(self._look(name) for name in sorted(others)))
-        free = any(eligible(wish, None if look is None else look.sight) for look in looks)
-        return AfterFailure.MOVE if free else AfterFailure.END
+        if any(eligible(wish, None if look is None else look.sight) for look in looks):
+            return AfterFailure.MOVE
+        silent = None in looks and left > -SILENT_SECONDS
+        return AfterFailure.WAIT if silent else AfterFailure.END
 
     async def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""

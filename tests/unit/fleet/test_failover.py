@@ -11,6 +11,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorc
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from webhook.core.fleet.placement import Phase
 from webhook.fleet.copies import placement_of
+from webhook.fleet.job import SILENT_SECONDS
 from webhook.fleet.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
@@ -107,6 +108,24 @@ async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_fa
         await world.hub.cluster.create(failover_policy())
         await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
         await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 25)
+
+
+@pytest.mark.parametrize("away", [20, 3600])
+async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float) -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await asyncio.sleep(15)
+        world.links["b"].freeze()
+        began = asyncio.get_running_loop().time()
+        if away > SILENT_SECONDS:
+            await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 2 * SILENT_SECONDS)
+            assert asyncio.get_running_loop().time() - began > SILENT_SECONDS
+        else:
+            await asyncio.sleep(TOLERATION + away)
+            world.links["b"].thaw()
+            await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))
 
 
 async def test_without_a_policy_a_job_that_fails_has_failed() -> None:
