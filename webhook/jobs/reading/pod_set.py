@@ -20,6 +20,8 @@ _LABEL: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
 _EMPTY: Final[dict[str, Any]] = {}
+PLACING_MAX: Final = 1_000
+"""Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
@@ -55,6 +57,10 @@ def pod_set_of(
 def _near(site: PodSetSite) -> Nearness | None:
     """Return the domain that a pod set has to be in, or had best be in. Raises Unreadable."""
     annotations = paths.find_mapping(site.metadata or {}, ("annotations",))
+    for name in names.SLICE_TOPOLOGIES:
+        if annotations.get(name) not in (None, ""):
+            fix = f"leave it out, or make each slice a pod set with {names.REQUIRED_TOPOLOGY}"
+            raise Unreadable(f"pod set {site.name}: annotation {name}", annotations[name], "is not carried out", fix)
     asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
     if len(asked) > 1:
         why = f"goes with no other of {', '.join(_TOPOLOGIES)}"
@@ -122,6 +128,7 @@ def _node_selector(selector: object) -> Mapping[str, str]:
 def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
     if not isinstance(tolerations, list):
         return ()
+    _refuse_too_many("spec.tolerations", len(tolerations), "tolerations")
     return tuple(
         Toleration(
             key=text(item.get("key")),
@@ -141,7 +148,17 @@ def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
     terms = paths.find(affinity, _AFFINITY_TERMS)
     if not isinstance(terms, list):
         return ()
+    # Each term counts, and each requirement and value in it.
+    described = [each for term in terms if isinstance(term, dict) for each in items(term.get("matchExpressions"))]
+    values = sum(len(items(each.get("values"))) for each in described if isinstance(each, dict))
+    where = paths.render(("spec", "affinity", *_AFFINITY_TERMS))
+    _refuse_too_many(where, len(terms) + len(described) + values, "terms, requirements and values")
     return tuple(_term(term) for term in terms if isinstance(term, dict))
+
+
+def _refuse_too_many(where: str, number: int, what: str) -> None:
+    if number > PLACING_MAX:
+        raise Unreadable(where, number, f"is more than {PLACING_MAX} {what}", "say it by a label of the nodes")
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:

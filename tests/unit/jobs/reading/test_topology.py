@@ -32,3 +32,14 @@ def test_a_domain_that_is_none_is_said_to_be_so(written, said):
     obj = load("job")
     obj["spec"]["template"].setdefault("metadata", {})["annotations"] = written
     assert said in str(record_of(obj).problem)
+
+
+def test_slices_are_refused_and_not_ignored() -> None:
+    for name in names.SLICE_TOPOLOGIES:
+        obj = load("job")
+        obj["spec"]["template"]["metadata"]["annotations"] = {name: "2"}
+        problem = str(record_of(obj).problem)
+        assert problem == (
+            f"pod set main: annotation {name}: 2: is not carried out; leave it out, or make each slice a pod set with "
+            f"{names.REQUIRED_TOPOLOGY}"
+        )

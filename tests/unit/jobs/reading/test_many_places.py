@@ -1,0 +1,54 @@
+"""What says where pods may run is compared with nodes and flavors, so there is a most of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.fuzz.costs import counted
+from tests.unit.jobs.objects_of_kinds import load, record_of
+from webhook.jobs.reading.pod_set import PLACING_MAX
+
+TERM = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
+
+
+def with_pod_fields(**fields: Any) -> dict[str, Any]:
+    """Return a Job whose pods have these fields."""
+    obj = load("job")
+    obj["spec"]["template"]["spec"] |= fields
+    return obj
+
+
+def required(terms: list[Any]) -> dict[str, Any]:
+    """Return a pod's affinity to nodes."""
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+@pytest.mark.parametrize("number", [PLACING_MAX + 1, 30_000])
+def test_more_tolerations_than_anybody_needs_are_refused_unread(number: int) -> None:
+    obj = with_pod_fields(tolerations=[{"key": "a", "operator": "Exists"}] * number)
+    problem = str(counted(lambda: record_of(obj), 0).problem)
+    assert f"spec.tolerations: {number}: is more than 1000 tolerations" in problem
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [TERM] * 400,
+        [{"matchExpressions": TERM["matchExpressions"] * 600}],
+        [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"] * 1_000}]}],
+    ],
+)
+def test_more_of_node_affinity_than_anybody_needs_is_refused(terms: list[Any]) -> None:
+    assert "is more than 1000 terms, requirements and values" in str(
+        record_of(with_pod_fields(affinity=required(terms))).problem
+    )
+
+
+def test_what_a_large_cluster_asks_is_read() -> None:
+    obj = with_pod_fields(
+        tolerations=[{"key": "a", "operator": "Exists"}] * PLACING_MAX, affinity=required([TERM] * 300)
+    )
+    gang = record_of(obj).gang
+    assert gang is not None
+    assert len(gang.pod_sets[0].tolerations) == PLACING_MAX
+    assert len(gang.pod_sets[0].node_affinity) == 300
