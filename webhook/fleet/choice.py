@@ -1,8 +1,9 @@
 """Which member one gang is offered to next: one where something has just ended, else one that has not said no yet.
 
 A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. What said no is passed over
-at once while others have not been asked; when all have, the gang stays a while where it is, in that member's queue.
-Pure; what it remembers may be lost at any time.
+at once while others have not been asked. They are asked for room as it is; when all have said no, the last one is asked
+again, for room at the cost of others too, and the gang stays there a while, in that member's queue. Pure; what it
+remembers may be lost at any time.
 """
 
 from collections.abc import Collection, Iterable
@@ -26,16 +27,21 @@ class Choice:
         """Members that have said no in this round."""
         self._free: str = ""
         """The member in which something has ended since it was last asked."""
+        self.stops_others = False
+        """All have said no to it as things are: the next offer is for room at the cost of others too."""
 
     def freed(self, member: str) -> None:
         """Note that something has ended in a member."""
         self._free = member
         self._asked.discard(member)
+        self.stops_others = False
 
-    def gives_up(self, current: str, age_seconds: float, why: str, members: Collection[str]) -> bool:
+    def gives_up(
+        self, current: str, age_seconds: float, why: str, members: Collection[str], *, stopped_nobody: bool = False
+    ) -> bool:
         """Return whether an offer is given up that its member has not reserved for.
 
-        ``why`` is the member's word on it, if it has said any.
+        ``why`` is the member's word on it, if it has said any; ``stopped_nobody``: it was for room as it is.
         """
         if why:
             self._said[current] = f"says {why}"
@@ -45,13 +51,18 @@ class Choice:
         if age_seconds >= OFFER_SECONDS:
             self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
             # Another round begins after it.
-            self._asked = {current}
+            self._asked, self.stops_others = {current}, False
             return True
-        return bool(why) and (bool(self._free) or not self._asked.issuperset(members))
+        all_asked = self._asked.issuperset(members)
+        self.stops_others = all_asked and not self._free
+        return bool(why) and (bool(self._free) or not all_asked or stopped_nobody)
 
     def in_turn(self, current: str, members: Iterable[str]) -> list[str]:
         """Return the members to ask, the best first."""
         turn = sorted(members)
+        if self.stops_others and current in turn:
+            return [current]
+        self.stops_others = False
         if current in turn:
             at = turn.index(current)
             turn = turn[at + 1 :] + turn[:at]

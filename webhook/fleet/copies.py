@@ -66,6 +66,11 @@ def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> M
     return {**status, "startTime": before["startTime"], **counted}
 
 
+def stops_nobody(copy: Mapping[str, Any] | None) -> bool:
+    """Return whether a copy may only have room that nobody else has."""
+    return paths.find_mapping(copy, ("metadata", "annotations")).get(names.STOPS_NOBODY) == "true"
+
+
 def failing(status: Mapping[str, Any]) -> bool:
     """Return whether a status says that its job is about to fail, which a Job cannot take back."""
     told = items(status.get("conditions"))
@@ -83,11 +88,15 @@ def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
     return suspended and bool(job.get("status")) and status.finished(kind, job) is None
 
 
-def copy_made(kind: JobKind, job: Mapping[str, Any], hub: str, placement: Placement) -> dict[str, Any]:
+def copy_made(
+    kind: JobKind, job: Mapping[str, Any], hub: str, placement: Placement, *, stops_nobody: bool = False
+) -> dict[str, Any]:
     """Return the copy of a hub's job for its open offer: suspended, without a permit, for its ordinary controller."""
     metadata = paths.find_mapping(job, ("metadata",))
     labels = {key: value for key, value in paths.find_mapping(metadata, ("labels",)).items() if _carried(key)}
     notes = {key: value for key, value in paths.find_mapping(metadata, ("annotations",)).items() if _carried(key)}
+    if stops_nobody:
+        notes[names.STOPS_NOBODY] = "true"
     queue = paths.find_mapping(metadata, ("labels",)).get(names.QUEUE_LABELS[0])
     if queue is not None:
         labels[names.QUEUE_LABELS[0]] = queue

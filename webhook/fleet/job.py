@@ -18,7 +18,7 @@ from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
-from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, wanted
+from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
 from webhook.fleet.member import Look, Member, NoAnswer
 from webhook.fleet.propagation import ANYWHERE, Propagation, applying
 from webhook.fleet.told import bound
@@ -210,7 +210,8 @@ class FleetJob:
                 told = await self._fleet.members[placement.member].why_waiting(self._namespace, copy.uid)
             except NoAnswer:
                 return False
-        return not self.choice.gives_up(placement.member, age, told, self._candidates(placement))
+        spared, candidates = stops_nobody(found.object), self._candidates(placement)
+        return not self.choice.gives_up(placement.member, age, told, candidates, stopped_nobody=spared)
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -228,7 +229,9 @@ class FleetJob:
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
                 case Step.CREATE if member is not None:
-                    await member.create(kind, copy_made(kind, job, self._fleet.uid, placement))
+                    spares = len(self._candidates(placement)) > 1 and not self.choice.stops_others
+                    made = copy_made(kind, job, self._fleet.uid, placement, stops_nobody=spares)
+                    await member.create(kind, made)
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None:

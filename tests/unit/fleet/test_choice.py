@@ -51,6 +51,26 @@ def test_an_offer_is_given_up_for_a_member_that_may_say_yes_or_after_a_while(
     assert choice.gives_up("c", age, why, MEMBERS) is given_up
 
 
+def test_the_last_that_said_no_is_asked_for_room_at_the_cost_of_others_and_another_one_in_the_next_round() -> None:
+    choice = after("a", "b")
+    assert choice.gives_up("c", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (True, ["c"])
+    assert not choice.gives_up("c", 3, "asks 3 cpu", MEMBERS)
+    assert choice.gives_up("c", OFFER_SECONDS, "asks 3 cpu", MEMBERS)
+    assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (False, ["a", "b"])
+    assert choice.gives_up("a", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert choice.in_turn("a", MEMBERS) == ["b", "c"]
+    assert choice.gives_up("b", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert (choice.stops_others, choice.in_turn("b", MEMBERS)) == (True, ["b"])
+
+
+def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None:
+    choice = after("a", "b", "c")
+    choice.freed("a")
+    assert choice.gives_up("c", 3, "asks 3 cpu", MEMBERS)
+    assert (choice.stops_others, choice.in_turn("c", MEMBERS)[0]) == (False, "a")
+
+
 def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -> None:
     choice = after("a", "b")
     assert choice.told({"c": "does not answer"}, "b") == "a says asks 3 cpu; c does not answer"

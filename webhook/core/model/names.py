@@ -40,6 +40,8 @@ ORIGIN_LABEL: Final = "kueue.x-k8s.io/multikueue-origin"
 OFFER: Final = "tutti.dev/offer"
 """Annotation on a copy: uid of the hub's job and number of the offer that it was made for. A job that bears it is
 reserved for and not started until a permit is written on it."""
+STOPS_NOBODY: Final = "tutti.dev/stops-nobody"
+"""Annotation on a copy: it may start, but not at the cost of others, for another member may have room as it is."""
 PLACEMENT: Final = "tutti.dev/placement"
 """Annotation on a job of a hub: where it is placed, the record of its gang. Also the finalizer that keeps the job until
 nothing is left of it in its member."""

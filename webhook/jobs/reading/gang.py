@@ -148,6 +148,7 @@ def _gang(
         evictable=kind.evictable,
         loose_pods=kind.loose_pods,
         preemptible="false" not in [labels.get(name) for name in names.PREEMPTIBLE_LABELS],
+        stops_nobody=paths.find_mapping(metadata, ("annotations",)).get(names.STOPS_NOBODY) == "true",
     )
 
 

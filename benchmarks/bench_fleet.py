@@ -1,0 +1,164 @@
+"""A hub and two members as real control planes: how fast gangs come into members, how soon freed room is taken.
+
+Prints gangs a second from the first creation to the last gang that a member may run, API writes a gang in the hub and
+in the members by verb and resource, and the time from the last pod of a gang that is gone to the first moment at which
+all pods of the next one run, in whichever member. A last part kills ``tutti hub`` while gangs are on their way, and
+prints how long after its start the last of them is in a member.
+"""
+
+import argparse
+import asyncio
+import platform
+import statistics
+import sys
+import time
+from collections import Counter
+from typing import Any, Final
+
+import orjson
+import uvloop
+
+from benchmarks.bench_admission import writes
+from tests.e2e import objects, queues
+from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
+from webhook.core.fleet.placement import Phase
+from webhook.fleet.copies import placement_of
+from webhook.kube.api import Api
+from webhook.kube.http import connect
+
+PEER: Final = {"MultiKueue with 3 workers, by its own users (kueue 8564)": 1.31}
+JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+LOOK_SECONDS: Final = 0.05
+GIVE_UP_SECONDS: Final = 120.0
+
+
+async def create(hub: Api, name: str, pods: int, gpus: int, runtime: str) -> None:
+    """Submit a gang."""
+    job = objects.job(name, pods, objects.pod_template(gpus=gpus, runtime=runtime, cpu="10m"), queues.QUEUE)
+    await hub.request("POST", JOBS, body=orjson.dumps(job))
+
+
+async def delete(hub: Api, name: str) -> None:
+    await hub.request("DELETE", f"{JOBS}/{name}", body=b'{"propagationPolicy": "Background"}')
+
+
+async def listed(api: Api, path: str, **query: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = orjson.loads(await api.request("GET", path, query=query or None))["items"]
+    return found
+
+
+async def in_members(hub: Api, names: set[str]) -> None:
+    """Wait until every one of these gangs has been granted to a member."""
+    left, deadline = set(names), time.monotonic() + GIVE_UP_SECONDS
+    while left:
+        for job in await listed(hub, JOBS):
+            placement = placement_of(job)
+            # One that ended meanwhile is nowhere again, and was offered.
+            if placement.holds or (placement.phase is Phase.NOWHERE and job.get("status", {}).get("completionTime")):
+                left.discard(job["metadata"]["name"])
+        assert time.monotonic() < deadline, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def emptied(apis: dict[str, Api]) -> None:
+    """Delete all gangs and wait until nothing is left of them."""
+    for job in await listed(apis[HUB], JOBS):
+        await delete(apis[HUB], job["metadata"]["name"])
+    while any([await listed(apis[name], path) for name in apis for path in (JOBS, PODS)]):
+        await asyncio.sleep(0.2)
+
+
+async def rate(apis: dict[str, Api], gangs: int) -> None:
+    """Print gangs a second, and what they cost."""
+    before = {name: await writes(api) for name, api in apis.items()}
+    names, began = {f"rate-{number}" for number in range(gangs)}, time.monotonic()
+    await asyncio.gather(*(create(apis[HUB], name, 2, 0, "600s") for name in sorted(names)))
+    await in_members(apis[HUB], names)
+    took = time.monotonic() - began
+    print(f"{gangs} gangs of 2 pods in members after {took:.2f} s: {gangs / took:.1f} gangs/s", flush=True)
+    for peer, per_second in PEER.items():
+        print(f"  {gangs / took / per_second:.1f} times {peer}: {per_second}/s")
+    spent: Counter[str] = Counter()
+    for name, api in apis.items():
+        for what, number in (await writes(api) - before[name]).items():
+            spent[f"{'hub' if name == HUB else 'member'} {what}"] += number
+    for what, number in spent.most_common():
+        if number >= gangs / 10:
+            print(f"  {number / gangs:6.2f} a gang: {what}")
+
+
+async def hand_over(apis: dict[str, Api], rounds: int) -> None:
+    """Print how soon a gang that waits runs when another one is gone."""
+    members = [apis[name] for name in MEMBERS]
+    for number in range(len(MEMBERS)):
+        await create(apis[HUB], f"turn-{number}", 2, MEMBER_GPUS // 2, "600s")
+    await in_members(apis[HUB], {f"turn-{number}" for number in range(len(MEMBERS))})
+    seconds = []
+    for number in range(rounds):
+        old, new = f"turn-{number}", f"turn-{number + len(MEMBERS)}"
+        await create(apis[HUB], new, 2, MEMBER_GPUS // 2, "600s")
+        await asyncio.sleep(3)
+        await delete(apis[HUB], old)
+        gone = None
+        while True:
+            found = [pod for api in members for pod in await listed(api, PODS)]
+            now, of = time.monotonic(), Counter(pod["metadata"]["labels"]["job-name"] for pod in found)
+            if gone is None and not of[old]:
+                gone = now
+            running = [pod for pod in found if pod["metadata"]["labels"]["job-name"] == new]
+            if len(running) == 2 and all(pod["status"].get("phase") == "Running" for pod in running):
+                seconds.append(now - (gone or now))
+                break
+            await asyncio.sleep(LOOK_SECONDS / 2)
+    seconds.sort()
+    worst = seconds[min(len(seconds) - 1, int(len(seconds) * 0.99))]
+    print(
+        f"{rounds} times room freed: the next gang runs after p50 {statistics.median(seconds):.2f} s, p99 {worst:.2f} s"
+    )
+
+
+async def kills(fleet: FleetClusters, apis: dict[str, Api], rounds: int) -> None:
+    """Print how long the gangs on their way take after ``tutti hub`` was killed and has started again."""
+    hub, seconds = fleet.clusters[HUB].components["hub"], []
+    for number in range(rounds):
+        names = {f"kill-{number}-{each}" for each in range(8)}
+        await asyncio.gather(*(create(apis[HUB], name, 2, 0, "600s") for name in sorted(names)))
+        await asyncio.sleep(0.1 * number)
+        hub.kill()
+        hub.start()
+        began = time.monotonic()
+        await in_members(apis[HUB], names)
+        seconds.append(time.monotonic() - began)
+    told = ", ".join(f"{each:.1f}" for each in seconds)
+    print(f"tutti hub killed 0, 0.1, … s after 8 gangs came: all in members after {told} s")
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    with FleetClusters() as fleet:
+        for name in (HUB, *MEMBERS):
+            queues.set_gpus(fleet.kubectl[name], 4 * MEMBER_GPUS if name == HUB else MEMBER_GPUS)
+        apis: dict[str, Api] = {name: await connect(cluster.kubeconfig) for name, cluster in fleet.clusters.items()}
+        try:
+            await rate(apis, arguments.gangs)
+            await emptied(apis)
+            await hand_over(apis, arguments.rounds)
+            await emptied(apis)
+            await kills(fleet, apis, arguments.kills)
+        finally:
+            for api in apis.values():
+                await api.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_fleet", description=__doc__)
+    parser.add_argument("--gangs", type=int, default=120)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=8)
+    arguments = parser.parse_args()
+    print(f"Python {sys.version.split()[0]}, {platform.machine()}; a hub, {len(MEMBERS)} members")
+    uvloop.run(run(arguments))
+
+
+if __name__ == "__main__":
+    main()
