@@ -16,6 +16,8 @@ RUN: Final = {
     "kubectl -n tutti-system get jobs": "",
     "kubectl events --for job/train": "kubectl events -n team-vision --for job/training",
     "kubectl events -n NAMESPACE --for job/NAME": "kubectl events -n team-vision --for job/training",
+    "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE": "",
+    "kubectl get workloads -n team-vision -l run=night -o json": "",
     'kubectl patch job train --type merge -p \'{"spec":{"suspend":true}}\'': (
         'kubectl patch job training -n team-vision --type merge -p \'{"spec":{"suspend":true}}\''
     ),
@@ -57,7 +59,6 @@ NOT_RUN: Final = {
     "make up": "starts what these tests start: tests/e2e/controlplane/up.py",
     "pip install tutti-0.1.0-py3-none-any.whl": "tests/unit/test_packaging.py looks into the wheel",
     "python -m certs patch-ca": "tests/unit/certs/test_commands.py",
-    "python -m certs status": "tests/unit/certs/test_commands.py",
     "tutti cancel job/train": "as job/evaluation of the researcher's page",
     "tutti cancel jobs -l sweep=3": "as -l run=night of the researcher's page",
     "tutti simulate": "tests/unit/laboratory/replay",

@@ -39,14 +39,17 @@ async def each(
     """Apply ``verb`` to each of ``jobs`` and print what it did; one that fails keeps no other from it.
 
     With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels. Raises the first
-    WrongName or ApiError at the end.
+    WrongName or ApiError at the end; nothing is done where a word names no job.
     """
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
     space, failed = namespace or default_namespace(kubeconfig), list[TuttiError]()
     async with connected(kubeconfig, _USER_AGENT) as api:
         kinds = await every_kind(api)
-        for job in jobs if selector is None else await selected(api, jobs, selector, space, kinds):
+        chosen = jobs if selector is None else await selected(api, jobs, selector, space, kinds)
+        for job in chosen:
+            _kind_and_name(job, kinds)
+        for job in chosen:
             try:
                 said = await verb(api, job, space, kinds)
             except (WrongName, ApiError) as error:
@@ -155,12 +158,16 @@ def _kind(word: str, kinds: Kinds) -> JobKind:
     return kind
 
 
-async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
+def _kind_and_name(job: str, kinds: Kinds) -> tuple[JobKind, str]:
     try:
         word, name = kind_and_name(job)
     except WrongName as error:
         raise WrongName(f"{error}, or with --selector the KIND alone") from None
-    kind = _kind(word, kinds)
+    return _kind(word, kinds), name
+
+
+async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
+    kind, name = _kind_and_name(job, kinds)
     for served in kind.every_version:
         path = object_path(served, namespace, name)
         try:

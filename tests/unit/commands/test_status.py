@@ -74,7 +74,7 @@ async def test_where_all_is_well_nothing_is_wrong() -> None:
         ({f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 0}}}, "reconciler", "0 of 0 replicas are ready"),
         ({REGISTRATION: {"webhooks": []}}, "certificates", "nothing is registered"),
         ({REGISTRATION: {"webhooks": [{"clientConfig": {}}]}}, "certificates", "no readable caBundle"),
-        ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "cannot be read: 403 Forbidden: not yours"),
+        ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "not yours; this takes the rights of an admin"),
         (
             {FLAVORS: ApiError(500, "InternalError", "failed calling webhook: x509: certificate has expired")},
             "answer",

@@ -92,6 +92,23 @@ async def test_a_job_that_has_gone_keeps_no_other_from_being_cancelled(
         assert "no Job 'never'" in said.err
 
 
+async def test_a_word_that_names_no_job_keeps_the_verb_from_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster() as api:
+
+        @asynccontextmanager
+        async def connected(*_: object) -> AsyncIterator[Api]:
+            yield api
+
+        monkeypatch.setattr("webhook.kube.http.connected", connected)
+        await create(api, waiting_job("one"))
+        with pytest.raises(WrongName, match="'two' names no job"):
+            await each(cancel, ["job/one", "two"], None, "team-a", None)
+        assert "is deleted" not in capsys.readouterr().out
+        assert await stored(api, "one")
+
+
 async def test_a_running_job_that_is_held_stops_whole() -> None:
     async with cluster() as api:
         await create(api, waiting_job(pods=3))

@@ -191,6 +191,13 @@ async def test_who_may_not_see_the_cluster_sees_the_queues_of_the_namespace() ->
     assert "jobs, of vision" in text
 
 
+async def test_who_may_see_no_queue_is_told_to_name_a_namespace() -> None:
+    forbidden = Forbidden(403, "Forbidden", "no")
+    api = Answers(**{f"{ROOT}/queues": forbidden, f"{ROOT}/namespaces/default/queues": forbidden})
+    with pytest.raises(Forbidden, match="name a namespace of yours with -n"):
+        await visible_queues(api, "default")  # type: ignore[arg-type]
+
+
 async def test_a_stopped_queue_says_so_and_what_is_in_use_all_the_same() -> None:
     stopped = queue("held", 4, dialect="volcano", stop_policy=StopPolicy.HOLD)
     world = World(policy(stopped))
@@ -261,6 +268,19 @@ async def test_a_member_of_a_namespace_sees_its_queues_while_their_jobs_run() ->
     assert "cpu 6 ≤8" in text
 
 
+async def test_a_member_of_a_namespace_sees_the_limit_before_any_job_runs() -> None:
+    assert "cpu 0 ≤8" in printed(print_queues, await World().documents("queues", "team-vision"))
+
+
+async def test_a_cohort_says_what_is_free_in_it() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=2))
+    (cohort,) = find_queues(await world.documents("queues"), "research")
+    lines = printed(print_queue, cohort).splitlines()
+    assert lines[-2].split()[:5] == ["Resource", "Used", "Owned", "Limit", "Free"]
+    assert lines[-1].split()[:5] == ["cpu", "6", "8", "8", "2"]
+
+
 async def test_without_queues_it_says_what_to_do() -> None:
     assert "apply a ClusterQueue" in printed(print_queues, [])
 
@@ -289,6 +309,7 @@ async def test_a_leader_whose_lease_has_run_out_leads_no_more() -> None:
     lease = LeaderRecord("reconciler-0", 6.0, "2027-01-15T07:00:00Z", micro_time_text(NOW), 1)
     stored = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())}
     assert "leader reconciler-0 for 60m, renewed 5s ago" in printed(print_ledger, stored, NOW + 5)
+    assert "renewed 0s ago" in printed(print_ledger, stored, NOW - 5), "renewed while something else was read"
     said = printed(print_ledger, stored, NOW + 90)
     assert "no replica leads: the lease of reconciler-0 expired 84s ago" in said
     assert "leader reconciler-0" not in said

@@ -155,6 +155,14 @@ def test_whoever_may_read_a_namespace_may_read_its_gangs_and_queues(verb: str) -
     assert {("visibility.tutti.dev", "workloads"), ("visibility.tutti.dev", "queues")} <= read
 
 
+def test_everybody_may_see_which_priority_classes_a_job_can_name() -> None:
+    binding = named(DOCUMENTS, "ClusterRoleBinding", "tutti-priority-classes-view")
+    assert [subject["name"] for subject in binding["subjects"]] == ["system:authenticated"]
+    seen = list(rules_of(named(DOCUMENTS, "ClusterRole", binding["roleRef"]["name"])))
+    assert [(group, resource) for group, resource, _, _ in seen] == [("kueue.x-k8s.io", "workloadpriorityclasses")]
+    assert seen[0][2] == READ
+
+
 def test_editing_a_namespace_does_not_reach_quota() -> None:
     edited = {resource for _, resource, _, _ in rules_of(named(DOCUMENTS, "ClusterRole", "tutti-edit"))}
     assert edited == {"podgroups"}

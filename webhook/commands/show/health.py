@@ -66,6 +66,8 @@ async def look(api: Api, now: float) -> list[Finding]:
     for what, seek in looks.items():
         try:
             found += await seek()
+        except Forbidden as error:
+            found.append(Finding(what, False, f"cannot be read: {error}; this takes the rights of an administrator"))
         except ApiError as error:
             found.append(Finding(what, False, f"cannot be read: {error}"))
     return found

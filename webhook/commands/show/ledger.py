@@ -93,9 +93,12 @@ def leader_line(leader: LeaderRecord | None, now: float) -> tuple[bool, str]:
 
 
 def _age(time: str, now: float) -> str:
-    """Return how long ago a time of the lease is, as people read it; as it stands where it is no time."""
+    """Return how long ago a time of the lease is, as people read it; as it stands where it is no time.
+
+    A time to come counts as now: the lease was renewed while other things were read, or the clocks differ.
+    """
     seconds = readable_seconds(time)
-    return time if seconds is None else human_age(now - seconds)
+    return time if seconds is None else human_age(max(now - seconds, 0.0))
 
 
 def _ledger_table(reservations: Sequence[Reservation], now: float) -> Table:

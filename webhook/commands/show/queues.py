@@ -47,7 +47,9 @@ def print_queues(console: Console, documents: Sequence[Document], sort: str | No
 def _queue_row(table: Table, name: str, document: Document) -> None:
     spec, status = document["spec"], document["status"]
     stopped = [c["message"] for c in status.get("conditions", ()) if c["type"] == "Active" and c["status"] == "False"]
-    amounts_text = ", ".join(_amount_of(status, name) for name in status.get("nominal", status["usage"])) or "-"
+    # A LocalQueue owns nothing; its limit says what could be used while nothing is.
+    resources = status.get("nominal", status.get("limit", {}) | status["usage"])
+    amounts_text = ", ".join(_amount_of(status, name) for name in resources) or "-"
     if stopped:
         amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
     strategy = spec.get("queueingStrategy", "cohort")

@@ -78,7 +78,11 @@ async def visible_queues(api: Api, namespace: str) -> list[Document]:
     try:
         return await read_api(api, f"{ROOT}/queues")
     except Forbidden:
-        return await read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
+        try:
+            return await read_api(api, f"{ROOT}/namespaces/{namespace}/queues")
+        except Forbidden as error:
+            fix = "name a namespace of yours with -n, or ask its administrator for the role view"
+            raise Forbidden(error.status, error.reason, f"{error.message}; {fix}") from error
 
 
 async def read_api(api: Api, path: str) -> list[Document]:

@@ -97,7 +97,7 @@ def queue_document(
         "weight": quantity.render(node.weight_millis),
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
-    nominal = for_people({key: amount for key, amount in node.subtree.items() if key in node.quotas or amount})
+    nominal = for_people({key: node.subtree[key] for key in owned(node)})
     status = _numbers(tally, nominal, borrows=node.parent is not None)
     status["limit"] = amounts.quantities(_limits(node))
     status["available"] = amounts.quantities(free)
@@ -181,9 +181,14 @@ def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool =
     return numbers
 
 
+def owned(node: Node) -> list[FlavorResource]:
+    """Return what a queue has quota of; of a cohort also what those below it bring."""
+    return [key for key, amount in node.subtree.items() if key in node.quotas or amount]
+
+
 def _limits(node: Node) -> dict[str, int]:
     """Return the most that a node may use of each resource: without a borrowing limit its cohort bounds it."""
-    return for_people({key: node.potential(key) for key in node.quotas})
+    return for_people({key: node.potential(key) for key in owned(node)})
 
 
 def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:

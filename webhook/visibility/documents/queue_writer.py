@@ -17,6 +17,7 @@ from webhook.visibility.documents.queue import (
     creation_times,
     listed_nodes,
     local_queue_document,
+    owned,
     queue_document,
 )
 from webhook.visibility.documents.watch_cache import Key, WatchCache
@@ -109,4 +110,4 @@ class QueueWriter:
 
 def _free(usage: Usage, node: Node) -> dict[str, int]:
     """Return what a node could take now of each resource without anybody being stopped for it."""
-    return for_people({key: max(0, usage.available(node, key)) for key in node.quotas})
+    return for_people({key: max(0, usage.available(node, key)) for key in owned(node)})
