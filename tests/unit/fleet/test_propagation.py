@@ -1,13 +1,16 @@
 """Which propagation policy applies to a job, and what of it is honoured."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.fleet.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet" / "propagationpolicy.yaml"
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -74,6 +77,19 @@ def test_members_are_named_or_left_out() -> None:
 )
 def test_another_try_is_made_where_it_is_asked_for(failover: Any, seconds: float | None) -> None:
     assert read({"metadata": {"name": "p"}, "spec": {"failover": failover}}).toleration_seconds == seconds
+
+
+@pytest.mark.parametrize("under", ["replicaScheduling", "placement"])
+def test_ack_ones_own_policy_is_read_as_it_is_meant_wherever_its_gang_stands(under: str) -> None:
+    policy = yaml.safe_load(EXAMPLE.read_text())
+    if under == "placement":
+        placement = policy["spec"]["placement"]
+        placement |= placement.pop("replicaScheduling")
+    found = read(policy)
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "default"}}
+    assert applying(by_namespace([found]), job) == found
+    assert (found.toleration_seconds, found.dispatches, found.only) == (30, True, None)
+    assert [problem.path for problem in found.problems] == ["/spec/propagateDeps"]
 
 
 def test_what_is_not_honoured_is_said_by_name() -> None:
