@@ -28,6 +28,7 @@ AUTHORITY = ISSUER.cert_pem.bytes()
 EXPIRES = x509.load_pem_x509_certificate(AUTHORITY).not_valid_after_utc
 DEPLOYMENTS = "/apis/apps/v1/namespaces/tutti-system/deployments"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+MUTATING = REGISTRATION.replace("validating", "mutating")
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 SECRET = "/api/v1/namespaces/tutti-system/secrets/tutti-certs"
 LEDGER = f"/api/v1/namespaces/tutti-system/configmaps/{names.LEDGER_NAME}"
@@ -49,6 +50,7 @@ async def answers(world: World, **changed: Any) -> Answers:
         f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         REGISTRATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
+        MUTATING: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
         FLAVORS: {},
         SECRET: serving(90),
         LEDGER: {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())},
@@ -72,7 +74,7 @@ async def test_where_all_is_well_nothing_is_wrong() -> None:
     [
         ({f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}}}, "webhook", "0 of 2 replicas are ready"),
         ({f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 0}}}, "reconciler", "0 of 0 replicas are ready"),
-        ({REGISTRATION: {"webhooks": []}}, "certificates", "nothing is registered"),
+        ({MUTATING: {"webhooks": []}}, "answer", "mutatingwebhookconfigurations/tutti not there or empty"),
         ({REGISTRATION: {"webhooks": [{"clientConfig": {}}]}}, "certificates", "no readable caBundle"),
         ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "not yours; this takes the rights of an admin"),
         (
@@ -102,6 +104,14 @@ SERVED = {
     ]
 }
 SERVICE = "/api/v1/namespaces/tutti-system/services/tutti-webhook"
+
+
+@pytest.mark.parametrize("registration", [GONE, {"webhooks": []}])
+async def test_where_nothing_is_registered_no_answer_is_taken_for_one(registration: Any) -> None:
+    found = await wrong({REGISTRATION: registration, MUTATING: registration})
+    assert set(found) == {"answer", "certificates"}
+    assert "jobs pass their queues by" in found["answer"]
+    assert "nothing is registered" in found["certificates"]
 
 
 async def test_without_deployments_registration_and_lease_say_whether_all_is_well() -> None:

@@ -29,7 +29,9 @@ from webhook.wire.times import human_age
 _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
-_REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
+_REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
+_VALIDATING: Final = "validatingwebhookconfigurations"
+_MUTATING: Final = "mutatingwebhookconfigurations"
 _SERVING: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/tutti-certs"
 _DUE_SECONDS: Final = 7 * 86_400
 """A certificate that ends sooner should have been renewed by now."""
@@ -94,10 +96,18 @@ async def _replicas(api: Api, part: str, elsewhere: Callable[[], Awaitable[tuple
     return [Finding(part, ready >= wanted > 0, f"{ready} of {wanted} replicas are ready")]
 
 
+async def _hooks(api: Api, plural: str) -> Sequence[Document]:
+    """Return what is registered; nothing where somebody deleted the registration."""
+    try:
+        registration = orjson.loads(await api.request("GET", f"{_REGISTRATIONS}/{plural}/tutti"))
+    except NotFound:
+        return ()
+    return registration.get("webhooks") or ()
+
+
 async def _registered(api: Api) -> tuple[bool, str]:
     """Return whether the API server knows where to ask."""
-    registration = orjson.loads(await api.request("GET", _REGISTRATION))
-    clients = [hook.get("clientConfig") or {} for hook in registration.get("webhooks") or ()]
+    clients = [hook.get("clientConfig") or {} for hook in await _hooks(api, _VALIDATING)]
     if not clients:
         return False, "nothing is registered: no job is gated"
     places = set()
@@ -121,8 +131,16 @@ async def _registered(api: Api) -> tuple[bool, str]:
 async def _answer(api: Api) -> Sequence[Finding]:
     """Return whether the API server reaches the webhook, by a flavor that it asks about and does not store.
 
-    Nobody else can reach it; a certificate that the API server does not trust is found in this way too.
+    Nobody else can reach it; a certificate that the API server does not trust is found in this way too. Where nothing
+    is registered the flavor would pass unseen.
     """
+    try:
+        missing = [plural for plural in (_VALIDATING, _MUTATING) if not await _hooks(api, plural)]
+    except Forbidden:
+        missing = []
+    if missing:
+        text = f"nobody is asked: {' and '.join(f'{plural}/tutti' for plural in missing)} not there or empty"
+        return [Finding("answer", False, f"{text}, so jobs pass their queues by; apply the manifests again")]
     flavor = resource_of(kueue.GROUP, "ResourceFlavor")
     assert flavor is not None
     for version in flavor.versions:
@@ -148,8 +166,7 @@ async def _led(api: Api, now: float) -> tuple[bool, str]:
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:
     """Return whether the API server trusts somebody still."""
-    registration = orjson.loads(await api.request("GET", _REGISTRATION))
-    bundles = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in registration.get("webhooks") or ()}
+    bundles = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in await _hooks(api, _VALIDATING)}
     ends = []
     for bundle in bundles:
         try:
