@@ -37,7 +37,7 @@ class Told(NamedTuple):
 def tell(seed: int, processes: int) -> Told:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     broken = seed % 7 - 3
-    story, failure = Story(seed, processes, hub_queues=seed % 3 == 0, broken=max(broken, 0)), ""
+    story, failure = Story(seed, processes, hub_queues=seed % 3 == 0, broken=max(broken, 0), bare=seed % 5 == 0), ""
     # A story is short: what it leaves behind is collected at its end, not looked through again and again.
     gc.disable()
     try:

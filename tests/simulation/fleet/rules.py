@@ -29,6 +29,8 @@ class Rules:
         """(member, kind, name) of jobs that are not the hub's, and their uids."""
         self.hub_queues = False
         """The hub has queues of its own."""
+        self.bare: tuple[str, ...] = ()
+        """Members without a Tutti, which get nothing."""
         self.writes = 0
         self.broken: list[str] = []
         self.started: dict[str, set[str]] = {}
@@ -70,6 +72,8 @@ class Rules:
             if not copy.job:
                 continue
             self._jobs_of_copies[copy.uid] = copy.job
+            if side.name in self.bare:
+                self._say(f"{copy.job} was offered to {side.name}, which knows no permits")
             if copy.finished:
                 self.ended[copy.job] = job["status"]
             if copy.failed and copy.uid not in self._failed:

@@ -94,12 +94,16 @@ class Aim:
 class Story:
     """One seed."""
 
-    def __init__(self, seed: int, processes: int = 1, *, hub_queues: bool = False, broken: int = 0) -> None:
+    def __init__(
+        self, seed: int, processes: int = 1, *, hub_queues: bool = False, broken: int = 0, bare: bool = False
+    ) -> None:
         self.chance = Random(seed)
         self.processes = processes
         self.hub_queues = hub_queues
         self.broken = set(self.chance.sample("abc", broken))
         """Members in which every job fails, to be tried in the others."""
+        self.bare = ("c",) if bare else ()
+        """Members without a Tutti."""
         self.counts: Counts = Counter()
         self.partitions = self.crashes = 0
         self._stopped: set[str] = set()
@@ -111,11 +115,12 @@ class Story:
 
     async def tell(self) -> None:
         """Run it. Raises AssertionError where something did not hold."""
-        async with fleet("a", "b", "c", starts=False, hub_policy=HUB_POLICY if self.hub_queues else ()) as world:
+        policy = HUB_POLICY if self.hub_queues else ()
+        async with fleet("a", "b", "c", starts=False, without_tutti=self.bare, hub_policy=policy) as world:
             self.world = world
             self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
             self.rules = Rules(world.hub, world.members)
-            self.rules.hub_queues = self.hub_queues
+            self.rules.hub_queues, self.rules.bare = self.hub_queues, self.bare
             for name in self.broken:
                 await fail_all(world.members[name])
             if self.broken:
@@ -319,10 +324,11 @@ class Story:
         """See that a job was tried in each member once that may have it, until one made it succeed."""
         name, uid = (job["metadata"][key] for key in ("name", "uid"))
         foreign = {member for member, which, theirs in self.rules.foreign if (which, theirs) == (kind, name)}
-        healthy = self.world.members.keys() - self.broken - foreign
+        members = self.world.members.keys() - foreign - set(self.bare)
+        healthy = members - self.broken
         tried = self.rules.failed_in.get(uid, [])
         assert len(tried) == len(set(tried)) or name in self._stopped, f"{kind} {name} failed in {tried}"
         outcome = status.finished(KINDS[kind], job)
         assert outcome == ("Succeeded" if healthy else "Failed"), f"{kind} {name} {outcome}, failed in {tried}"
         if not healthy and name not in self._stopped:
-            assert set(tried) == self.world.members.keys() - foreign, f"{kind} {name} was tried in {tried} alone"
+            assert set(tried) == members, f"{kind} {name} was tried in {tried} alone"
