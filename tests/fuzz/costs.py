@@ -5,14 +5,42 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tests.fuzz.strategies import SHORT
 
 T = TypeVar("T")
+P = ParamSpec("P")
 BLOCK_SECONDS_MAX = 0.05
 CALLS_MAX = 400_000
 """Calls that one input may cost, Python's and C's, beside one a byte; an honest one costs some thousand."""
+
+
+ATTEMPTS: Final = 3
+
+
+class Blocked(AssertionError):
+    """The event loop did nothing else for too long."""
+
+
+def at_best(check: Callable[P, None]) -> Callable[P, None]:
+    """Have a check that finds the loop blocked try again: what we take we take each time, what others on the machine
+    cost us, such as a cold cache, we do not.
+    """
+
+    @wraps(check)
+    def tried(*args: P.args, **named: P.kwargs) -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                check(*args, **named)
+            except Blocked:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+            else:
+                return
+
+    return tried
 
 
 def counted(work: Callable[[], T], size_bytes: int = 0) -> T:
@@ -63,5 +91,6 @@ def run(work: Coroutine[Any, Any, T], size_bytes: int) -> T:
     finally:
         gc.enable()
     assert isinstance(loop, WatchedLoop)
-    assert loop.longest_seconds < BLOCK_SECONDS_MAX, f"the loop was blocked for {loop.longest_seconds:.3f} s"
+    if loop.longest_seconds >= BLOCK_SECONDS_MAX:
+        raise Blocked(f"the loop was blocked for {loop.longest_seconds:.3f} s")
     return result

@@ -17,7 +17,7 @@ import orjson
 from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.costs import WatchedLoop, run
+from tests.fuzz.costs import WatchedLoop, at_best, run
 from tests.fuzz.strategies import JSON, NODES, POLICY, REAL, SHORT, changed, json_bytes
 from tests.unit.kube.fake_api import FakeApi
 from tests.unit.server.reviews import ALICE, reservation, view, with_ledger
@@ -71,6 +71,7 @@ def identified(raw: bytes) -> bytes:
     return b'{"spec":{},%s,"metadata":%s}' % (raw[1:-1] or b'"x":1', metadata)
 
 
+@at_best
 def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None] = lambda feeds: None) -> None:
     """Have a feed meet ``raw`` beside a sane object, ``look`` what became of it, and delete it.
 
@@ -234,6 +235,7 @@ def reviewed(obj: bytes, old: bytes, operation: str, kind: str, resource: str) -
 GATE = Gate(with_ledger(view(), reservation()))
 
 
+@at_best
 def judged(path: str, body: bytes) -> None:
     status, answer = run(GATE.review(path, body, 1.0), len(body))
     assert status in (200, 400), (status, answer)
