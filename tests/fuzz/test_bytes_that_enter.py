@@ -51,6 +51,8 @@ class One(FakeApi):
 
 STORED_BYTES_MAX = 3 << 19
 """What etcd takes of one object, unless it is told otherwise."""
+TURNS_MAX = 20_000
+"""Of the event loop until a feed has taken in an object; a pause of a step each, a hundred are many."""
 ODD_UID = "3f2a-of-the-odd-one"
 SANE = {"metadata": {"name": "sane", "namespace": "team-a", "uid": "sane", "resourceVersion": "3"}, "spec": {}}
 SANE_DAEMON_SET = SANE | {"spec": {"template": {"spec": {"containers": []}}}}
@@ -91,9 +93,12 @@ def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None
         running = asyncio.create_task(informer.run())
 
         async def until(done: Callable[[], bool]) -> None:
-            while not done():
+            for _ in range(TURNS_MAX):
+                if done():
+                    return
                 await asyncio.sleep(0)
                 assert not running.done(), "the feed has ended"
+            raise AssertionError("the feed does not get past it")
 
         await until(lambda: informer.synced.is_set() and bool(api.watches))
         if as_event:
