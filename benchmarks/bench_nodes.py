@@ -19,8 +19,9 @@ from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook.core.model.policy import Preemption, PreemptionPolicy
 from webhook.core.model.quantity import MILLI
 from webhook.core.placement.capacity import Allotment, Bound, Capacity
-from webhook.core.placement.fit import Asked, place
+from webhook.core.placement.fit import place
 from webhook.core.placement.node import PODS, NodeRecord
+from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import Shape
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine

@@ -22,8 +22,9 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
 from webhook.core.placement.capacity import Allotment, Bound, Capacity
-from webhook.core.placement.fit import Asked, place_most
+from webhook.core.placement.fit import place_most
 from webhook.core.placement.node import PODS
+from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import Shape, shape_of
 
 

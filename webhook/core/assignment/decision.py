@@ -21,7 +21,8 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
 from webhook.core.placement.capacity import Allotment, Capacity
 from webhook.core.placement.explain import misplaced
-from webhook.core.placement.fit import Asked, Misplaced, place
+from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocations

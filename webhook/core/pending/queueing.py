@@ -18,7 +18,7 @@ from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, S
 from webhook.core.model.reasons import Reason
 from webhook.core.pending.gang_state import Event, GangState, allows
 from webhook.core.pending.keyed_heap import KeyedHeap
-from webhook.core.placement.fit import Asked
+from webhook.core.placement.overlay import Asked
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 OrderKey = tuple[float, int, float, str]

@@ -1,33 +1,22 @@
 """Where a gang goes: all its pods at once, or nothing.
 
 One shape: counting is exact. A gang fits if and only if the nodes together hold its pods. Several shapes: by decreasing
-dominant share, each placed beside those before it; a "yes" carries its witness, a "no" may be wrong where the shapes
-compete for the same nodes.
+dominant share, each placed beside those before it, and where that fails by a short search (``search``); a "yes" carries
+its witness, a "no" may be wrong where the shapes compete for many nodes.
 
 Best fit, by Kueue's rule for domains: where one node holds all that is left, the one that holds fewest such pods; else
 the one that holds most. So holes are filled first and wide gangs stand close together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import merge
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.model.gang import Nearness
 from webhook.core.placement.capacity import Allotment, Capacity, Index, Room
+from webhook.core.placement.overlay import Asked, Overlay
+from webhook.core.placement.search import search
 from webhook.core.placement.shape import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One pod set that has to be placed."""
-
-    name: str
-    shape: Shape
-    count: int
-    near: Nearness | None = None
-    together: str = ""
-    """Sets of one name here go to the same domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +36,19 @@ class Misplaced:
     """The domain that has most room, where it has to be in one: that of ``found`` pods. None where there is none."""
 
 
-@dataclass(slots=True)
-class _Overlay:
-    """What differs from the capacity while one gang is placed."""
-
-    capacity: Capacity
-    more: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Node to amounts that are free besides; less where negative."""
-
-    def adjusted(self, index: Index) -> dict[str, Room]:
-        """Return the room for the index's pods on the nodes that differ."""
-        return {node: self.capacity.room(index, node, more) for node, more in self.more.items()}
-
-    def take(self, shape: Shape, places: Mapping[str, int]) -> None:
-        for node, count in places.items():
-            more = self.more.setdefault(node, {})
-            for name, amount in shape.requests:
-                more[name] = more.get(name, 0) - amount * count
-
-
 def place(
-    capacity: Capacity, asked: Sequence[Asked], more: Mapping[str, Amounts] | None = None
+    capacity: Capacity,
+    asked: Sequence[Asked],
+    more: Mapping[str, Amounts] | None = None,
+    *,
+    thorough: bool = True,
 ) -> Allotment | Misplaced:
     """Return places for all pods of all sets, or why there are none; ``more`` is free besides, by node.
 
-    Nothing is changed: the caller allots what was found.
+    Who asks for many sets of ``more`` in turn is not ``thorough``: then no second way is searched where the first one
+    fails. Nothing is changed: the caller allots what was found.
     """
-    overlay = _Overlay(capacity, {node: dict(amounts) for node, amounts in (more or {}).items()})
+    overlay = Overlay(capacity, {node: dict(amounts) for node, amounts in (more or {}).items()})
     places: dict[str, dict[str, int]] = {}
     domains: dict[str, Mapping[str, str]] = {}
     rest = sorted((a for a in asked if a.count), key=lambda a: (-_dominant_share(capacity, a.shape), a.name))
@@ -81,12 +56,19 @@ def place(
         misplaced = _place_near(overlay, unit, places, domains)
         if misplaced is not None:
             return misplaced
-    for each in [each for each in rest if each.name not in places]:
+    loose = [each for each in rest if each.name not in places]
+    for each in loose:
         index = capacity.index(each.shape)
         found, left = _pick(index, overlay.adjusted(index), each.count)
         if left:
-            alone = each.count - left if not places else _alone(capacity, each, more)
-            return Misplaced(each, each.count - left, certain=alone < each.count)
+            alone = _alone(capacity, each, more) if places else each.count - left
+            for placed in loose:
+                overlay.take(placed.shape, places.pop(placed.name, {}), give_back=True)
+            others = search(overlay, loose) if thorough and alone >= each.count and len(loose) > 1 else None
+            if others is None:
+                return Misplaced(each, each.count - left, certain=alone < each.count)
+            places |= others
+            break
         overlay.take(each.shape, found)
         places[each.name] = found
     places |= {each.name: _in_order(capacity, each, places[each.name]) for each in rest if each.near is not None}
@@ -104,7 +86,7 @@ def _units(asked: Iterable[Asked]) -> list[list[Asked]]:
 
 
 def _place_near(
-    overlay: _Overlay,
+    overlay: Overlay,
     unit: Sequence[Asked],
     places: dict[str, dict[str, int]],
     domains: dict[str, Mapping[str, str]],
@@ -146,10 +128,10 @@ def _place_near(
 
 
 def _place_within(
-    overlay: _Overlay, unit: Sequence[Asked], rooms: Mapping[str, Mapping[str, Room]]
+    overlay: Overlay, unit: Sequence[Asked], rooms: Mapping[str, Mapping[str, Room]]
 ) -> dict[str, dict[str, int]] | None:
     """Return places for all sets of a unit on the nodes of one domain, or None."""
-    trial = _Overlay(overlay.capacity, {node: dict(more) for node, more in overlay.more.items()})
+    trial = Overlay(overlay.capacity, {node: dict(more) for node, more in overlay.more.items()})
     found: dict[str, dict[str, int]] = {}
     for each in unit:
         index = Index(each.shape, overlay.capacity.scarce(each.shape))
@@ -164,7 +146,7 @@ def _place_within(
     return found
 
 
-def _over_several(overlay: _Overlay, asked: Asked, level: str) -> dict[str, int] | None:
+def _over_several(overlay: Overlay, asked: Asked, level: str) -> dict[str, int] | None:
     """Return places for a set in as few domains as hold it: those with most room, and of the rest the one that holds
     what is left with least to spare. None where all together do not.
     """
@@ -189,7 +171,7 @@ def _in_order(capacity: Capacity, asked: Asked, places: Mapping[str, int]) -> di
     return dict(sorted(places.items(), key=lambda place: (capacity.nodes[place[0]].labels.get(level, ""), place[0])))
 
 
-def _rooms(overlay: _Overlay, shape: Shape, level: str) -> dict[str, dict[str, Room]]:
+def _rooms(overlay: Overlay, shape: Shape, level: str) -> dict[str, dict[str, Room]]:
     """Return the nodes that hold pods of a shape with their room, by the value that they have of a label."""
     index, found = overlay.capacity.index(shape), dict[str, dict[str, Room]]()
     for name, room in {**index.rooms, **overlay.adjusted(index)}.items():

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.amounts import Amounts
 from webhook.core.placement.capacity import Capacity, Index
-from webhook.core.placement.fit import Asked, Misplaced, place
+from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.overlay import Asked
 
 
 @dataclass(slots=True)
@@ -51,7 +52,9 @@ class Vacated:
             return False
         # Of one set that may lie anywhere the count alone is exact.
         alone = len(self._asked) == 1 and self._asked[0].near is None
-        return alone or not self._asked or not isinstance(place(self._capacity, self._asked, self._more), Misplaced)
+        if alone or not self._asked:
+            return True
+        return not isinstance(place(self._capacity, self._asked, self._more, thorough=False), Misplaced)
 
     def _change(self, by: Mapping[str, Amounts], sign: int) -> None:
         for node, amounts in by.items():

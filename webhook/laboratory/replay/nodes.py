@@ -15,8 +15,8 @@ from webhook.core.model.policy import Taint
 from webhook.core.model.problem import Problem
 from webhook.core.model.quantity import MILLI, QuantityError, parse
 from webhook.core.placement.capacity import Allotment, Capacity
-from webhook.core.placement.fit import Asked
 from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.errors import PolicyError
 from webhook.laboratory.dry_run.files import objects as files

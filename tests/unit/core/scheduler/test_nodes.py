@@ -10,8 +10,9 @@ from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPol
 from webhook.core.model.reasons import Code
 from webhook.core.placement import capacity
 from webhook.core.placement.capacity import Bound, Capacity
-from webhook.core.placement.fit import Asked, Misplaced, place
+from webhook.core.placement.fit import Misplaced, place
 from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine

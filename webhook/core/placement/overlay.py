@@ -1,0 +1,40 @@
+"""What a gang asks of the nodes, and the nodes as they are while it is placed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.model.gang import Nearness
+from webhook.core.placement.capacity import Capacity, Index, Room
+from webhook.core.placement.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pod set that has to be placed."""
+
+    name: str
+    shape: Shape
+    count: int
+    near: Nearness | None = None
+    together: str = ""
+    """Sets of one name here go to the same domain."""
+
+
+@dataclass(slots=True)
+class Overlay:
+    """What differs from the capacity while one gang is placed."""
+
+    capacity: Capacity
+    more: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Node to amounts that are free besides; less where negative."""
+
+    def adjusted(self, index: Index) -> dict[str, Room]:
+        """Return the room for the index's pods on the nodes that differ."""
+        return {node: self.capacity.room(index, node, more) for node, more in self.more.items()}
+
+    def take(self, shape: Shape, places: Mapping[str, int], *, give_back: bool = False) -> None:
+        """Take the room of such pods, or give it back."""
+        for node, count in places.items():
+            more = self.more.setdefault(node, {})
+            for name, amount in shape.requests:
+                more[name] = more.get(name, 0) + amount * (count if give_back else -count)
