@@ -192,6 +192,26 @@ def test_an_amount_that_no_pod_can_ask_is_refused_by_name(owner: Kubectl, admin:
     assert "9E" in refused_create(owner, job("huge", 1, huge, QUEUE))
 
 
+def test_a_job_of_thousands_of_resources_or_tolerations_is_refused_and_stops_nobody(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    """The first filled the ledger for everybody, also after it was deleted."""
+    give_queue(admin, 2)
+    greedy = job("greedy", 1, pod_template(), QUEUE)
+    spec = greedy["spec"]["template"]["spec"]
+    for names, why in (
+        (30_000, "the review holds more than 20000 JSON values"),
+        (5_000, "5000 names: are more than 1000"),
+    ):
+        spec["containers"][0]["resources"] = {"limits": {f"a.b/{number}": "9P" for number in range(names)}}
+        assert why in owner.refused("create", "-f", "-", stdin=json.dumps(greedy))
+    spec["containers"][0]["resources"] = {}
+    spec["tolerations"] = [{"key": "a", "operator": "Exists"}] * 2_000
+    assert "is more than 1000 tolerations" in owner.refused("create", "-f", "-", stdin=json.dumps(greedy))
+    owner.create(job("honest", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="others run")
+
+
 # -- a gang that is stopped gives its room back
 
 
