@@ -24,3 +24,11 @@ def test_every_file_that_the_threat_model_names_is_there() -> None:
     named = [name for name in re.findall(r"`((?:tests|webhook|manifests|docs)/[\w./-]+)`", TEXT) if "*" not in name]
     assert len(named) > 10
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_each_attack_in_the_tables_names_its_test() -> None:
+    tried = TEXT.partition("## What was tried")[2].partition("### By chance")[0]
+    rows = [line for line in tried.splitlines() if line.startswith("|") and not set(line) <= set("|- ")]
+    attacks = [row for row in rows if not row.startswith(("| who could try", "| tried"))]
+    assert len(attacks) > 50
+    assert [row for row in attacks if not re.search(r"`tests/|::test_|the same[ ,|]", row.rpartition(" | ")[2])] == []
