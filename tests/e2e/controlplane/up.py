@@ -111,7 +111,8 @@ def _started(arguments: argparse.Namespace) -> Iterator[list[Cluster]]:
         if arguments.cert_manager:
             cluster.start_cert_manager()
         if arguments.tutti:
-            Installation(cluster).install()
+            for replica in Installation(cluster).install().replicas:
+                say(f"{replica.name}: metrics at {replica.health}/metrics")
         yield [cluster]
 
 

@@ -25,6 +25,7 @@ from webhook.wire.times import micro_time_text
 pytestmark = pytest.mark.virtual_time
 ISSUER = trustme.CA(key_type=trustme.KeyType.ECDSA)
 AUTHORITY = ISSUER.cert_pem.bytes()
+STRANGER = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert("webhook").cert_chain_pems[0].bytes()
 EXPIRES = x509.load_pem_x509_certificate(AUTHORITY).not_valid_after_utc
 DEPLOYMENTS = "/apis/apps/v1/namespaces/tutti-system/deployments"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
@@ -165,6 +166,7 @@ async def test_what_pods_serve_with_is_wrong_before_it_has_expired(
         (NotFound(404, "NotFound", "not found"), True, "not seen: it is in no Secret tutti-certs"),
         ({"data": {"tls.crt": "c29tZXRoaW5n"}}, False, "no readable tls.crt"),
         ({"data": None}, False, "no readable tls.crt"),
+        ({"data": {"tls.crt": b64encode(STRANGER).decode()}}, False, "is of no authority that is registered"),
     ],
 )
 async def test_who_may_not_read_the_serving_certificate_is_told_so(secret: Any, well: bool, text: str) -> None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import orjson
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -166,17 +167,20 @@ async def _led(api: Api, now: float) -> tuple[bool, str]:
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:
     """Return whether the API server trusts somebody still."""
-    bundles = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in await _hooks(api, _VALIDATING)}
-    ends = []
-    for bundle in bundles:
-        try:
-            known = x509.load_pem_x509_certificates(b64decode(bundle))
-        except ValueError:
-            return [Finding("certificates", False, "a registration has no readable caBundle: see certs/README.md")]
-        ends.append(max(known, key=lambda certificate: certificate.not_valid_after_utc))
+    try:
+        bundles = await _bundles(api)
+    except ValueError:
+        return [Finding("certificates", False, "a registration has no readable caBundle: see certs/README.md")]
+    ends = [max(bundle, key=lambda certificate: certificate.not_valid_after_utc) for bundle in bundles]
     if not ends:
         return [Finding("certificates", False, "nothing is registered: no job is gated")]
     return [_lasts("the authority", min(ends, key=lambda certificate: certificate.not_valid_after_utc), now)]
+
+
+async def _bundles(api: Api) -> list[list[x509.Certificate]]:
+    """Return the authorities of each registration. Raises ValueError where they cannot be read."""
+    written = {paths.find(hook, ("clientConfig", "caBundle")) or "" for hook in await _hooks(api, _VALIDATING)}
+    return [x509.load_pem_x509_certificates(b64decode(bundle)) for bundle in sorted(written)]
 
 
 async def _serving(api: Api, now: float) -> Sequence[Finding]:
@@ -188,11 +192,31 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
     except NotFound:
         return [Finding("certificates", True, "serving certificate not seen: it is in no Secret tutti-certs")]
     try:
-        leaf = x509.load_pem_x509_certificate(b64decode(paths.find(secret, ("data", "tls.crt")) or ""))
+        chain = x509.load_pem_x509_certificates(b64decode(paths.find(secret, ("data", "tls.crt")) or ""))
     except ValueError:
         text = "Secret tutti-certs has no readable tls.crt: see certs/README.md"
         return [Finding("certificates", False, text)]
-    return [_lasts("the serving certificate", leaf, now)]
+    try:
+        strange = not all(_issued(chain, bundle) for bundle in await _bundles(api))
+    except ValueError:
+        # That is told of the authority.
+        strange = False
+    if strange:
+        text = "the serving certificate is of no authority that is registered, so no review is answered"
+        return [Finding("certificates", False, f"{text}: see certs/README.md")]
+    return [_lasts("the serving certificate", chain[0], now)]
+
+
+def _issued(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
+    """Return whether one of ``authorities`` issued the last of ``chain`` that it needs."""
+    for certificate in chain:
+        for authority in authorities:
+            try:
+                certificate.verify_directly_issued_by(authority)
+            except (ValueError, TypeError, InvalidSignature):
+                continue
+            return True
+    return False
 
 
 def _lasts(what: str, certificate: x509.Certificate, now: float) -> Finding:
