@@ -1,7 +1,7 @@
 """PropagationPolicy and ClusterPropagationPolicy of ACK One and Karmada: in which members, and what after a failure.
 
 Both groups have the same fields. A gang is placed whole whatever a policy says of dividing it; what is honoured beside
-``resourceSelectors`` is ``placement.clusterAffinity`` by names, ``suspension.dispatching``, and
+``resourceSelectors`` is ``placement.clusterAffinity`` by names, ``suspension`` as a whole or by names, and
 ``failover.application``. Of several policies that select a job one applies: that of its namespace before one of the
 cluster, the higher ``priority``, the narrower selector, the name that comes first. Pure, and total: a policy that
 cannot be read selects what it can be read to select, and says what is wrong.
@@ -34,6 +34,9 @@ _NAMED_MAX: Final = 10
 _SPEC: Final = frozenset({"resourceSelectors", "placement", "priority", "suspension", "failover", "propagateDeps"})
 _PLACEMENT: Final = frozenset({"clusterAffinity", "replicaScheduling", "customSchedulingType", "replicaSchedulingType"})
 _AFFINITY: Final = frozenset({"clusterNames", "exclude"})
+_SUSPENSION: Final = frozenset({"dispatching", "dispatchingOnClusters", "scheduling"})
+_FAILOVER: Final = frozenset({"application"})
+_APPLICATION: Final = frozenset({"decisionConditions", "purgeMode"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +107,21 @@ def read(policy: Mapping[str, Any]) -> Propagation:
     problems: list[Problem] = []
     whole = Place(policy, "", problems)
     spec, metadata = whole["spec"], paths.find_mapping(policy, ("metadata",))
-    placement, application = spec["placement"], spec["failover"]["application"]
+    placement, suspension, application = spec["placement"], spec["suspension"], spec["failover"]["application"]
     for scheduling in (placement["replicaScheduling"], placement):
         kind = scheduling["replicaSchedulingType"]
         if kind.text() in _NOT_GANG:
             kind.warn("is not done: a gang runs whole in one member", "write Divided and customSchedulingType: Gang")
     names, excluded = placement["clusterAffinity"]["clusterNames"], placement["clusterAffinity"]["exclude"]
-    for place, known in ((spec, _SPEC), (placement, _PLACEMENT), (placement["clusterAffinity"], _AFFINITY)):
+    suspended = suspension["dispatchingOnClusters"]["clusterNames"]
+    for place, known in (
+        (spec, _SPEC),
+        (placement, _PLACEMENT),
+        (placement["clusterAffinity"], _AFFINITY),
+        (suspension, _SUSPENSION),
+        (spec["failover"], _FAILOVER),
+        (application, _APPLICATION),
+    ):
         for key in sorted(place.mapping().keys() - known)[:_NAMED_MAX]:
             place[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")
     if spec["propagateDeps"].boolean(False):
@@ -126,8 +137,8 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         ),
         spec["priority"].integer() or 0,
         frozenset(each.text() for each in names.items()) if names.present else None,
-        frozenset(each.text() for each in excluded.items()),
-        not spec["suspension"]["dispatching"].boolean(False),
+        frozenset(each.text() for place in (excluded, suspended) for each in place.items()),
+        not suspension["dispatching"].boolean(False),
         float(waits) if application.present else None,
         tuple(problems),
         text(metadata.get("uid")),

@@ -64,6 +64,13 @@ def test_members_are_named_or_left_out() -> None:
     assert [member for member in "abc" if not found.why_not(member)] == ["a"]
 
 
+def test_members_to_which_nothing_is_dispatched_are_left_out() -> None:
+    suspension = {"dispatchingOnClusters": {"clusterNames": ["b"]}}
+    found = read({"metadata": {"name": "p"}, "spec": {"suspension": suspension}})
+    assert [member for member in "abc" if not found.why_not(member)] == ["a", "c"]
+    assert not found.problems
+
+
 @pytest.mark.parametrize(
     ("failover", "seconds"),
     [
@@ -97,6 +104,8 @@ def test_what_is_not_honoured_is_said_by_name() -> None:
         "placement": {"spreadConstraints": [], "replicaScheduling": {"replicaSchedulingType": "Duplicated"}},
         "propagateDeps": True,
         "dependentOverrides": [],
+        "suspension": {"later": True},
+        "failover": {"cluster": {}, "application": {"gracePeriodSeconds": 60}},
     }
     said = {problem.path for problem in read({"metadata": {"name": "p"}, "spec": spec}).problems}
     assert said == {
@@ -104,6 +113,9 @@ def test_what_is_not_honoured_is_said_by_name() -> None:
         "/spec/placement/replicaScheduling/replicaSchedulingType",
         "/spec/propagateDeps",
         "/spec/dependentOverrides",
+        "/spec/suspension/later",
+        "/spec/failover/cluster",
+        "/spec/failover/application/gracePeriodSeconds",
     }
 
 
@@ -142,6 +154,7 @@ ANY = st.recursive(
                         "tolerationSeconds",
                         "suspension",
                         "dispatching",
+                        "dispatchingOnClusters",
                         "priority",
                         "apiVersion",
                         "replicaScheduling",
