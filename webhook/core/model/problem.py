@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 _SHOWN_CHARACTERS: Final = 80
+_ENCODER: Final = json.JSONEncoder(default=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,17 @@ def shown(value: object) -> str:
     if value is None:
         return "absent"
     try:
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        text = value if isinstance(value, str) else _beginning(value)
     except (RecursionError, ValueError, TypeError):
         text = f"a {type(value).__name__} that is too deep to show"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _beginning(value: object) -> str:
+    """Return JSON as far as it is shown: of a map of thousands the rest is not even written."""
+    text = ""
+    for part in _ENCODER.iterencode(value):
+        text += part
+        if len(text) > _SHOWN_CHARACTERS:
+            break
+    return text
