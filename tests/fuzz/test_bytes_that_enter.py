@@ -35,6 +35,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
 from webhook.server.gate import Gate
 from webhook.server.review.answer import Refusal
+from webhook.wire.admission_review import BODY_BYTES_MAX
 
 OBJECTS = changed(st.sampled_from(list(REAL.values())))
 
@@ -254,6 +255,9 @@ GATE = Gate(with_ledger(view(), reservation()))
 
 @at_best
 def judged(path: str, body: bytes) -> None:
+    if len(body) > BODY_BYTES_MAX:
+        # The server takes no longer one in.
+        reject()
     status, answer = run(GATE.review(path, body, 1.0), len(body))
     assert status in (200, 400), (status, answer)
     assert Refusal.BROKEN.value not in answer.decode()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import orjson
 
 
 class OwnerReference(msgspec.Struct, gc=False):
@@ -91,8 +92,11 @@ def decode_list(raw: bytes) -> list[Pod]:
 
 
 def spec(pod: Pod) -> dict[str, Any]:
-    """Return the pod's spec as plain data."""
-    document = msgspec.json.decode(pod.spec)
+    """Return the pod's spec as plain data.
+
+    A thousand times sooner than msgspec does orjson read a number like 3.803397272171526e+304.
+    """
+    document = orjson.loads(bytes(pod.spec))
     assert isinstance(document, dict)
     return document
 
