@@ -68,6 +68,12 @@ def mpijob(name: str, workers: int, template: dict[str, Any], queue: str = "", *
     return _training_job("MPIJob", _metadata(name, queue), _replicas(template, Launcher=1, Worker=workers), run_policy)
 
 
+def xgboostjob(name: str, workers: int, template: dict[str, Any], queue: str = "", **run_policy: Any) -> dict[str, Any]:
+    """Return an XGBoostJob of one master and some workers; the template's container must be called ``xgboost``."""
+    replicas = _replicas(template, Master=1, Worker=workers)
+    return _training_job("XGBoostJob", _metadata(name, queue), replicas, run_policy)
+
+
 def deployment(name: str, replicas: int, template: dict[str, Any]) -> dict[str, Any]:
     """Return a Deployment; its pods restart, as a Deployment's must."""
     labels = {"app": name}
@@ -86,10 +92,18 @@ def _replicas(template: dict[str, Any], **counts: int) -> dict[str, Any]:
     return {role: {"replicas": count, "restartPolicy": "Never", "template": template} for role, count in counts.items()}
 
 
+_REPLICAS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+}
+
+
 def _training_job(
     kind: str, metadata: dict[str, Any], replicas: dict[str, Any], run_policy: dict[str, Any]
 ) -> dict[str, Any]:
-    spec: dict[str, Any] = {f"{kind.removesuffix('Job').lower()}ReplicaSpecs": replicas}
+    spec: dict[str, Any] = {_REPLICAS[kind]: replicas}
     if run_policy:
         spec["runPolicy"] = run_policy
     return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": metadata, "spec": spec}

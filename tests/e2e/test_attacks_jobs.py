@@ -10,7 +10,19 @@ import pytest
 import yaml
 
 from tests.e2e.kubectl import Kubectl, stays, wait_until
-from tests.e2e.objects import GPU, deployment, job, jobset, mpijob, pod, pod_template, pytorchjob, resource_quota, tfjob
+from tests.e2e.objects import (
+    GPU,
+    deployment,
+    job,
+    jobset,
+    mpijob,
+    pod,
+    pod_template,
+    pytorchjob,
+    resource_quota,
+    tfjob,
+    xgboostjob,
+)
 from tests.e2e.queues import QUEUE, entries, give_queue, reserved
 
 Manifest = dict[str, Any]
@@ -83,6 +95,7 @@ def test_a_training_job_of_another_controller_does_not_start_here_when_that_is_t
         "pytorchjob": pytorchjob("flip", 7, pod_template(container="pytorch"), QUEUE, managedBy=FOREIGN),
         "tfjob": tfjob("flip", 7, pod_template(container="tensorflow"), QUEUE, managedBy=FOREIGN),
         "mpijob": mpijob("flip", 7, pod_template(), QUEUE, managedBy=FOREIGN),
+        "xgboostjob": xgboostjob("flip", 7, pod_template(container="xgboost"), QUEUE, managedBy=FOREIGN),
     }
     for kind, manifest in made.items():
         owner.create(manifest)

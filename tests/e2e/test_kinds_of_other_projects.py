@@ -257,6 +257,7 @@ def test_a_job_of_another_project_is_held_started_and_guarded_through_its_real_d
     assert held["spec"]["suspend"] is True, "it is stored suspended"
     message = refused_patch(owner, case, {"spec": {"suspend": False}})
     assert f"waits in queue {QUEUE} and is un-suspended by Tutti alone" in message
+    refused_patch(owner, case, {"metadata": {"labels": {names.QUEUE_LABELS[0]: None}}, "spec": {"suspend": False}})
     why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
     assert f"asks 2 {GPU}" in why
     waiting = workload_of(owner, case)
@@ -321,3 +322,12 @@ def only_its_controller_makes_its_pods(
         with pytest.raises(KubectlError, match="reservation for 1 pods"):
             controller.create(second)
     controller.delete("pod", "train-0")
+
+
+@pytest.mark.parametrize("case", ["appwrapper"], indirect=True)
+def test_an_app_wrapper_of_thousands_of_pod_sets_is_refused(case: Case, owner: Kubectl) -> None:
+    """Each process took a second and a gigabyte to read it."""
+    wide = manifest(case, gpus=1)
+    wide["spec"]["components"][0]["podSets"] *= 4_000
+    told = "are more than 512 pod sets"
+    wait_until(lambda: told in owner.refused("create", "-f", "-", stdin=json.dumps(wide)), what="it is refused")
