@@ -94,7 +94,7 @@ def decode_list(raw: bytes) -> list[Pod]:
 def spec(pod: Pod) -> dict[str, Any]:
     """Return the pod's spec as plain data.
 
-    A thousand times sooner than msgspec does orjson read a number like 3.803397272171526e+304.
+    By orjson: msgspec takes eighty times as long for a number like 3.803397272171526e+304.
     """
     document = orjson.loads(bytes(pod.spec))
     assert isinstance(document, dict)

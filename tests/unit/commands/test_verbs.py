@@ -70,16 +70,21 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         assert names.ADMISSION_GATES not in job["metadata"]["annotations"]
 
 
+def reached(monkeypatch: pytest.MonkeyPatch, api: Api) -> None:
+    """Let a command that connects by itself reach ``api``."""
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[Api]:
+        yield api
+
+    monkeypatch.setattr("webhook.kube.http.connected", connected)
+
+
 async def test_a_job_that_has_gone_keeps_no_other_from_being_cancelled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with cluster() as api:
-
-        @asynccontextmanager
-        async def connected(*_: object) -> AsyncIterator[Api]:
-            yield api
-
-        monkeypatch.setattr("webhook.kube.http.connected", connected)
+        reached(monkeypatch, api)
         await create(api, waiting_job("one"))
         await create(api, waiting_job("two"))
         with pytest.raises(WrongName, match="no Job 'gone'"):
@@ -96,12 +101,7 @@ async def test_a_word_that_names_no_job_keeps_the_verb_from_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with cluster() as api:
-
-        @asynccontextmanager
-        async def connected(*_: object) -> AsyncIterator[Api]:
-            yield api
-
-        monkeypatch.setattr("webhook.kube.http.connected", connected)
+        reached(monkeypatch, api)
         await create(api, waiting_job("one"))
         with pytest.raises(WrongName, match="'two' names no job"):
             await each(cancel, ["job/one", "two"], None, "team-a", None)
