@@ -1,6 +1,7 @@
 """What changed since the last cycle: the feeds' listener marks it and decides nothing."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -29,25 +30,39 @@ class Marks(Listener):
         """Uids."""
         self.more = False
         """What was taken last is not all that there was."""
+        self._last = ""
+        """The last gang taken, while there are more."""
         self.policy = True
         self.ledger_doubted = False
         """What was read of the ledger cannot be as this leader wrote it."""
         self.pages_gone: set[str] = set()
         """Pages of the ledger that were deleted, by whoever it was."""
 
-    def add(self, uid: str) -> None:
-        """Mark a gang."""
-        self.gangs.add(uid)
-        self.wake.set()
+    def add(self, *uids: str) -> None:
+        """Mark gangs."""
+        if uids:
+            self.gangs.update(uids)
+            self.wake.set()
+
+    @property
+    def rounds(self) -> int:
+        """How often to take until all that is marked now was taken, and what that marks in turn."""
+        return 2 * len(self.gangs) // TAKEN_MAX + 4
 
     def take(self) -> list[str]:
-        """Return gangs to look at now, in order; where there are many, the others are left for next time."""
+        """Return gangs to look at now, in order; where there are many, the others are left for next time.
+
+        Then it goes on from where it was left, so that those who change all the time keep nobody from their turn.
+        """
         dirty = sorted(self.gangs)
-        self.gangs = set(dirty[TAKEN_MAX:])
-        self.more = bool(self.gangs)
+        first = bisect_right(dirty, self._last)
+        dirty = dirty[first:] + dirty[:first]
+        taken, self.gangs = dirty[:TAKEN_MAX], set(dirty[TAKEN_MAX:])
+        self.more, self._last = bool(self.gangs), ""
         if self.more:
+            self._last = taken[-1]
             self.wake.set()
-        return dirty[:TAKEN_MAX]
+        return taken
 
     def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
         """Mark a job."""

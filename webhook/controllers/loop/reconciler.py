@@ -256,17 +256,15 @@ class Reconciler:
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
     async def _absorb_all(self, batch: Batch) -> None:
-        """Look at all that changed: one that was not looked at yet may come before all others. Then, without a pause,
-        it is decided, so that nothing has changed since.
-        """
+        """Look at all that has changed by now: any of it may come before all others. What goes on changing waits."""
         self._absorb(batch, act=True)
-        while self.marks.more:
-            await asyncio.sleep(0)
-            await self._keeper.renew_if_due()
-            self._take_policy()
-            self._absorb(batch, act=True)
-        for uid in batch.again:
-            self.marks.add(uid)
+        for _ in range(self.marks.rounds):
+            if self.marks.more:
+                await asyncio.sleep(0)
+                await self._keeper.renew_if_due()
+                self._take_policy()
+                self._absorb(batch, act=True)
+        self.marks.add(*batch.again)
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         self._gangs.settle_nodes()
@@ -432,6 +430,8 @@ class Reconciler:
             for uid in (reservation.uid for reservation in plan.admitted)
             if uid not in self._view.jobs or self.records.of(uid).asked is None or self._effects.busy(uid)
         }
+        # What has changed and was not looked at since may not be what was decided about.
+        unfit |= self.marks.gangs & {reservation.uid for reservation in plan.admitted}
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
         unfit |= self._room.without(plan.admitted, unfit, self._view.jobs)
         for reservation in plan.admitted:
@@ -453,7 +453,7 @@ class Reconciler:
             self._announcer.admitted(reservation)
         for grown in plan.grown:
             known = self._view.ledger.entries.get(grown.uid)
-            if known is not None and not bounds.fits_alone(grown):
+            if known is not None and (grown.uid in self.marks.gangs or not bounds.fits_alone(grown)):
                 self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
                 self._view.fences.put_reservation(known)
             elif known is not None and grown.uid not in batch.drop:

@@ -11,6 +11,7 @@ from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.loop import dirty_set
+from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -45,3 +46,41 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
         first, second = held
         assert len(first) == len(second) == 4
         assert not first & second, "those that had ended left, and others came, in one write"
+
+
+async def test_a_crowd_that_changes_all_the_time_keeps_nobody_from_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands of jobs of one PodGroup, and change that again and again."""
+    monkeypatch.setattr(dirty_set, "TAKEN_MAX", 2)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        for obj in (*POLICY, *(waiting_job(f"crowd-{number}", pods=9) for number in range(9))):
+            await cluster.create(obj)
+        parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        crowd, marks = sorted(parts.view.jobs), parts.reconciler.marks
+
+        async def change() -> None:
+            for _ in range(20_000):
+                marks.add(*crowd)
+                await asyncio.sleep(0 if marks.more else 0.05)
+            raise AssertionError("one cycle had no end")
+
+        changing = asyncio.create_task(change())
+        await cluster.create(waiting_job("honest", pods=1))
+        await asyncio.sleep(20)
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["honest"]
+        for task in (changing, running):
+            task.cancel()
+        await asyncio.gather(changing, running, return_exceptions=True)
+
+
+def test_who_waits_for_a_look_gets_it_within_a_round_whoever_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dirty_set, "TAKEN_MAX", 2)
+    view = View()
+    marks = dirty_set.Marks(view, EnsembleEngine(), lambda changes: None)
+    marks.add("z")
+    for _ in range(4):
+        marks.add("a", "b", "c", "d")
+        if "z" in marks.take():
+            return
+    raise AssertionError("it was never looked at")
