@@ -15,9 +15,8 @@ from typing import Any, Final
 import orjson
 
 from webhook import errors
-from webhook.kube.api import JSON, JSON_PATCH, MERGE_PATCH, Api
+from webhook.kube.api import JSON, JSON_PATCH, MERGE_PATCH, METADATA, STRATEGIC_PATCH, Api
 
-STRATEGIC: Final = "application/strategic-merge-patch+json"
 KINDS: Final = {
     "configmaps": "/api/v1/namespaces/{}/configmaps",
     "pods": "/api/v1/namespaces/{}/pods",
@@ -47,6 +46,7 @@ class Step:
     name: str = ""
     body: Any = None
     content_type: str = JSON
+    accept: str = JSON
     query: tuple[tuple[str, str], ...] = ()
     whole: bool = False
     """A PUT: ``body`` is merged over what is stored."""
@@ -132,9 +132,11 @@ def _patches(kind: str, rng: Random) -> Iterator[tuple[str, Any]]:
     )
     yield JSON_PATCH, [{"op": "add", "path": "/metadata/labels/j~1x", "value": "1"}]
     yield JSON_PATCH, [{"op": "remove", "path": "/metadata/labels/nothing"}]
-    yield STRATEGIC, {"metadata": {"labels": {"s": rng.choice(["1", None])}}}
+    yield STRATEGIC_PATCH, {"metadata": {"labels": {"s": rng.choice(["1", None])}}}
     if kind == "configmaps":
         yield MERGE_PATCH, {"data": {"x": rng.choice(["0", "9", None]), "y": "1"}}
+        conditional = {"resourceVersion": rng.choice(["$VERSION", "$STALE"]), "managedFields": [{}]}
+        yield STRATEGIC_PATCH, {"metadata": conditional, "data": {"x": rng.choice(["0", None]), "y": "2", "z": None}}
     elif kind == "widgets":
         yield MERGE_PATCH, {"spec": {"minMember": rng.randrange(1, 4)}}
     elif kind == "pods":
@@ -182,7 +184,7 @@ def script(seed: int, length: int) -> Iterator[Step]:
             )
         elif draw < 0.85:
             content_type, patch = rng.choice(list(_patches(kind, rng)))
-            yield Step("PATCH", kind, name, patch, content_type)
+            yield Step("PATCH", kind, name, patch, content_type, rng.choice([JSON, METADATA]))
         else:
             preconditions = rng.choice([{"uid": "$UID"}, {"uid": NO_SUCH_UID}, {"resourceVersion": "$STALE"}, None])
             options = {"propagationPolicy": rng.choice(["Background", "Foreground"])}
@@ -207,9 +209,16 @@ class Side:
         target = f"{path}/{step.name}" if step.name else path
         try:
             answer = await self.api.request(
-                step.method, target, query=dict(step.query), body=raw, content_type=step.content_type
+                step.method,
+                target,
+                query=dict(step.query),
+                body=raw,
+                content_type=step.content_type,
+                accept=step.accept,
             )
         except errors.ApiError as error:
+            if step.method == "POST" and step.kind == "pods":
+                await self._count_again()
             return error.status, error.reason, _worded(error.message, self.namespace), None
         said = orjson.loads(answer)
         if "items" in said:
@@ -224,6 +233,14 @@ class Side:
         await self.api.request("POST", path, body=orjson.dumps(quota))
         while not await self.quota_is_settled():
             await asyncio.sleep(0.05)
+
+    async def _count_again(self) -> None:
+        """Have the quota counted. What a creation that failed was charged stays charged until something changes."""
+        path = f"/api/v1/namespaces/{self.namespace}/resourcequotas/q"
+        quota = await self._read(path)
+        cpu = {"50": "51", "51": "50"}[quota["spec"]["hard"]["requests.cpu"]]
+        patch = {"spec": {"hard": {"requests.cpu": cpu}}}
+        await self.api.request("PATCH", path, body=orjson.dumps(patch), content_type=MERGE_PATCH)
 
     async def quota_is_settled(self) -> bool:
         """Return whether the quota's status counts the pods that there are."""

@@ -197,6 +197,8 @@ def test_a_ledger_that_is_harmed_by_hand_is_rebuilt_and_what_runs_stays_counted(
     owner.create(job("third", 2, pod_template(), QUEUE))
     before = stored_ledger(admin)
     assert before is not None
+    tracked = system("get", "configmap", "tutti-ledger", "--output=jsonpath={.metadata.managedFields}")
+    assert not tracked, "the API server does not work out who wrote which key"
     with Watch(owner) as pods:
         harm(system)
         rebuilt = wait_until(lambda: later(admin, before.epoch), what="the ledger is rebuilt")

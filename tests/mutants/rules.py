@@ -55,17 +55,17 @@ MUTANTS: Final = (
         "1",
         "ledger writes are compare-and-swap",
         STORED,
-        '        metadata: dict[str, Any] = {"resourceVersion": resource_version}\n',
-        "        metadata: dict[str, Any] = {}\n",
+        '{"resourceVersion": resource_version, "managedFields": [{}]}',
+        '{"managedFields": [{}]}',
         KEEPER_TESTS,
     ),
     Mutant(
         "1",
         "a take-over raises the epoch of each page",
         KEEPER,
-        "        written = await self._objects.patch("
+        "        version = await self._objects.patch("
         "kept.name, kept.resource_version, {ledger_text.META: meta}, None)\n"
-        "        kept.resource_version, kept.meta = written.resource_version, meta\n",
+        "        kept.resource_version, kept.meta = version, meta\n",
         "",
         PAGES_TESTS,
     ),

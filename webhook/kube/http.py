@@ -115,6 +115,7 @@ class HttpApi:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a 2xx answer. Raises ``errors.ApiError``; see ``kube.api``."""
@@ -123,7 +124,9 @@ class HttpApi:
             # The server stops working on it too when we stop waiting: a late write is what fencing has to catch.
             query = {**(query or {}), "timeout": f"{timeout_seconds:g}s"}
         url = self._url(path, query)
-        headers = {"Content-Type": content_type} if body is not None else {}
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
         await self._authorise(headers)
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, timeout_seconds)

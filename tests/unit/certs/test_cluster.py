@@ -36,6 +36,7 @@ class Objects:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = 10,
     ) -> bytes:
         """Answer GET and PATCH."""

@@ -85,6 +85,7 @@ class FakeApi:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> bytes:
         assert method == "GET"

@@ -72,6 +72,7 @@ class HistoryApi:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> bytes:
         await self._arrive()

@@ -65,8 +65,7 @@ class Fenced:
                 if kept is self._index:
                     await self._patch_index(changes)
                 else:
-                    written = await self._objects.patch(kept.name, kept.resource_version, changes, None)
-                    kept.resource_version = written.resource_version
+                    kept.resource_version = await self._objects.patch(kept.name, kept.resource_version, changes, None)
             except (Conflict, NotFound):
                 metrics.LEDGER_WRITES.labels("conflict").inc()
                 if await self._landed(kept, meta):
@@ -150,9 +149,9 @@ class Fenced:
         lease = self._elector.record(self._now())
         self._adopt(await self._objects.patch(self._index.name, self._index.resource_version, changes, lease))
 
-    def _adopt(self, written: Stored) -> None:
-        self._index.resource_version = written.resource_version
-        self.newest = max(self.newest, int(written.resource_version))
+    def _adopt(self, version: str) -> None:
+        self._index.resource_version = version
+        self.newest = max(self.newest, int(version))
 
     def _renewed(self, started: float) -> None:
         self._elector.renewed(started)

@@ -115,7 +115,7 @@ class LedgerKeeper(Fenced):
 
     async def _create(self) -> None:
         self.ledger = None
-        self._adopt(await self._objects.create(self._index.name, self._elector.record(self._now())))
+        self._adopt((await self._objects.create(self._index.name, self._elector.record(self._now()))).resource_version)
 
     async def _take_over(self, stored: Stored, started: float) -> None:
         """Write the index, which takes the lease, then every page; many take longer than a lease lasts."""
@@ -172,8 +172,8 @@ class LedgerKeeper(Fenced):
         kept.take(stored.data)
         meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
         # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
-        written = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
-        kept.resource_version, kept.meta = written.resource_version, meta
+        version = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
+        kept.resource_version, kept.meta = version, meta
         self._pages[kept.name] = kept
 
     async def step_down(self) -> None:

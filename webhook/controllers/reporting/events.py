@@ -18,7 +18,7 @@ import structlog
 from webhook import metrics
 from webhook.core.model.moments import time_text
 from webhook.errors import ApiError
-from webhook.kube.api import Api
+from webhook.kube.api import METADATA, Api
 from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
@@ -128,4 +128,5 @@ class EventRecorder:
             "message": event.note[:NOTE_CHARACTERS_MAX],
             "type": "Warning" if event.warning else "Normal",
         }
-        await self._api.request("POST", f"/api/v1/namespaces/{regarding.namespace}/events", body=orjson.dumps(body))
+        path = f"/api/v1/namespaces/{regarding.namespace}/events"
+        await self._api.request("POST", path, body=orjson.dumps(body), accept=METADATA)

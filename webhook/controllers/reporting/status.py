@@ -30,7 +30,7 @@ from webhook.dialects import elastic_quota_tree, kueue
 from webhook.errors import ApiError
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
-from webhook.kube.api import MERGE_PATCH, Api
+from webhook.kube.api import MERGE_PATCH, METADATA, Api
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +138,7 @@ class StatusWriter:
             written.at = asyncio.get_running_loop().time()
             path, body = _status_path(wanted.obj, wanted.plural), orjson.dumps({"status": status})
             try:
-                await self.api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+                await self.api.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA)
             except ApiError as error:
                 log.info("status.not_written", path=path, error=str(error))
                 return

@@ -21,7 +21,7 @@ from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Una
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading.record import JobRecord
-from webhook.kube.api import JSON_PATCH, Api
+from webhook.kube.api import JSON_PATCH, METADATA, Api
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +160,9 @@ class Effects:
         body = orjson.dumps(effect.patch)
 
         async def patch(query: Mapping[str, str] | None = None) -> bytes:
-            return await self._api.request("PATCH", path, query=query, body=body, content_type=JSON_PATCH)
+            return await self._api.request(
+                "PATCH", path, query=query, body=body, content_type=JSON_PATCH, accept=METADATA
+            )
 
         try:
             async with self._slots:
@@ -182,7 +184,7 @@ class Effects:
                     raw = await self._api.request("DELETE", path, body=orjson.dumps({"preconditions": only_this}))
                 else:
                     body = orjson.dumps(write.patch)
-                    raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH)
+                    raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
         except NotFound:
             return None
         except ApiError as error:

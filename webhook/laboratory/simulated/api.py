@@ -62,13 +62,14 @@ class SimulatedApi:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a 2xx answer; see ``kube.api.Api.request``."""
         request = Request(method, path, query or {}, body or b"", content_type, self.user)
         if method == "GET" and self.faults is None:
             await self._alive()
-            return _body(await self._router.handle(request), write=False)
+            return _body(await self._router.handle(request), accept, write=False)
         write = method != "GET"
         number = self._number(write)
         self._point(number, "before", request)
@@ -86,7 +87,7 @@ class SimulatedApi:
             raise
         self._point(number, "after", request)
         await self._alive()
-        return _body(answer, write)
+        return _body(answer, accept, write=write)
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:
         """Yield the lines of a watch until it ends; see ``kube.api.Api.watch``."""
@@ -204,7 +205,17 @@ def _reset(write: bool) -> errors.Unavailable:
     return errors.Unavailable(0, "ConnectionFailed", "injected: connection reset by peer", outcome_unknown=write)
 
 
-def _body(answer: Answer, write: bool) -> bytes:
+def _body(answer: Answer, accept: str, *, write: bool) -> bytes:
     if answer.status < 400:
-        return answer.body
+        return answer.body if accept == JSON else _metadata(answer.body)
     raise refusal(answer.status, answer.body, is_write=write)
+
+
+def _metadata(body: bytes) -> bytes:
+    """Return what is answered to who accepts ``METADATA``."""
+    found = orjson.loads(body)
+    if found["kind"] == "Status":
+        return body
+    return orjson.dumps(
+        {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
+    )

@@ -32,7 +32,15 @@ class LossyApi:
         self.writes = 0
 
     async def request(
-        self, method, path, *, query=None, body=None, content_type=JSON, timeout_seconds=REQUEST_TIMEOUT_SECONDS
+        self,
+        method,
+        path,
+        *,
+        query=None,
+        body=None,
+        content_type=JSON,
+        accept=JSON,
+        timeout_seconds=REQUEST_TIMEOUT_SECONDS,
     ):  # type: ignore[no-untyped-def]
         if method == "GET":
             return await self._api.request(method, path, query=query)
@@ -40,7 +48,7 @@ class LossyApi:
             self.lose_requests -= 1
             raise Unavailable(0, "Timeout", "lost", outcome_unknown=True)
         self.writes += 1
-        answer = await self._api.request(method, path, query=query, body=body, content_type=content_type)
+        answer = await self._api.request(method, path, query=query, body=body, content_type=content_type, accept=accept)
         if self.lose_replies:
             self.lose_replies -= 1
             raise Unavailable(0, "ConnectionReset", "lost", outcome_unknown=True)

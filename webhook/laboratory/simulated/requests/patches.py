@@ -12,7 +12,7 @@ import jsonpatch
 import orjson
 import yaml
 
-from webhook.kube.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from webhook.kube.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from webhook.laboratory.simulated.requests.refusals import (
     Json,
     bad_request,
@@ -20,7 +20,6 @@ from webhook.laboratory.simulated.requests.refusals import (
     unsupported_media_type,
 )
 
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 ACCEPTED: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 _MERGE_KEYS: Final = {

@@ -197,15 +197,14 @@ class Router:
     async def _replace(self, request: Request, target: _Target, call: Call) -> Answer:
         body = _told(target.resource, _object(request.body))
         resource, metadata = target.resource, body.get("metadata") or {}
-        if resource.custom and not metadata.get("resourceVersion"):
-            self.server.get(resource, target.namespace or "", target.name)
-            raise version_required(resource, target.name)
         text = orjson.dumps(body)
 
         def change(stored: Stored) -> Json:
             uid = metadata.get("uid")
             if uid and uid != stored.uid:
                 raise conflict(resource, target.name, _uid_mismatch(resource, stored, uid))
+            if resource.custom and not metadata.get("resourceVersion"):
+                raise version_required(resource, target.name)
             fresh: Json = orjson.loads(text)
             return fresh
 
