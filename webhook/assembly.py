@@ -111,6 +111,7 @@ def reconciler(
         now=clock.now,
         on_renewed=on_renewed,
         on_ended=on_ended,
+        decoder=feeds.ledger_decoder,
     )
     recorder = EventRecorder(
         api,

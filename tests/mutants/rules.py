@@ -47,8 +47,8 @@ MUTANTS: Final = (
         "1",
         "a take-over raises the epoch",
         KEEPER,
-        "ledger_text.decode(stored.data).taken_over()",
-        "ledger_text.decode(stored.data)",
+        "self._decoder(INDEX).decode(stored.data).taken_over()",
+        "self._decoder(INDEX).decode(stored.data)",
         KEEPER_TESTS,
     ),
     Mutant(

@@ -39,6 +39,7 @@ from webhook.cluster.read_again import changed_kinds, meaning
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
 from webhook.config import Config
+from webhook.core.ledger.text import Decoder
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
@@ -375,6 +376,10 @@ class Feeds:
         if deleted.outdated(self.view.policy, self.view.holding):
             # At once: the room of a queue that is gone must not be taken for free.
             self._take_policy()
+
+    def ledger_decoder(self, name: str) -> Decoder:
+        """Return what has decoded an object of the ledger so far: what did not change is not decoded again."""
+        return self._ledger.decoder(name)
 
     def follow_ledger(self) -> None:
         """Take the ledger that is read from now on, where a leader here said what it is."""

@@ -41,8 +41,9 @@ class LedgerBook:
         if not self.index:
             return None
         index = self._part(INDEX, self.index)
-        for name in self._decoded.keys() - index.pages.keys() - {INDEX}:
-            del self._decoded[name], self._decoders[name]
+        for name in self._decoders.keys() - index.pages.keys() - {INDEX}:
+            del self._decoders[name]
+            self._decoded.pop(name, None)
         parts = {INDEX: index}
         for name, uid in index.pages.items():
             page = self.pages.get(name)
@@ -68,11 +69,14 @@ class LedgerBook:
         """Return what index and pages of ``ledger`` were read from."""
         return [self.index or {}, *(self.pages[name].data for name in ledger.pages)]
 
+    def decoder(self, name: str) -> Decoder:
+        """Return what has decoded that object so far."""
+        return self._decoders.setdefault(name, Decoder())
+
     def _part(self, name: str, data: Mapping[str, str]) -> Ledger:
         known = self._decoded.get(name)
         if known is None or known[0] is not data:
-            decoder = self._decoders.setdefault(name, Decoder())
-            known = (data, decoder.decode(data))
+            known = (data, self.decoder(name).decode(data))
             self._decoded[name] = known
         return known[1]
 

@@ -29,6 +29,7 @@ class LedgerFeed:
         self._listener = listener
         self._on_holding = on_holding
         self._book = LedgerBook()
+        self.decoder = self._book.decoder
         self._read: Ledger | None = None
         """What was read last. What the view has instead a leader put there, who knows of it before it can be read.
         Where there is none, what is read stands, though it be older: a backup was restored.

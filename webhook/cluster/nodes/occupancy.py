@@ -170,27 +170,35 @@ class Occupancy:
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 
-    def unsettled(self) -> list[Reservation]:
-        """Return the reservations of gangs whose allotments may have to change."""
-        self._unsettled.update(self.short)
-        return [self._entries[uid] for uid in sorted(self._unsettled) if uid in self._entries]
+    @property
+    def changes(self) -> int:
+        """How many gangs have to be looked at, beside those that are short of places."""
+        return len(self._unsettled)
+
+    def unsettled(self, most: int | None = None) -> list[Reservation]:
+        """Return the reservations of ``most`` gangs whose allotments may have to change, of all where that is None."""
+        if most is None:
+            self._unsettled.update(self.short)
+        return [self._entries[uid] for uid in sorted(self._unsettled & self._entries.keys())[:most]]
 
     def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:
         """Allot to each gang of ``changed`` (those of ``unsettled``) what it has no bound pods for.
 
         Return whether anything became free since the last time.
         """
-        for uid in self._unsettled - self._entries.keys():
+        gone = self._unsettled - self._entries.keys()
+        self._unsettled -= gone
+        for uid in gone:
             self._freed |= uid in self.capacity.allotments
             self.capacity.withdraw(uid)
             self._vacated.pop(uid, None)
             self.short.pop(uid, None)
         for node in self._expecting:
             self._expect(node)
+        self._expecting.clear()
         for held in changed:
             self._allot(held, flavors)
-        self._expecting.clear()
-        self._unsettled.clear()
+            self._unsettled.discard(held.reservation.uid)
         freed, self._freed = self._freed, False
         return freed
 

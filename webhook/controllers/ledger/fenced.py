@@ -5,7 +5,7 @@ write it was that a conflict tells of shows in the object: our own, a successor'
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 
@@ -159,3 +159,12 @@ class Fenced:
 
     def _monotonic(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+async def all_settled(writes: Iterable[Awaitable[None]]) -> None:
+    """Wait for all of ``writes``; of several failures the one that ends most is raised."""
+    failures = [each for each in await asyncio.gather(*writes, return_exceptions=True) if each is not None]
+    for kind in (asyncio.CancelledError, LeaseLost, LedgerBroken, BaseException):
+        for failure in failures:
+            if isinstance(failure, kind):
+                raise failure

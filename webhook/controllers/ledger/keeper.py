@@ -20,7 +20,7 @@ import structlog
 from webhook import metrics
 from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
-from webhook.controllers.ledger.fenced import Fenced
+from webhook.controllers.ledger.fenced import Fenced, all_settled
 from webhook.controllers.ledger.stored import Kept, Stored
 from webhook.core.ledger import pages as ledger_pages
 from webhook.core.ledger import text as ledger_text
@@ -51,9 +51,11 @@ class LedgerKeeper(Fenced):
         now: Callable[[], float],
         newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
+        decoder: Callable[[str], ledger_text.Decoder] = lambda name: ledger_text.Decoder(),
     ) -> None:
-        """As ``Fenced`` takes it."""
+        """As ``Fenced`` takes it; ``decoder`` knows what this process has read of an object, by name."""
         super().__init__(api, elector, namespace=namespace, name=name, now=now, newest=newest, on_renewed=on_renewed)
+        self._decoder = decoder
         self._pages: dict[str, Kept] = {}
         self._layout = Layout()
         self._page_number = 0
@@ -121,7 +123,7 @@ class LedgerKeeper(Fenced):
         """Write the index, which takes the lease, then every page; many take longer than a lease lasts."""
         self._index.resource_version = stored.resource_version
         try:
-            ledger = ledger_text.decode(stored.data).taken_over()
+            ledger = self._decoder(INDEX).decode(stored.data).taken_over()
         except LedgerCorrupt as error:
             if stored.data:
                 log.error("ledger.corrupt", error=str(error))
@@ -157,9 +159,9 @@ class LedgerKeeper(Fenced):
             await self.renew_if_due()
             some = listed[first : first + AT_ONCE]
             for name in some:
-                decoded[name] = ledger_pages.read(index, name, found[name])
+                decoded[name] = ledger_pages.read(index, name, found[name], self._decoder(name))
                 await asyncio.sleep(0)
-            await _all(self._raise_page(stored[name], decoded[name], index) for name in some)
+            await all_settled(self._raise_page(stored[name], decoded[name], index) for name in some)
         for name in beside:
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
@@ -212,7 +214,7 @@ class LedgerKeeper(Fenced):
 
     async def _renewing(self, writes: Iterable[Awaitable[None]]) -> None:
         """Wait for writes of pages, and renew the lease meanwhile: thousands of gangs may stop at one time."""
-        writing = asyncio.ensure_future(_all(writes))
+        writing = asyncio.ensure_future(all_settled(writes))
         try:
             while not writing.done():
                 await asyncio.wait([writing], timeout=max(0.0, self._elector.renew_at - self._monotonic()))
@@ -481,15 +483,6 @@ def _gangs(entries: Iterable[Reservation]) -> list[list[Reservation]]:
     for entry in entries:
         gangs.setdefault(siblings.name_of(entry), []).append(entry)
     return list(gangs.values())
-
-
-async def _all(writes: Iterable[Awaitable[None]]) -> None:
-    """Wait for all of ``writes``; of several failures the one that ends most is raised."""
-    failures = [each for each in await asyncio.gather(*writes, return_exceptions=True) if each is not None]
-    for kind in (asyncio.CancelledError, LeaseLost, LedgerBroken, BaseException):
-        for failure in failures:
-            if isinstance(failure, kind):
-                raise failure
 
 
 def _text(entry: Reservation | None) -> str | None:

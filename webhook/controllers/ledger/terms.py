@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from webhook.config import Lease
 from webhook.controllers.ledger.faults import LeaseLost
 from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.core.ledger.text import Decoder
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 
@@ -31,8 +32,12 @@ class Terms:
         now: Callable[[], float],
         on_renewed: Callable[[float], None] = lambda deadline: None,
         on_ended: Callable[[], None] = lambda: None,
+        decoder: Callable[[str], Decoder] = lambda name: Decoder(),
     ) -> None:
-        """``on_renewed`` is told the time by which the lease must be renewed, ``on_ended`` that a term is over."""
+        """``on_renewed`` is told the time by which the lease must be renewed, ``on_ended`` that a term is over;
+        ``decoder`` is as a keeper takes it.
+        """
+        self._decoder = decoder
         self._api = api
         self._identity = identity
         self._lease = lease
@@ -71,6 +76,7 @@ class Terms:
             now=self._now,
             newest=newest,
             on_renewed=self.renewed,
+            decoder=self._decoder,
         )
 
     def renewed(self, deadline: float) -> None:

@@ -151,6 +151,7 @@ class Reconciler:
             await self.marks.wake.wait()
             self.marks.wake.clear()
             self._take_policy()
+            await self._gangs.settle_many_nodes()
             self._absorb(Batch(), act=False)
             await asyncio.sleep(0 if self.marks.more else TICK_SECONDS / 4)
 
@@ -188,8 +189,8 @@ class Reconciler:
             pass
         # Group commit: everything that happens within the window is one ledger write.
         to_write_seconds = self._keeper.written_bytes / self._config.ledger_bytes_per_second
-        window = max(self._config.commit_window_seconds, to_write_seconds)
-        await asyncio.sleep(max(0.0, self._last_commit + window - loop.time()))
+        rested_at = self._last_commit + max(self._config.commit_window_seconds, to_write_seconds)
+        await asyncio.sleep(max(0.0, rested_at - loop.time()))
         self.marks.wake.clear()
 
     async def _cycle(self) -> None:
@@ -201,8 +202,8 @@ class Reconciler:
             await self._absorb_all(batch)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
-            plan = self.engine.cycle(now, self._view.fences, self._keeper.ledger.epoch, most=self._room.most)
-            self._take_plan(plan, batch, now)
+            epoch = self._keeper.ledger.epoch
+            self._take_plan(self.engine.cycle(now, self._view.fences, epoch, most=self._room.most), batch, now)
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
         # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
@@ -222,8 +223,7 @@ class Reconciler:
             except Exception:
                 self._broken(job.uid, job)
         for job, pods in batch.lifts.values():
-            lifting = gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors)
-            if lifting is not None:
+            if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors):
                 batch.effects[job.uid] = lifting
         for uid, effect in batch.effects.items():
             if not self._effects.resting(uid):
@@ -257,6 +257,7 @@ class Reconciler:
 
     async def _absorb_all(self, batch: Batch) -> None:
         """Look at all that has changed by now: any of it may come before all others. What goes on changing waits."""
+        await self._gangs.settle_many_nodes(self._keeper.renew_if_due)
         self._absorb(batch, act=True)
         for _ in range(self.marks.rounds):
             if self.marks.more:

@@ -250,11 +250,11 @@ def placed(index: Ledger, found: Mapping[str, Found]) -> list[str]:
     return beside
 
 
-def read(index: Ledger, name: str, page: Found) -> Ledger:
+def read(index: Ledger, name: str, page: Found, decoder: text.Decoder) -> Ledger:
     """Return what a page that ``index`` lists says. Raises LedgerCorrupt, and Misplaced where it is of a later leader
     than the index.
     """
-    decoded = text.decode(page.data)
+    decoded = decoder.decode(page.data)
     if decoded.epoch > index.epoch:
         raise Misplaced(f"page {name} is of epoch {decoded.epoch}, the index of {index.epoch}")
     return decoded

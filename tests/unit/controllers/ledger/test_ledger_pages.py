@@ -12,6 +12,7 @@ from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import Stored
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.record import Ledger
+from webhook.core.ledger.text import Decoder
 from webhook.core.model import names
 from webhook.errors import Conflict
 from webhook.kube.api import MERGE_PATCH
@@ -58,7 +59,7 @@ async def whole(stage: Stage) -> Ledger:
     found = {page.name: pages.Found(page.uid, page.data) async for page in reader._objects.pages()}
     said = text.decode(index.data)
     pages.placed(said, found)
-    return pages.merged(said, {name: pages.read(said, name, found[name]) for name in said.pages})
+    return pages.merged(said, {name: pages.read(said, name, found[name], Decoder()) for name in said.pages})
 
 
 async def test_what_does_not_fit_the_index_stands_on_pages_and_is_one_ledger(stage: Stage) -> None:

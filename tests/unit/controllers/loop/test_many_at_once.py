@@ -10,7 +10,7 @@ from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.loop import dirty_set
+from webhook.controllers.loop import dirty_set, engine_feed
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -46,6 +46,52 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
         first, second = held
         assert len(first) == len(second) == 4
         assert not first & second, "those that had ended left, and others came, in one write"
+
+
+async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_followed() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(4))):
+            await cluster.create(obj)
+        first, second = (
+            reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1)) for name in ("a", "b")
+        )
+        leads = asyncio.create_task(first.run())
+        await asyncio.sleep(5)
+        follows = asyncio.create_task(second.run())
+        await asyncio.sleep(5)
+        nodes = second.view.nodes
+        assert nodes is not None
+        assert len(second.view.ledger.entries) == 4
+        known = dict(second.view.ledger.entries)
+        leads.cancel()
+        await asyncio.gather(leads, return_exceptions=True)
+        looked_at: list[int] = []
+        while not second.reconciler.leading:
+            await asyncio.sleep(0.001)
+            looked_at.append(nodes.changes)
+        assert not any(looked_at)
+        assert all(second.view.ledger.entries[uid] is entry for uid, entry in known.items())
+        follows.cancel()
+        await asyncio.gather(follows, return_exceptions=True)
+
+
+async def test_a_new_process_settles_places_a_few_gangs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_feed, "SETTLED_MAX", 2)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(9))):
+            await cluster.create(obj)
+        for name in ("first", "second"):
+            parts = reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1))
+            running = asyncio.create_task(parts.run())
+            await asyncio.sleep(10)
+            nodes = parts.view.nodes
+            assert nodes is not None
+            assert not nodes.changes
+            assert len(parts.view.ledger.entries) == 4
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_crowd_that_changes_all_the_time_keeps_nobody_from_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import INDEX, Change, Found, Layout, Misplaced
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
-from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.core.model.gang import PodPrice
 
 PAGE_NAMES = st.sampled_from([INDEX, "page-1", "page-2", "page-3"])
@@ -152,7 +152,7 @@ def test_index_and_pages_make_one_ledger() -> None:
     page = Ledger(2, 12, {"b": entry("b")})
     found = {"page-1": stored(page), "late": Found("other", {})}
     assert pages.placed(INDEX_OF_ONE, found) == ["late"]
-    whole = pages.merged(INDEX_OF_ONE, {"page-1": pages.read(INDEX_OF_ONE, "page-1", found["page-1"])})
+    whole = pages.merged(INDEX_OF_ONE, {"page-1": pages.read(INDEX_OF_ONE, "page-1", found["page-1"], Decoder())})
     assert whole.entries.keys() == {"a", "b"}
     assert whole.version == (3, 12)
 
@@ -160,7 +160,7 @@ def test_index_and_pages_make_one_ledger() -> None:
 def both_of(found: dict[str, Found]) -> Ledger:
     """Return what the one page says, after the look at how all of them are placed."""
     pages.placed(INDEX_OF_ONE, found)
-    return pages.read(INDEX_OF_ONE, "page-1", found["page-1"])
+    return pages.read(INDEX_OF_ONE, "page-1", found["page-1"], Decoder())
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,9 @@ def test_index_and_pages_of_different_times_are_told_apart(found: dict[str, Foun
 
 def test_a_page_edited_by_hand_is_not_believed() -> None:
     text = ledger_text.encode(Ledger(3, 1, {"b": entry("b")}))
+    lacking = {key: each for key, each in text.items() if key != "b"}
     with pytest.raises(LedgerCorrupt):
-        pages.read(INDEX_OF_ONE, "page-1", Found("uid", {key: each for key, each in text.items() if key != "b"}))
+        pages.read(INDEX_OF_ONE, "page-1", Found("uid", lacking), Decoder())
 
 
 def test_a_gang_on_two_pages_is_counted_by_nobody() -> None:
