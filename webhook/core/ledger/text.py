@@ -296,7 +296,7 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
             best_effort=bool(record.get("bestEffort", False)),
             priority_class=str(record.get("priorityClass", "")),
             cross_namespace_affinity=bool(record.get("crossNamespace", False)),
-        ),
+        ).shared(),
         flavors={str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()},
         charge=None if charge is None else _amounts(charge),
         job=str(record.get("job", "")),

@@ -6,6 +6,8 @@ where its owner said that fewer are worth starting (PodGroup ``minMember``, ``mi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
+from weakref import WeakValueDictionary
 
 from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
@@ -33,7 +35,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PodPrice:
     """What one pod costs, as the API server prices it, and what decides which ResourceQuota scopes it meets."""
 
@@ -48,6 +50,16 @@ class PodPrice:
     unstated: frozenset[str] = field(default=frozenset(), compare=False)
     """Of ``requests.`` and ``limits.`` of cpu and memory, what some container leaves out: a ResourceQuota of it refuses
     the pod. Known of pods that do not exist yet."""
+
+    def shared(self) -> "PodPrice":
+        """Return an equal one that is in use already, if there is: jobs by the thousand cost the same."""
+        amounts = tuple(self.requests.items()), tuple(self.limits.items())
+        flags = self.has_deadline, self.best_effort, self.cross_namespace_affinity
+        return _PRICES.setdefault((*amounts, *flags, self.priority_class, self.unstated), self)
+
+
+_PRICES: Final[WeakValueDictionary[tuple[object, ...], PodPrice]] = WeakValueDictionary()
+"""Those that somebody has still. Equal ones are told apart by nobody, so that it does not matter whose they were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ still takes them as untrusted text.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -14,6 +14,9 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import decode_membership, encode_membership
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
+
+_NOTHING: Final[dict[str, Any]] = {}
+"""One for all records, which nobody writes to."""
 
 
 def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, int]) -> Admission:
@@ -141,12 +144,12 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
                 for name, flavors in record.get("flavors", {}).items()
             },
             since_seconds=float(record.get("since", 0)),
-            injected={str(name): _injected(change) for name, change in record.get("injected", {}).items()},
+            injected={str(name): _injected(change) for name, change in record.get("injected", {}).items()} or _NOTHING,
             original_counts=_counts(record.get("originalCounts", {})),
             attempts=int(record.get("attempts", 0)),
             ran_seconds=float(record.get("ran", 0)),
             membership=decode_membership(record.get("membership")),
-            charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()},
+            charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()} or _NOTHING,
             adopted=record.get("adopted") is True,
             cohort=None if record.get("cohort") is None else str(record["cohort"]),
         )
@@ -155,7 +158,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
 
 
 def _counts(record: Mapping[str, Any]) -> dict[str, int]:
-    return {str(name): int(count) for name, count in record.items()}
+    return {str(name): int(count) for name, count in record.items()} or _NOTHING
 
 
 def _injected(change: Mapping[str, Any]) -> dict[str, object]:

@@ -20,6 +20,8 @@ _LABEL: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
 _EMPTY: Final[dict[str, Any]] = {}
+_NONE_ADDED: Final = frozenset[str]()
+"""One for all: Python makes a new one each time."""
 PLACING_MAX: Final = 1_000
 """Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -43,7 +45,7 @@ def pod_set_of(
         name=site.name,
         count=site.count,
         price=cost,
-        added=frozenset(cost.requests.keys() - own.requests.keys()),
+        added=frozenset(cost.requests.keys() - own.requests.keys()) or _NONE_ADDED,
         min_count=_min_count(site, admitted),
         node_selector=_node_selector(scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),
