@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -376,8 +377,20 @@ def main() -> None:
     """
     if completing.ASKED_BY_SHELL in os.environ:
         completing.answer_shells()
+    _told(lambda: app(prog_name="tutti"))
+
+
+def amc() -> None:
+    """Run ``kubectl amc``, which reads in the members of a fleet."""
+    from webhook.commands import amc as reading  # noqa: PLC0415
+
+    asked = reading.parsed(sys.argv[1:])
+    _told(lambda: sys.exit(asyncio.run(reading.run(asked))))
+
+
+def _told(command: Callable[[], object]) -> None:
     try:
-        app(prog_name="tutti")
+        command()
     except (PolicyError, WrongName) as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(WRONG)

@@ -1,13 +1,13 @@
 """A hub and two members as real control planes: a Job goes whole to one that has room, and its status comes back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.e2e import objects, queues
-from tests.e2e.controlplane.fleet import MEMBERS, NAMESPACE, FleetClusters, set_up
+from tests.e2e.controlplane.fleet import MEMBERS, NAMESPACE, FleetClusters, log_rights, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
@@ -82,6 +82,42 @@ def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: FleetClust
     for kubectl in world.members.values():
         assert not kubectl.items("jobs")
         assert not queues.entries(kubectl)
+
+
+def test_kubectl_amc_reads_in_the_members(world: FleetClusters) -> None:
+    submit(world, "seen", 2, runtime="600s")
+    (member,) = wait_until(lambda: pods_of(world, "seen"), 90, what="it runs")
+    pod = world.members[member].pods("job-name=seen")[0]["metadata"]["name"]
+
+    def asked(words: str) -> str:
+        return world.shell(f"kubectl amc {words} -n {NAMESPACE}")
+
+    head, row = (line.split() for line in asked("get job -M").splitlines())
+    assert (*head[:2], head[-1]) == ("NAME", "CLUSTER", "ADOPTION")
+    assert (*row[:2], row[-1]) == ("seen", member, "Y")
+    head, *rows = (line.split() for line in asked("get pod -M").splitlines())
+    assert head == ["NAME", "CLUSTER", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert [row[1] for row in rows] == [member, member]
+    assert names.PERMIT in yaml.safe_load(asked(f"get job seen -m {member} -oyaml"))["metadata"]["annotations"]
+    assert "SuccessfulCreate" in asked("describe job seen -M")
+    logs = f"logs {pod} -m {member}"
+    with pytest.raises(KubectlError, match='cannot get resource "pods/log"'):
+        asked(logs)
+    for command in log_rights():
+        world.shell(command.replace("$member", member))
+    # A simulated node has no logs: it is the one who answers now.
+    wait_until(lambda: no_right(asked, logs) == "", 20, what="it may read logs")
+    world.hub.delete("job", "seen")
+    wait_until(lambda: not pods_of(world, "seen"), 60, what="its pods are gone")
+
+
+def no_right(asked: Callable[[str], str], words: str) -> str:
+    """Return the refusal, if it was one for want of a right."""
+    try:
+        asked(words)
+    except KubectlError as error:
+        return error.stderr if "cannot get resource" in error.stderr else ""
+    return ""
 
 
 def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: FleetClusters) -> None:

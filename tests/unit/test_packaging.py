@@ -181,3 +181,4 @@ def test_the_bill_of_materials_names_every_locked_package_with_its_hashes() -> N
 def test_the_command_is_a_plugin_of_kubectl_too() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["kubectl-tutti"] == scripts["tutti"]
+    assert scripts["kubectl-amc"] == "webhook.cli:amc"

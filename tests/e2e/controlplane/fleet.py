@@ -31,8 +31,17 @@ HUB_GPUS: Final = 8
 
 def set_up() -> list[str]:
     """Return the page's commands that make a fleet of clusters that have Tutti; the last one submits a job."""
-    found = re.search(r"^## Set-up\n.*?^ *```sh\n(.*?)^ *```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None, f"{PAGE} has no block of commands in its set-up"
+    return _commands("Set-up")
+
+
+def log_rights() -> list[str]:
+    """Return the page's commands that let the hub's account read logs in ``$member``."""
+    return [line for line in _commands("What runs in the members") if line.startswith("kubectl --kubeconfig")]
+
+
+def _commands(section: str) -> list[str]:
+    found = re.search(rf"^## {section}\n.*?^ *```sh\n(.*?)^ *```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{PAGE} has no block of commands in {section}"
     return [line.strip() for line in found[1].splitlines()]
 
 
@@ -86,8 +95,9 @@ class FleetClusters:
         programs = self.clusters[HUB].directory / "bin"
         if not programs.exists():
             programs.mkdir()
-            (programs / "tutti").write_text(f'#!/bin/sh\nexec {sys.executable} -m webhook "$@"\n')
-            (programs / "tutti").chmod(0o755)
+            for name, run in (("tutti", "-m webhook"), ("kubectl-amc", "-c 'from webhook.cli import amc; amc()'")):
+                (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {run} "$@"\n')
+                (programs / name).chmod(0o755)
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         places = {"CLUSTERS": str(self.folder), "PATH": path, "PYTHONPATH": str(ROOT)}
         return Shell(self.hub, places)(command)

@@ -1,0 +1,211 @@
+"""``kubectl amc get|describe|logs``: what runs in the members, read from where the fleet's hub is.
+
+ACK One's plug-in of that name, as its pages use it: ``-m MEMBER`` asks one member and ``-M`` every one. It runs kubectl
+with the kubeconfigs that the hub has of its members, so it shows whatever kubectl does, with the rights of the hub's
+account there and no more; who may read the hub's Secret may use it. It only reads: jobs are changed in the hub.
+"""
+
+import argparse
+import asyncio
+import base64
+import binascii
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from webhook.commands.show.reading import default_namespace
+from webhook.core.model import names
+from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
+from webhook.fleet import kubeconfig as credentials
+from webhook.kube.api import Api
+from webhook.untyped import paths
+from webhook.untyped.values import text
+
+MEMBERS: Final = "tutti-hub-members"
+"""The Secret with one kubeconfig a member, named after it."""
+_SECRET: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/{MEMBERS}"
+_VERBS: Final = ("get", "describe", "logs")
+_PODS: Final = ("pod", "pods", "po")
+_ANSWER_SECONDS: Final = 10
+_ORIGIN: Final = names.ORIGIN_LABEL.rpartition("/")[2].upper()
+"""The column in which kubectl shows the label that a hub puts on its copies."""
+_CELL: Final = re.compile(r"\S+(?: \S+)*")
+_NOT_THERE: Final = "(NotFound)"
+_ONE_ONLY: Final = re.compile(r"-o(?!=?wide$)|--output(?!=wide$)|-w$|--watch|--no-headers|-f$|--filename")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody asked: kubectl's own words, and where they go."""
+
+    verb: str
+    words: tuple[str, ...]
+    member: str
+    """Empty: every member."""
+    namespace: str
+    kubeconfig: Path | None = None
+    """Of the hub."""
+
+
+def parsed(arguments: Sequence[str]) -> Asked:
+    """Return what was asked; ends the process with 2 where it is no question, and with 0 after a question for help."""
+    usage = "kubectl amc get|describe|logs (-M | -m MEMBER) [-n NAMESPACE] [what kubectl takes]"
+    parser = argparse.ArgumentParser("kubectl amc", usage, allow_abbrev=False)
+    parser.description = "Read objects, or logs of pods, in the members of a fleet, from its hub."
+    parser.add_argument("verb", choices=_VERBS, help="it only reads: jobs are changed in the hub")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("-M", "--all-members", action="store_true", help="in every member")
+    where.add_argument("-m", "--member", default="", help="in one member")
+    parser.add_argument("-n", "--namespace", default="", help="default: the namespace of your context")
+    parser.add_argument("--kubeconfig", type=Path, help="of the hub; default: KUBECONFIG, else ~/.kube/config")
+    known, words = parser.parse_known_args(arguments)
+    if not words:
+        parser.error(f"say what to {known.verb}, for example pod")
+    if not known.all_members and not known.member:
+        parser.error("-m needs the name of a member")
+    if known.all_members and known.verb == "get" and (bad := _for_one(words)):
+        parser.error(f"{bad} is for one member: -m MEMBER instead of -M")
+    return Asked(known.verb, tuple(words), known.member, known.namespace, known.kubeconfig)
+
+
+async def run(asked: Asked) -> int:
+    """Answer on standard output; return the exit status. Raises ApiError, PolicyError, WrongName."""
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    async with connected(asked.kubeconfig, "tutti-cli") as api:
+        known = await kubeconfigs(api)
+    if asked.member and asked.member not in known:
+        raise WrongName(f"{asked.member!r} is no member; the hub has {', '.join(sorted(known))}")
+    chosen = {name: known[name] for name in ([asked.member] if asked.member else sorted(known))}
+    words = [asked.verb, *asked.words, f"--namespace={asked.namespace or default_namespace(asked.kubeconfig)}"]
+    if asked.verb == "get" and not _for_one(asked.words):
+        return await _get(words, asked.words[0], chosen)
+    return await _in_turn(words, chosen)
+
+
+def _for_one(words: Sequence[str]) -> str:
+    """Return the first of kubectl's words whose answer cannot be put together with others in a table."""
+    return next((word for word in words if _ONE_ONLY.match(word)), "")
+
+
+async def kubeconfigs(api: Api) -> dict[str, str]:
+    """Return the members' kubeconfigs by name: harmless ones (``fleet.kubeconfig``). Raises ApiError, PolicyError."""
+    try:
+        secret = orjson.loads(await api.request("GET", _SECRET))
+    except Forbidden as error:
+        raise TuttiError(f"{error}; who uses kubectl amc needs the right to get this Secret of the hub") from error
+    except NotFound as error:
+        raise TuttiError(f"{error}; is this the hub? docs/fleet.md says how its members are set up") from error
+    found: dict[str, str] = {}
+    for name, encoded in paths.find_mapping(secret, ("data",)).items():
+        try:
+            found[name] = base64.b64decode(text(encoded), validate=True).decode()
+        except (binascii.Error, ValueError):
+            raise TuttiError(f"Secret {MEMBERS}: {name} is no text") from None
+        # kubectl would run and read whatever a kubeconfig says.
+        credentials.read(found[name], f"member {name}")
+    return found
+
+
+async def _get(words: Sequence[str], what: str, members: Mapping[str, str]) -> int:
+    """Print one table of all members."""
+    pods = what.partition("/")[0].partition(".")[0] in _PODS
+    labels = () if pods else (f"--label-columns={names.ORIGIN_LABEL}",)
+    asked = [*words, *labels, f"--request-timeout={_ANSWER_SECONDS}s"]
+    answers = await asyncio.gather(*(_captured(kubeconfig, asked) for kubeconfig in members.values()))
+    said = dict(zip(members, answers, strict=True))
+    rows = [row for member, (_, out, _) in said.items() for row in rows_of(out, member)]
+    for line in table(rows):
+        sys.stdout.write(f"{line}\n")
+    failed = {member: error for member, (status, _, error) in said.items() if status}
+    return _told(failed if not rows else _but_not_there(failed), quiet="" if rows else said[next(iter(said))][2])
+
+
+def rows_of(printed: str, member: str) -> list[dict[str, str]]:
+    """Return the rows of a table as kubectl prints it, by column, with the member that they are of."""
+    lines = printed.splitlines()
+    if not lines:
+        return []
+    heads = [(found.start(), found[0]) for found in _CELL.finditer(lines[0])]
+    ends = [start for start, _ in heads[1:]] + [None]
+    rows: list[dict[str, str]] = []
+    for line in lines[1:]:
+        cells = {head: line[start:end].strip() for (start, head), end in zip(heads, ends, strict=True)}
+        row: dict[str, str] = {}
+        for head, cell in cells.items():
+            if head == _ORIGIN:
+                row["ADOPTION"] = "Y" if cell else "N"
+            else:
+                row[head] = cell
+            if head == "NAME":
+                row["CLUSTER"] = member
+        rows.append(row)
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return rows as lines, with every column that one of them has."""
+    columns = list(dict.fromkeys(head for row in rows for head in row))
+    if "ADOPTION" in columns:
+        columns.remove("ADOPTION")
+        columns.append("ADOPTION")
+    cells = [columns, *([row.get(head, "") for head in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return [line.rstrip() for line in lines] if rows else []
+
+
+async def _in_turn(words: Sequence[str], members: Mapping[str, str]) -> int:
+    """Let kubectl print by itself, of one member after another: what is in one of them is not in the others."""
+    failed: dict[str, str] = {}
+    for member, kubeconfig in members.items():
+        async with _kubectl(kubeconfig, words) as process:
+            error = b"" if process.stderr is None else await process.stderr.read()
+            if await process.wait():
+                failed[member] = error.decode(errors="replace")
+            else:
+                sys.stderr.write(error.decode(errors="replace"))
+    return _told(failed if len(failed) == len(members) else _but_not_there(failed))
+
+
+def _but_not_there(failed: Mapping[str, str]) -> dict[str, str]:
+    return {member: error for member, error in failed.items() if _NOT_THERE not in error}
+
+
+def _told(failed: Mapping[str, str], quiet: str = "") -> int:
+    """Say on standard error what members could not; return the exit status."""
+    if quiet and not failed:
+        sys.stderr.write(quiet)
+    for member, error in failed.items():
+        sys.stderr.write(f"{member}: {error.strip()}\n")
+    return 1 if failed else 0
+
+
+async def _captured(kubeconfig: str, words: Iterable[str]) -> tuple[int, str, str]:
+    async with _kubectl(kubeconfig, words, stdout=asyncio.subprocess.PIPE) as process:
+        out, error = await process.communicate()
+    return process.returncode or 0, out.decode(errors="replace"), error.decode(errors="replace")
+
+
+@asynccontextmanager
+async def _kubectl(
+    kubeconfig: str, words: Iterable[str], stdout: int | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start kubectl with credentials in a file that nobody else may read and that is gone when it has ended."""
+    with tempfile.NamedTemporaryFile("w", prefix="tutti-amc-") as file:
+        file.write(kubeconfig)
+        file.flush()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "kubectl", f"--kubeconfig={file.name}", *words, stdout=stdout, stderr=asyncio.subprocess.PIPE
+            )
+        except FileNotFoundError:
+            raise TuttiError("kubectl is not on PATH") from None
+        yield process
