@@ -18,7 +18,8 @@ from typing import Final
 from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook.core.model.policy import Preemption, PreemptionPolicy
 from webhook.core.model.quantity import MILLI
-from webhook.core.placement.capacity import Allotment, Bound, Capacity
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.fit import place
 from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked

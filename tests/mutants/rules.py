@@ -338,6 +338,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "room on nodes is kept for who has others stopped",
+        "webhook/core/scheduler/cycle.py",
+        "        claims.keep_places(state, gang.uid, decision.places)\n",
+        "",
+        f"{UNIT}/core/scheduler/test_claims_on_nodes.py",
+    ),
+    Mutant(
+        "N",
         "room on nodes is kept for gangs that another leader admitted",
         OCCUPANCY,
         "        before = {} if known is None else known.places\n",

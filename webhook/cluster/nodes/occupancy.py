@@ -21,7 +21,8 @@ from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
-from webhook.core.placement.capacity import Allotment, Bound, Capacity
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.fit import place_most
 from webhook.core.placement.node import PODS
 from webhook.core.placement.overlay import Asked
@@ -132,7 +133,7 @@ class Occupancy:
         self.capacity.bind(pod.uid, Bound(pod.node, self._requests(pod), pod.gang, pod.pod_set, pod.owner_uid))
         if pod.gang is not None:
             self._unsettled.add(pod.gang)
-        if min(self.capacity.free[pod.node].values()) < 0:
+        if min(self.capacity.spare(pod.node).values()) < 0:
             self._unsettled.update(self.capacity.allotted_on(pod.node))
 
     def drop_pod(self, uid: str) -> None:
@@ -164,9 +165,11 @@ class Occupancy:
             self._unsettled.add(uid)
 
     def forget_decisions(self) -> None:
-        """Give back what was allotted by decisions that no ledger has."""
+        """Give back what was allotted by decisions that no ledger has, and all claims, which come from it again."""
         for uid in self.capacity.allotments.keys() - self._entries.keys():
             self.capacity.withdraw(uid)
+        for uid in self.capacity.claimants():
+            self.capacity.unclaim(uid)
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 
@@ -248,7 +251,7 @@ class Occupancy:
 
     def _too_many(self, name: str, shape: Shape) -> int:
         """Return how many pods of a shape would have to leave a node for it not to be overfull."""
-        free = self.capacity.free.get(name, {})
+        free = self.capacity.spare(name)
         return max((-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests), default=0)
 
     def _admits(self, name: str, shape: Shape) -> bool:
@@ -262,7 +265,7 @@ class Occupancy:
             pod = _to_come(uid, name)
             self.capacity.unbind(pod)
             due = node is not None and not self._served[uid, name] and shape.admits(node)
-            if due and shape.fits(self.capacity.free[name]):
+            if due and shape.fits(self.capacity.spare(name)):
                 self.capacity.bind(pod, Bound(name, dict(shape.requests)))
 
     def _requests(self, pod: PodRecord) -> Amounts:

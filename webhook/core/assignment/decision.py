@@ -19,7 +19,8 @@ from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, Preemptio
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
-from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import misplaced
 from webhook.core.placement.fit import Misplaced, place
 from webhook.core.placement.overlay import Asked
@@ -52,7 +53,7 @@ class Decision:
     fence: Reason | None = None
     """Set when the quota has room, or could get it, and a fence or the nodes have none, or another gang goes first."""
     places: Allotment | None = None
-    """Where its pods are to go, when it fits and the nodes are known."""
+    """Where its pods are to go, now or once its victims are gone, when the nodes are known."""
     misplaced: Misplaced | None = None
     """Set when the nodes alone are in the way."""
     victims: tuple[Candidate, ...] = ()
@@ -236,7 +237,7 @@ class Attempt:
         places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
         if isinstance(places, Misplaced):
             return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())
-        return decision if places is None or gone else replace(decision, places=places)
+        return decision if places is None else replace(decision, places=places)
 
     def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:
         """Return whether ``counts`` pods pass all fences once the gangs are gone that have to stop for the quota."""

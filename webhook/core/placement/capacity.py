@@ -1,6 +1,7 @@
 """What is free on every node: allocatable, less bound pods, less what is allotted to pods that are not bound yet.
 
     free(node) = allocatable - bound pods (foreign ones, and terminating ones until they are gone) - allotted
+                 - what is kept for claims (``claimed``)
 
 Each shape that was asked about keeps an index of the nodes by how many of its pods they hold; a change of a node is
 noted in a log, and an index catches up when it is asked. So a change costs nothing by itself, and a question what
@@ -15,6 +16,8 @@ from itertools import islice
 
 from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.claimed import Claimed, ClaimedRoom
 from webhook.core.placement.node import UNBOUNDED, NodeRecord
 from webhook.core.placement.shape import Shape
 
@@ -23,21 +26,6 @@ SHAPES_MAX = 256
 
 ROUND_VISITS = 50_000
 """Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
-
-Places = Mapping[str, int]
-"""Node to pods."""
-
-
-@dataclass(slots=True)
-class Allotment:
-    """Room on nodes that one gang's pods have until they are bound there."""
-
-    shapes: Mapping[str, Shape]
-    """By pod set."""
-    places: dict[str, dict[str, int]]
-    """Pod set to node to pods that are still to come."""
-    domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of the nodes that alone a pod set's pods may go to, for sets that have to be in one domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +119,9 @@ class Capacity:
         self.nodes: dict[str, NodeRecord] = {}
         self.free: dict[str, dict[str, int]] = {}
         """Node to amounts: negative ones on a node that is overfull, and only what it lost of one not known yet."""
+        self._withheld: dict[str, dict[str, int]] = {}
+        """Node to what is kept there for claims."""
+        self._claims = ClaimedRoom()
         self.allotments: dict[str, Allotment] = {}
         """By uid of the gang."""
         self._bound: dict[str, Bound] = {}
@@ -184,7 +175,7 @@ class Capacity:
             return
         self.unbind(uid)
         self._bound[uid] = bound
-        self._add(bound.node, bound.requests, -1)
+        self._add(bound.node, bound.requests, -1, bound.gang)
         if bound.gang is not None:
             self._pods_of.setdefault(bound.gang, {})[uid] = bound
             if known is None or known.gang != bound.gang:
@@ -195,7 +186,7 @@ class Capacity:
         bound = self._bound.pop(uid, None)
         if bound is None:
             return
-        self._add(bound.node, bound.requests, 1)
+        self._add(bound.node, bound.requests, 1, bound.gang)
         if bound.gang is not None:
             pods = self._pods_of[bound.gang]
             del pods[uid]
@@ -232,6 +223,8 @@ class Capacity:
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
             twin.allotments[uid] = Allotment(allotment.shapes, places)
         twin._bound = dict(self._bound)
+        twin._claims = self._claims.copy()
+        twin._withheld = {name: dict(withheld) for name, withheld in self._withheld.items()}
         twin._pods_of = {gang: dict(pods) for gang, pods in self._pods_of.items()}
         return twin
 
@@ -241,13 +234,13 @@ class Capacity:
         """Keep room for pods of ``gang`` that are not bound yet, in place of what it had."""
         self.withdraw(gang)
         self.allotments[gang] = allotment
-        self._add_all(allotment, -1)
+        self._add_all(gang, allotment, -1)
 
     def withdraw(self, gang: str) -> None:
         """Give back what is still kept for ``gang``; an unknown one is fine."""
         allotment = self.allotments.pop(gang, None)
         if allotment is not None:
-            self._add_all(allotment, 1)
+            self._add_all(gang, allotment, 1)
 
     def allotted_on(self, node: str) -> list[str]:
         """Return the gangs that pods are still to come of to a node."""
@@ -274,22 +267,91 @@ class Capacity:
         places[place] -= 1
         if not places[place]:
             del places[place]
-        self._add(place, dict(allotment.shapes[pod_set].requests), 1)
+        self._add(place, dict(allotment.shapes[pod_set].requests), 1, gang)
         if not any(allotment.places.values()):
             del self.allotments[gang]
 
-    def _add_all(self, allotment: Allotment, sign: int) -> None:
+    def _add_all(self, gang: str, allotment: Allotment, sign: int) -> None:
         for name, places in allotment.places.items():
             for node, count in places.items():
-                self._add(node, dict(allotment.shapes[name].requests), sign * count)
+                self._add(node, dict(allotment.shapes[name].requests), sign * count, gang)
 
-    def _add(self, node: str, by: Amounts, factor: int) -> None:
+    def _add(self, node: str, by: Amounts, factor: int, gang: str | None = None) -> None:
+        """Let so much more be free; less where ``factor`` is negative. ``gang`` is whose it is or was, where any's."""
+        if gang in self._claims.awaited:
+            self._claims.leaves(node, by, -factor)
+            self._change(node, by, factor)
+            self._withhold(node)
+        else:
+            self._change(node, by, factor)
+
+    def _change(self, node: str, by: Amounts, factor: int) -> None:
         free = self.free.setdefault(node, {})
         for name, amount in by.items():
             free[name] = free.get(name, 0) + factor * amount
         if node not in self.nodes and not any(free.values()):
             del self.free[node]
         self._log.append(node)
+
+    # -- claims -------------------------------------------------------------------------------------------------------
+
+    def claim(self, uid: str, claimed: Claimed) -> None:
+        """Keep room for a gang from when those leave that it awaits, in place of what it claimed before."""
+        self.unclaim(uid)
+        nodes, awaited = self._claims.put(uid, claimed)
+        self._keep(nodes, awaited, 1)
+
+    def unclaim(self, uid: str) -> Claimed | None:
+        """Give back what a gang claims and return it; None for one that claims nothing."""
+        known = self._claims.claims.get(uid)
+        if known is not None:
+            nodes, unawaited = self._claims.drop(uid)
+            self._keep(nodes, unawaited, -1)
+        return known
+
+    def has_left(self, gang: str) -> None:
+        """Await a gang no more in any claim: what it holds from now on it keeps."""
+        if gang in self._claims.awaited:
+            self._claims.has_left(gang)
+            self._keep(set(), [gang], -1)
+
+    def claimants(self) -> list[str]:
+        """Return the uids of the gangs for which room is kept."""
+        return list(self._claims.claims)
+
+    def keeps(self, uid: str) -> bool:
+        """Return whether what a gang claims is there for it once those are gone that it awaits; False where it claims
+        nothing.
+        """
+        known = self._claims.claims.get(uid)
+        return known is not None and all(
+            node in self.nodes
+            and known.allotment.shapes[name].admits(self.nodes[node])
+            and self._claims.enough(node, self.free[node])
+            for name, places in known.allotment.places.items()
+            for node in places
+        )
+
+    def spare(self, node: str) -> Mapping[str, int]:
+        """Return what is free on a node, or kept there for claims."""
+        free, withheld = self.free.get(node, {}), self._withheld.get(node)
+        return free if withheld is None else {name: free.get(name, 0) + withheld.get(name, 0) for name in free}
+
+    def _keep(self, nodes: set[str], gangs: Iterable[str], sign: int) -> None:
+        """Have kept on nodes what is claimed there, now that ``gangs`` are awaited, or are no more."""
+        for node, requests, count in self._going(gangs):
+            self._claims.leaves(node, requests, sign * count)
+            nodes.add(node)
+        for node in sorted(nodes):
+            self._withhold(node)
+
+    def _withhold(self, node: str) -> None:
+        before, now = self._withheld.pop(node, None), self._claims.withheld(node)
+        if before != (now or None):
+            self._change(node, before or {}, 1)
+            self._change(node, now, -1)
+        if now:
+            self._withheld[node] = now
 
     # -- new shapes ---------------------------------------------------------------------------------------------------
 
@@ -373,14 +435,23 @@ class Capacity:
 
     def held_by(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
         """Return what else would be free, by node, if ``gangs`` gave back what is allotted to them and their pods were
-        gone.
+        gone, and no claim had it.
         """
-        more: dict[str, dict[str, int]] = {}
-        for node, requests, count in self._going(gangs):
-            sums = more.setdefault(node, {})
-            for name, amount in requests.items():
-                sums[name] = sums.get(name, 0) + amount * count
+        whole = list(dict.fromkeys(gangs))
+        more = self._sums(whole)
+        for node, gone in self._sums([gang for gang in whole if gang in self._claims.awaited]).items():
+            now, then = self._claims.withheld(node), self._claims.withheld(node, gone)
+            for name, amount in then.items():
+                more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
         return more
+
+    def _sums(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
+        sums: dict[str, dict[str, int]] = {}
+        for node, requests, count in self._going(gangs):
+            amounts = sums.setdefault(node, {})
+            for name, amount in requests.items():
+                amounts[name] = amounts.get(name, 0) + amount * count
+        return sums
 
     def _going(self, gangs: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
         for gang in dict.fromkeys(gangs):

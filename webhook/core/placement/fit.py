@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from heapq import merge
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.capacity import Allotment, Capacity, Index, Room
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Capacity, Index, Room
 from webhook.core.placement.overlay import Asked, Overlay
 from webhook.core.placement.search import search
 from webhook.core.placement.shape import Shape

@@ -10,10 +10,17 @@ A new leader reads claims before it knows all gangs. While the one that claims i
 kept and nobody starts in it.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from webhook.core.ledger.record import Claim, reserve
+from webhook.core.ledger.bounds import fits_alone
+from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
+from webhook.core.model.gang import PodSet
 from webhook.core.pending.queueing import GangRecord, PendingQueue
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.claimed import Claimed
+from webhook.core.placement.fit import Misplaced
+from webhook.core.placement.shape import shape_of
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler.state import State
@@ -53,9 +60,47 @@ def await_others(state: State, uid: str) -> list[str]:
     allocations.put_back()
     if others and suffices and state.fences.shortfall(gang, claim.planned.counts, gone) is None:
         state.claims[uid] = replace(claim, awaits=tuple(others))
-        return others
+        if has_places(state, uid, others):
+            return others
     lapse(state, uid)
     return []
+
+
+def places_of(state: State, uid: str, gone: Iterable[str] = ()) -> Allotment | Misplaced | None:
+    """Return where a gang that claims would go if those it ``gone`` were, or why nowhere; None where that is not asked.
+
+    What is kept for it is its own; what is kept for others is not.
+    """
+    planned, gang = state.claims[uid].planned, state.pending.records[uid].gang
+    kept = None if state.nodes is None else state.nodes.unclaim(uid)
+    places = state.decider.places(gang, planned.counts, planned.flavors, state.decider.uids(gone))
+    if state.nodes is not None and kept is not None:
+        state.nodes.claim(uid, kept)
+    return places
+
+
+def has_places(state: State, uid: str, waits: Iterable[str]) -> bool:
+    """Return whether a gang that claims has nodes to go to once those are gone that it ``waits`` for: those that are
+    kept for it, or others, if they went away or somebody else's pods came there.
+    """
+    if state.nodes is None or state.nodes.keeps(uid):
+        return True
+    places = places_of(state, uid, waits)
+    if isinstance(places, Misplaced):
+        return places.postponed
+    keep_places(state, uid, places)
+    return True
+
+
+def keep_places(state: State, uid: str, places: Allotment | None) -> None:
+    """Keep room on nodes for a gang that claims, and have its claim say where, if that does not make it too long."""
+    claim, nodes = state.claims[uid], state.nodes
+    if nodes is None or places is None:
+        return
+    awaits = (each for each in claim.awaits if each in state.allocations.by_uid)
+    nodes.claim(uid, Claimed(places, set(state.decider.uids(awaits))))
+    planned = with_places(claim.planned, places.places)
+    state.claims[uid] = replace(claim, planned=planned if fits_alone(planned) else with_places(claim.planned, {}))
 
 
 def _shares(allocations: Allocations, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
@@ -79,6 +124,7 @@ def renew(state: State) -> None:
             continue
         if uid not in state.allocations.promises:
             state.allocations.promise(uid, queue.node, claim.planned.usage())
+            keep_places(state, uid, _places_in(claim.planned))
         if record is not None and record.eclass is not None:
             state.pending.claim(record.gang, record.eclass)
             state.stirred = True
@@ -94,4 +140,13 @@ def _asks_it(record: GangRecord, claim: Claim, queue: PendingQueue) -> bool:
         return False
     flavors = planned.flavors
     asked = reserve(gang, planned.queue, planned.counts, flavors, planned.epoch, 0.0, eclass.request.charges)
-    return asked.pod_sets == planned.pod_sets and eclass.request.allows(flavors)
+    return asked.pod_sets == with_places(planned, {}).pod_sets and eclass.request.allows(flavors)
+
+
+def _places_in(planned: Reservation) -> Allotment | None:
+    """Return the places that a claim was read with; what else its pods ask of nodes is known when their gang is."""
+    shapes = {
+        each.name: shape_of(PodSet(each.name, each.count, each.price)) for each in planned.pod_sets if each.places
+    }
+    places = {each.name: dict(each.places) for each in planned.pod_sets if each.places}
+    return Allotment(shapes, places) if places else None

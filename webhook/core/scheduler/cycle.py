@@ -13,12 +13,13 @@ from functools import partial
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.assignment.preemption import Candidate, Variant
-from webhook.core.ledger.record import Claim, Reservation, reserve
+from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, StopPolicy
 from webhook.core.model.wake_keys import QueueHead
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.fit import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
@@ -205,6 +206,7 @@ class Cycle:
         state.pending.claim(gang, eclass)
         state.allocations.promise(gang.uid, queue.node, decision.assignment.usage)
         state.claims[gang.uid] = Claim(planned, awaits)
+        claims.keep_places(state, gang.uid, decision.places)
         for victim in decision.victims:
             state.wake(victim.node, victim.allocation.amounts)
         self._enter_again(queue.node.root, everybody=True)
@@ -230,7 +232,7 @@ class Cycle:
             waits = [uid for uid in claim.awaits if uid in allocations.stopping]
             if known and view.fits(node, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
-            elif known and not waits:
+            elif known and not (waits and claims.has_places(state, claimant, waits)):
                 waits = claims.await_others(state, claimant)
                 if not waits:
                     continue
@@ -248,16 +250,18 @@ class Cycle:
         gang, counts = state.pending.records[uid].gang, claim.planned.counts
         if not state.allocations.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
             return False
-        return not isinstance(state.decider.places(gang, counts, claim.planned.flavors), Misplaced)
+        return not isinstance(claims.places_of(state, uid), Misplaced)
 
     def _take_up(self, uid: str) -> None:
-        state, claim, record = self._state, self._state.claims.pop(uid), self._state.pending.records[uid]
+        state, claim, record = self._state, self._state.claims[uid], self._state.pending.records[uid]
         assert record.queue is not None
-        amounts = state.allocations.promises[uid][1]
-        places = state.decider.places(record.gang, claim.planned.counts, claim.planned.flavors)
-        state.allocations.withdraw_promise(uid)
+        amounts, places = state.allocations.promises[uid][1], claims.places_of(state, uid)
+        kept = state.end_claim(uid)
+        if kept is not None and isinstance(places, Allotment) and kept.places != places.places:
+            state.wake_nodes()
         state.pending.withdraw(uid)
-        reservation = replace(claim.planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
+        planned = with_places(claim.planned, {})
+        reservation = replace(planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
         reservation = state.allot(reservation, None if isinstance(places, Misplaced) else places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
 

@@ -16,7 +16,8 @@ from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
-from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
@@ -126,11 +127,18 @@ class State:
 
     def drop_claim(self, uid: str) -> None:
         """End a claim and wake those who may have the room instead."""
-        self.claims.pop(uid, None)
         promised = self.allocations.promises.get(uid)
+        if self.end_claim(uid) is not None:
+            self.wake_nodes()
         if promised is not None:
-            self.allocations.withdraw_promise(uid)
             self.wake(*promised)
+
+    def end_claim(self, uid: str) -> Allotment | None:
+        """End a claim; return what it kept on nodes, if anything."""
+        self.claims.pop(uid, None)
+        self.allocations.withdraw_promise(uid)
+        kept = None if self.nodes is None else self.nodes.unclaim(uid)
+        return None if kept is None else kept.allotment
 
     def age_usage(self, now: float) -> None:
         """Sample usage for usage-decay ordering, if that is due, and reorder the queues that use it."""
@@ -296,6 +304,8 @@ class State:
         self.pending.wake(NamespaceFences(allocation.reservation.namespace))
         if self.nodes is not None:
             self.nodes.withdraw(allocation.uid)
+            for uid in allocation.uids:
+                self.nodes.has_left(uid)
             self.wake_nodes()
         if node is not None:
             self.wake(node, allocation.amounts)

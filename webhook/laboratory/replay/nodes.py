@@ -14,7 +14,8 @@ from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Taint
 from webhook.core.model.problem import Problem
 from webhook.core.model.quantity import MILLI, QuantityError, parse
-from webhook.core.placement.capacity import Allotment, Capacity
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of

@@ -1,0 +1,149 @@
+"""Who has others stopped has their nodes kept for it, and stopping comes to an end."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.scheduler.test_nodes import admitted, engine
+from tests.unit.core.worlds import gang, queue
+from webhook.core.ledger import text
+from webhook.core.ledger.record import Ledger, with_places
+from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.placement.node import NodeRecord
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+
+PREEMPTS = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+LOW, WIDE = gang("x", "q", cpu=4), gang("wide", "q", cpu=4, pods=2, priority=5, created=2.0)
+
+
+def two_are_stopped() -> tuple[Engine, Capacity]:
+    """Two gangs of one node each are being stopped for one of two nodes, and the quota has room for one besides."""
+    made, there = engine(queue("q", 12, preemption=PREEMPTS), nodes={"a": 4, "b": 4})
+    for name in "xy":
+        made.submit(gang(name, "q", cpu=4), 0.0)
+    assert admitted(made) == ["x", "y"]
+    made.submit(WIDE, 2.0)
+    assert [each.uid for each in made.cycle(3.0, Fences(), epoch=1).preempted] == ["x", "y"]
+    return made, there
+
+
+def test_who_was_stopped_does_not_start_again_on_the_nodes_that_it_left_for_another() -> None:
+    made, _ = two_are_stopped()
+    made.release("x")
+    made.submit(LOW, 4.0)
+    assert admitted(made, 4.0) == []
+    made.release("y")
+    assert admitted(made, 5.0) == ["wide"]
+
+
+def test_a_new_leader_keeps_the_nodes_that_the_claim_names() -> None:
+    made, before = two_are_stopped()
+    ledger = text.decode(text.encode(Ledger(1, 1, claims=made.claims())))
+    (claim,) = ledger.claims.values()
+    assert [dict(each.places) for each in claim.planned.pod_sets] == [{"a": 1, "b": 1}]
+    after, there = engine(queue("q", 12, preemption=PREEMPTS), nodes={"a": 4, "b": 4})
+    stopping = made.state.allocations.by_uid["y"].reservation
+    there.allot("y", before.allotments["y"])
+    after.restore(stopping)
+    after.state.allocations.stop("y")
+    after.restore_claims(ledger.claims)
+    # The gang that claims is not read yet.
+    after.submit(LOW, 4.0)
+    assert admitted(after, 4.0) == []
+    after.submit(WIDE, 5.0)
+    assert admitted(after, 5.0) == []
+    after.release("y")
+    assert admitted(after, 6.0) == ["wide"]
+
+
+def test_a_claim_of_an_earlier_release_that_names_no_nodes_is_given_some() -> None:
+    made, before = two_are_stopped()
+    (claim,) = made.claims().values()
+    after, there = engine(queue("q", 12, preemption=PREEMPTS), nodes={"a": 4, "b": 4})
+    for name in "xy":
+        there.allot(name, before.allotments[name])
+        after.restore(made.state.allocations.by_uid[name].reservation)
+        after.state.allocations.stop(name)
+    plain = type(claim)(with_places(claim.planned, {}), claim.awaits)
+    after.restore_claims({"wide": plain})
+    after.submit(WIDE, 2.0)
+    assert admitted(after, 4.0) == []
+    after.release("x")
+    after.submit(LOW, 4.0)
+    assert admitted(after, 5.0) == []
+    assert [dict(each.places) for each in after.claims()["wide"].planned.pod_sets] == [{"a": 1, "b": 1}]
+
+
+def test_a_claim_whose_node_goes_away_is_kept_on_another() -> None:
+    made, there = two_are_stopped()
+    there.drop_node("a")
+    there.put_node(NodeRecord("c", {"cpu": 4000}, {}))
+    made.wake_nodes()
+    assert admitted(made, 4.0) == []
+    made.submit(gang("z", "q", cpu=4), 4.0)
+    assert admitted(made, 4.0) == [], "c is kept now"
+    for name in "xy":
+        made.release(name)
+    assert admitted(made, 5.0) == ["wide"]
+    assert made.state.allocations.by_uid["wide"].reservation.pod_sets[0].places == {"b": 1, "c": 1}
+
+
+def test_a_claim_lapses_when_somebody_elses_pods_took_its_node_and_what_it_kept_is_free() -> None:
+    made, there = two_are_stopped()
+    made.release("x")
+    there.bind("foreign", Bound("a", {"cpu": 4000}))
+    made.wake_nodes()
+    made.submit(LOW, 4.0)
+    assert admitted(made, 4.0) == []
+    assert made.claims() == {}
+    made.release("y")
+    assert admitted(made, 5.0) == ["x"]
+    assert there.free["b"]["cpu"] == 0
+
+
+@given(
+    st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4),
+    st.integers(0, 6),
+    st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_stopping_comes_to_an_end_and_nobody_is_stopped_for_a_gang_that_does_not_start(
+    nodes: list[int], beyond: int, gangs: list[tuple[int, int, int]], chance: Random
+) -> None:
+    """Whoever is stopped waits again, and nobody else comes or ends."""
+    made, there = engine(
+        queue("q", sum(nodes) + beyond, preemption=PREEMPTS),
+        nodes={f"node-{number}": cpu for number, cpu in enumerate(nodes)},
+    )
+    waiting = {
+        f"g{number}": gang(f"g{number}", "q", cpu=cpu, pods=pods, priority=priority, created=float(number))
+        for number, (cpu, pods, priority) in enumerate(gangs)
+    }
+    going, stops, now, quiet = list[str](), 0, 1.0, 0
+    claims: set[str] = set()
+    coming = list(waiting.values())
+    while quiet < 3:
+        if coming:
+            made.submit(coming.pop(0), now)
+        now += 1
+        plan = made.cycle(now, Fences(), epoch=1)
+        going += [each.uid for each in plan.preempted]
+        claims = (claims | {each.by for each in plan.preempted}) - {each.uid for each in plan.admitted}
+        stops += len(plan.preempted)
+        assert stops <= len(gangs) ** 2, "it has no end"
+        quiet = 0 if plan.preempted or plan.admitted or going or coming else quiet + 1
+        if going and chance.random() < 0.7:
+            uid = going.pop(chance.randrange(len(going)))
+            made.release(uid)
+            made.submit(waiting[uid], now)
+    assert not claims, "others were stopped for nothing"
+    assert made.claims() == {}
+    for node, free in there.free.items():
+        held = sum(
+            waiting[uid].pod_sets[0].price.requests["cpu"] * each.places["main"].get(node, 0)
+            for uid, each in there.allotments.items()
+        )
+        assert free["cpu"] == there.nodes[node].capacity["cpu"] - held >= 0

@@ -1,0 +1,21 @@
+"""Where a gang's pods are to go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.placement.shape import Shape
+
+Places = Mapping[str, int]
+"""Node to pods."""
+
+
+@dataclass(slots=True)
+class Allotment:
+    """Room on nodes that one gang's pods have until they are bound there."""
+
+    shapes: Mapping[str, Shape]
+    """By pod set."""
+    places: dict[str, dict[str, int]]
+    """Pod set to node to pods that are still to come."""
+    domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the nodes that alone a pod set's pods may go to, for sets that have to be in one domain."""
