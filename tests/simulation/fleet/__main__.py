@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from random import Random
 from typing import NamedTuple
 
 import structlog
@@ -17,16 +18,21 @@ import structlog
 from tests import virtual_loop
 from tests.simulation.fleet.links import Fault
 from tests.simulation.fleet.story import Counts, Story
+from tests.simulation.fleet.weathers import WEATHERS
 from webhook.core.fleet.placement import Phase
 
+ROUGH = "all at once"
 WHAT = ("cut", "crash before", "crash after")
+
+
+ROUGH_STORIES = 0.6
 
 
 class Told(NamedTuple):
     """How one story went."""
 
     seed: int
-    processes: int
+    weather: str
     writes: int
     partitions: int
     crashes: int
@@ -34,10 +40,20 @@ class Told(NamedTuple):
     failure: str
 
 
-def tell(seed: int, processes: int) -> Told:
+def drawn(seed: int) -> tuple[str, Story]:
+    """Return the story of a seed: mostly of everything at once, else of one fault with its bound."""
+    chance = Random(f"story {seed}")
+    processes, bare = chance.choice((1, 2)), chance.random() < 0.2
+    if chance.random() >= ROUGH_STORIES:
+        weather = chance.choice(sorted(WEATHERS))
+        return weather, WEATHERS[weather](seed, processes, bare=bare)
+    broken, hub_queues = chance.choice((0, 0, 0, 0, 1, 2, 3)), chance.random() < 0.3
+    return ROUGH, Story(seed, processes, hub_queues=hub_queues, broken=broken, bare=bare)
+
+
+def tell(seed: int) -> Told:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    broken = seed % 7 - 3
-    story, failure = Story(seed, processes, hub_queues=seed % 3 == 0, broken=max(broken, 0), bare=seed % 5 == 0), ""
+    (weather, story), failure = drawn(seed), ""
     # A story is short: what it leaves behind is collected at its end, not looked through again and again.
     gc.disable()
     try:
@@ -46,7 +62,7 @@ def tell(seed: int, processes: int) -> Told:
         failure = f"{type(error).__name__}: {error}"
     finally:
         gc.enable()
-    return Told(seed, processes, story.rules.writes, story.partitions, story.crashes, story.counts, failure)
+    return Told(seed, weather, story.rules.writes, story.partitions, story.crashes, story.counts, failure)
 
 
 def main() -> int:
@@ -58,16 +74,19 @@ def main() -> int:
     args = parser.parse_args()
     base = args.base if args.base is not None else int.from_bytes(os.urandom(4), "big")
     counts: Counts = Counter()
+    weathers: Counter[str] = Counter()
     writes = partitions = crashes = failed = 0
     with ProcessPoolExecutor(args.processes) as pool:
         seeds = range(base, base + args.seeds)
-        for told in pool.map(tell, seeds, [1 + seed % 2 for seed in seeds]):
+        for told in pool.map(tell, seeds):
             counts += told.counts
+            weathers[told.weather] += 1
             writes, partitions, crashes = writes + told.writes, partitions + told.partitions, crashes + told.crashes
             if told.failure:
                 failed += 1
-                print(f"VIOLATION with seed {told.seed}, {told.processes} hubs: {told.failure[:1000]}", flush=True)
+                print(f"VIOLATION with seed {told.seed}, {told.weather}: {told.failure[:1000]}", flush=True)
     print(f"{args.seeds} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes")
+    print(", ".join(f"{weather}: {number}" for weather, number in sorted(weathers.items())))
     print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))
     for phase in Phase:
         for fault in Fault:

@@ -33,6 +33,8 @@ class Link:
         self._name = name
         self._on_write = on_write
         """Called ``before`` and ``after`` each write, whatever becomes of it on the way."""
+        self.astray: SimulatedApi | None = None
+        """Another cluster that answers in its place."""
 
     @property
     def fault(self) -> Fault:
@@ -56,7 +58,7 @@ class Link:
         if self.fault is Fault.BLACK_HOLE:
             await asyncio.sleep(timeout_seconds)
             raise _unknown(f"{method} {path}: no answer in time", write)
-        answer = await self._api.request(method, path, timeout_seconds=timeout_seconds, **how)
+        answer = await (self.astray or self._api).request(method, path, timeout_seconds=timeout_seconds, **how)
         # The link may have changed while the request was under way.
         if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
             await asyncio.sleep(timeout_seconds)
@@ -71,7 +73,7 @@ class Link:
         if self.fault is not Fault.PASS:
             await asyncio.sleep(idle_seconds)
             return
-        async for line in self._api.watch(path, query=query, idle_seconds=idle_seconds):
+        async for line in (self.astray or self._api).watch(path, query=query, idle_seconds=idle_seconds):
             if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
                 await asyncio.sleep(idle_seconds)
             if self.fault is not Fault.PASS:

@@ -1,12 +1,14 @@
 """What must hold of a fleet after each write that is stored in any of its clusters."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
 from webhook.core.fleet.placement import NOWHERE, Placement
+from webhook.core.fleet.text import decode
 from webhook.core.model import names
-from webhook.fleet.copies import copy_read, placement_of
+from webhook.fleet.copies import copy_read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 
@@ -31,6 +33,10 @@ class Rules:
         """The hub has queues of its own."""
         self.bare: tuple[str, ...] = ()
         """Members without a Tutti, which get nothing."""
+        self.forgiven: set[str] = set()
+        """Members that were declared lost, or whose past has come back, a moment ago: what runs there may run twice."""
+        self.records_lost = False
+        """The hub's cluster was set back a moment ago: what runs need not stand in a record yet."""
         self.writes = 0
         self.broken: list[str] = []
         self.started: dict[str, set[str]] = {}
@@ -51,19 +57,22 @@ class Rules:
         places: dict[str, set[str]] = {}
         for name, side in self._members.items():
             for gang, copy in self._running(side):
+                if name in self.forgiven:
+                    continue
                 places.setdefault(gang, set()).add(name)
-                self._check_leave(gang, copy, side, records.get(gang, NOWHERE))
-        held = self._reserved() if self.hub_queues else set()
+                if not self.records_lost:
+                    self._check_leave(gang, copy, side, records.get(gang, NOWHERE))
+        held = reserved(self._hub) if self.hub_queues else set()
         for gang, found in places.items():
             if self.hub_queues and gang not in held:
-                self._say(f"{gang} runs in {sorted(found)} and holds nothing in the hub")
+                self.say(f"{gang} runs in {sorted(found)} and holds nothing in the hub")
             if len(found) > 1:
-                self._say(f"{gang} in {sorted(found)} at once")
+                self.say(f"{gang} in {sorted(found)} at once")
         self._check_foreign()
 
     def records(self) -> dict[str, Placement]:
         """Return the record of each of the hub's jobs, by its uid."""
-        return {job["metadata"]["uid"]: placement_of(job) for _, job in jobs(self._hub)}
+        return {job["metadata"]["uid"]: _record(job["metadata"]) for _, job in jobs(self._hub)}
 
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
@@ -73,15 +82,15 @@ class Rules:
                 continue
             self._jobs_of_copies[copy.uid] = copy.job
             if side.name in self.bare:
-                self._say(f"{copy.job} was offered to {side.name}, which knows no permits")
+                self.say(f"{copy.job} was offered to {side.name}, which knows no permits")
             if copy.finished:
                 self.ended[copy.job] = job["status"]
             if copy.failed and copy.uid not in self._failed:
                 self._failed.add(copy.uid)
                 self.failed_in.setdefault(copy.job, []).append(side.name)
             if not copy.suspended:
-                if not copy.permitted:
-                    self._say(f"copy {copy.uid} of {copy.job} runs without a permit in {side.name}")
+                if not _permitted(job["metadata"]):
+                    self.say(f"copy {copy.uid} of {copy.job} runs without a permit in {side.name}")
                 self.started.setdefault(copy.job, set()).add(copy.uid)
                 if not copy.finished:
                     yield copy.job, copy.uid
@@ -91,24 +100,19 @@ class Rules:
             if live and copy_uid in self._jobs_of_copies:
                 yield self._jobs_of_copies[copy_uid], copy_uid
 
-    def _reserved(self) -> set[str]:
-        """Return the uids of the jobs that hold something in the hub's ledger."""
-        maps = self._hub.cluster.server.store.items(("", "configmaps"), names.SYSTEM_NAMESPACE)
-        ledgers = [each.object for each in maps if each.object["metadata"]["name"].startswith(names.LEDGER_NAME)]
-        return {uid for ledger in ledgers for uid in ledger.get("data") or {}}
-
     def _check_leave(self, gang: str, copy: str, side: Side, record: Placement) -> None:
         if not record.holds or record.copy_uid != copy or record.member != side.name:
-            self._say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
+            self.say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
 
     def _check_foreign(self) -> None:
         for (member, kind, name), uid in self.foreign.items():
             there = [job for which, job in jobs(self._members[member]) if which == kind and _name(job) == name]
             notes = {} if not there else there[0]["metadata"].get("annotations") or {}
             if not there or there[0]["metadata"]["uid"] != uid or names.PERMIT in notes:
-                self._say(f"{name} of somebody else in {member} was touched")
+                self.say(f"{name} of somebody else in {member} was touched")
 
-    def _say(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Keep what did not hold."""
         if words not in self.broken:
             self.broken.append(words)
 
@@ -118,6 +122,29 @@ def jobs(side: Side) -> Iterator[tuple[str, Json]]:
     for kind, storage in STORAGES.items():
         for stored in side.cluster.server.store.items(storage, NAMESPACE):
             yield kind, stored.object
+
+
+def _record(metadata: Json) -> Placement:
+    written = (metadata.get("annotations") or {}).get(names.PLACEMENT)
+    return NOWHERE if written is None else _decoded(written)
+
+
+@lru_cache(4096)
+def _decoded(written: str) -> Placement:
+    return decode(written)
+
+
+def _permitted(metadata: Json) -> bool:
+    """Return whether a copy bears a permit for itself; in our own words, not in those of what is tested."""
+    notes = metadata.get("annotations") or {}
+    return bool(notes.get(names.PERMIT) == f"{notes.get(names.OFFER)} {metadata['uid']}")
+
+
+def reserved(side: Side) -> set[str]:
+    """Return the uids of the jobs that hold something in the ledger of a cluster."""
+    maps = side.cluster.server.store.items(("", "configmaps"), names.SYSTEM_NAMESPACE)
+    ledgers = [each.object for each in maps if each.object["metadata"]["name"].startswith(names.LEDGER_NAME)]
+    return {uid for ledger in ledgers for uid in ledger.get("data") or {}}
 
 
 def ended(job: Json, kind: str) -> bool:

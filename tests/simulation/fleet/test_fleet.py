@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from tests.simulation.fleet.story import Story
+from tests.simulation.fleet.weathers import WEATHERS
 
 pytestmark = pytest.mark.virtual_time
 SEEDS = 4
@@ -34,3 +35,9 @@ async def test_a_gang_that_fails_is_tried_in_each_member_once(seed: int) -> None
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
     await Story(seed, hub_queues=True).tell()
+
+
+@pytest.mark.parametrize("weather", WEATHERS)
+@pytest.mark.parametrize("seed", range(2))
+async def test_one_fault_that_lasts_has_the_end_that_was_promised_in_time(weather: str, seed: int) -> None:
+    await WEATHERS[weather](seed, 1 + seed % 2).tell()

@@ -13,6 +13,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.controllers.ledger.faults import SetBack
 from webhook.core.fleet.placement import Phase
 from webhook.core.model import names
 from webhook.fleet.copies import placement_of
@@ -223,10 +224,12 @@ async def fleet(
     starts: bool = True,
     without_tutti: tuple[str, ...] = (),
     hub_policy: Sequence[Mapping[str, Any]] = (),
+    watched: bool = True,
 ) -> AsyncIterator[Fleet]:
     """Yield a hub with these members, one node each, a queue of 4 cpu each.
 
-    A hub with a policy has a Tutti of its own, by which its jobs wait for its quota first.
+    A hub with a policy has a Tutti of its own, by which its jobs wait for its quota first. ``watched``: it is seen to
+    that no gang runs in two members.
     """
     whole = Fleet()
     async with AsyncExitStack() as stack:
@@ -246,7 +249,7 @@ async def fleet(
             whole.members[name] = Side(name, cluster)
             if name not in without_tutti:
                 await stack.enter_async_context(tutti(cluster, name))
-        whole.watchers = Watchers(whole.members)
+        whole.watchers = Watchers(whole.members if watched else {})
         if starts:
             whole.start()
         try:
@@ -260,9 +263,14 @@ async def fleet(
 async def tutti(cluster: SimulatedCluster, name: str, config: Config = MEMBER) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
     gate = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
-    loop = assembly.reconciler(
-        cluster.api(ACCOUNT), config, identity=f"reconciler-{name}", clock=LoopClock(), rng=Random(3)
-    )
+
+    async def reconcile(number: int = 0) -> None:
+        """Run a reconciler, and another one when it ends because its cluster was set back."""
+        api, identity = cluster.api(ACCOUNT), f"reconciler-{name}-{number}"
+        try:
+            await assembly.reconciler(api, config, identity=identity, clock=LoopClock(), rng=Random(3)).run()
+        except* SetBack:
+            running.append(asyncio.create_task(reconcile(number + 1)))
 
     async def review(path: str, body: bytes) -> bytes:
         _, answer = await gate.gate.review(path, body, 2.5)
@@ -285,7 +293,7 @@ async def tutti(cluster: SimulatedCluster, name: str, config: Config = MEMBER) -
             ),
         ),
     )
-    running = [asyncio.create_task(gate.run()), asyncio.create_task(loop.run())]
+    running = [asyncio.create_task(gate.run()), asyncio.create_task(reconcile())]
     await asyncio.sleep(3)
     try:
         yield

@@ -1,0 +1,272 @@
+"""Stories of one fault that lasts while all else is well, so that what becomes of it has a bound in seconds."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from random import Random
+from typing import Any
+
+from tests.simulation.fleet.links import Fault
+from tests.simulation.fleet.rules import Json, ended, jobs, reserved
+from tests.simulation.fleet.story import FAULTS, Story
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
+from webhook.clock import LoopClock
+from webhook.controllers.gangs.requeues import PERMIT_SECONDS
+from webhook.core.fleet.placement import NOWHERE, Phase, Placement
+from webhook.core.model import names
+from webhook.fleet.copies import wanted
+from webhook.fleet.lost import give_up, noted
+from webhook.jobs.kinds.registry import KINDS
+from webhook.laboratory.simulated.api import SimulatedApi
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+STRIKES = 2
+MOVED_SECONDS = 15.0
+"""After which nothing is offered to a member that does not answer, while another may have it."""
+CONTACT_SECONDS = 15.0
+"""After which nothing of the past is left in a member that answers again."""
+NOTE_SECONDS = 15.0
+"""So much longer a member counts as lost."""
+REQUEUE_SECONDS = 5.0
+"""A member takes to give room back."""
+RESTART_SECONDS = 6.0
+"""After which a hub that died is there again."""
+LOOK_SECONDS = 0.5
+UNDER_WAY_SECONDS = 6.0
+"""After which nothing is decided any more by what was read before a link was cut."""
+LINGERS_SECONDS = 45.0
+"""Pods are kept for less."""
+
+
+class OneFault(Story):
+    """One fault after another, each of one member."""
+
+    rough = False
+
+    def _weather(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return ()
+
+    async def _strike(self) -> None:
+        for _ in range(STRIKES):
+            await asyncio.sleep(self.chance.uniform(2, 20))
+            await self._strike_at(await self._busy())
+
+    async def _strike_at(self, member: str) -> None:
+        raise NotImplementedError
+
+    async def _busy(self) -> str:
+        """Return a member that has or may get a gang, if one is found within a while."""
+        phase = self.chance.choice((Phase.OFFERED, Phase.GRANTED, Phase.GRANTED, Phase.RECALLED))
+        for _ in range(1000):
+            if found := [each.member for each in self.rules.records().values() if each.phase is phase]:
+                return self.chance.choice(found)
+            await asyncio.sleep(0.03)
+        return self.chance.choice(sorted(self.world.members))
+
+    def _kill_hubs(self) -> None:
+        for process in self.living:
+            process.kill()
+
+    def _copies(self, member: str) -> dict[str, str]:
+        """Return the copies in a member and the hub's jobs that they are of, by uid."""
+        found = {}
+        for _, job in jobs(self.world.members[member]):
+            if offer := _notes(job).get(names.OFFER):
+                found[job["metadata"]["uid"]] = offer.partition(" ")[0]
+        return found
+
+    def _held(self, member: str, *phases: Phase) -> set[str]:
+        records = self.rules.records().items()
+        return {uid for uid, record in records if record.member == member and record.phase in phases}
+
+    def _waiting(self, kind: str, job: Json, member: str) -> bool:
+        """Return whether a gang is to run, and another member than ``member`` may have it."""
+        name = job["metadata"]["name"]
+        taken = {where for where, which, theirs in self.rules.foreign if (which, theirs) == (kind, name)}
+        others = self.world.members.keys() - taken - {*self.bare, member}
+        return bool(others) and wanted(KINDS[kind], job) and not ended(job, kind)
+
+    def _record(self, uid: str) -> Placement:
+        return self.rules.records().get(uid, NOWHERE)
+
+    def _check_settled(self, member: str, before: Iterable[str]) -> None:
+        """See that of the copies that were in a member at contact only those are left that a record names."""
+        copies = self._copies(member)
+        for uid in set(before) & copies.keys():
+            record = self._record(copies[uid])
+            named = record.copy_uid == uid if record.holds else record.phase is Phase.OFFERED
+            if not named or record.member != member:
+                self.rules.say(f"copy {uid} is left in {member} {CONTACT_SECONDS} s after contact: {record}")
+
+
+class CutOff(OneFault):
+    """A member is not reached for long: what runs there stays, what was offered moves on, its room is given back."""
+
+    async def _strike_at(self, member: str) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._begin(member)
+        end = began + self.chance.uniform(10, 90)
+        await asyncio.sleep(UNDER_WAY_SECONDS)
+        granted = self._held(member, Phase.GRANTED)
+        since: dict[str, float] = {}
+        while loop.time() < end:
+            await asyncio.sleep(LOOK_SECONDS)
+            for uid in granted - self._held(member, Phase.GRANTED):
+                self.rules.say(f"{uid} does not stay in {member}, from which nothing is heard: {self._record(uid)}")
+            if loop.time() > began + MOVED_SECONDS:
+                self._check_moved(member)
+            self._check_room(member, since, loop.time())
+        before = self._copies(member)
+        self._end(member)
+        await asyncio.sleep(CONTACT_SECONDS)
+        self._check_settled(member, before)
+
+    def _begin(self, member: str) -> None:
+        self._cut(member, self.chance.choice(FAULTS))
+
+    def _end(self, member: str) -> None:
+        self.states[member] = Fault.PASS
+
+    def _check_moved(self, member: str) -> None:
+        offered = self._held(member, Phase.OFFERED)
+        for kind, job in jobs(self.world.hub):
+            if job["metadata"]["uid"] in offered and self._waiting(kind, job, member):
+                name = job["metadata"]["name"]
+                self.rules.say(f"{name} is offered to {member}, which has not answered for {MOVED_SECONDS} s")
+
+    def _check_room(self, member: str, since: dict[str, float], now: float) -> None:
+        """See that no room is held in a member for a permit that does not come."""
+        side = self.world.members[member]
+        held = reserved(side) & {
+            job["metadata"]["uid"]
+            for _, job in jobs(side)
+            if names.OFFER in _notes(job) and names.PERMIT not in _notes(job)
+        }
+        for uid in since.keys() - held:
+            del since[uid]
+        for uid in held:
+            if now - since.setdefault(uid, now) > PERMIT_SECONDS + REQUEUE_SECONDS:
+                self.rules.say(f"{member} holds room for {uid} for longer than {PERMIT_SECONDS} s without a permit")
+
+
+class Astray(CutOff):
+    """The name of a member leads to another cluster, which is empty: that proves nothing."""
+
+    async def _strike(self) -> None:
+        async with SimulatedCluster(Random(9), namespaces=("tutti-system",)) as self._other:
+            await super()._strike()
+
+    def _begin(self, member: str) -> None:
+        self._lead(member, self._other.api(HUB_ACCOUNT))
+
+    def _end(self, member: str) -> None:
+        self._lead(member, None)
+
+    def _lead(self, member: str, to: SimulatedApi | None) -> None:
+        for process in self.living:
+            process.links[member].astray = to
+
+
+class DeclaredLost(OneFault):
+    """A member does not answer and is declared lost; some time later it is there all the same."""
+
+    async def _strike_at(self, member: str) -> None:
+        self._cut(member, self.chance.choice(FAULTS))
+        await asyncio.sleep(self.chance.uniform(0, 20))
+        self.rules.forgiven.add(member)
+        held = self._held(member, Phase.GRANTED, Phase.RECALLED)
+        self.excused |= {*held, *self._copies(member).values()}
+        async for _ in give_up(self.world.hub.admin, KINDS, member, LoopClock(), dry_run=False):
+            pass
+        restarted = self.chance.random() < 0.5
+        if restarted:
+            self._kill_hubs()
+        await asyncio.sleep(MOVED_SECONDS + restarted * RESTART_SECONDS)
+        records = self.rules.records()
+        for kind, job in jobs(self.world.hub):
+            uid = job["metadata"]["uid"]
+            if uid in held and self._waiting(kind, job, member) and records[uid].phase is Phase.NOWHERE:
+                self.rules.say(f"{job['metadata']['name']} was given up in {member} and is offered to nobody")
+        await asyncio.sleep(self.chance.uniform(0, 30))
+        before = self._copies(member)
+        self.states[member] = Fault.PASS
+        await asyncio.sleep(CONTACT_SECONDS)
+        self.rules.forgiven.discard(member)
+        self.rules.look()
+        self._check_settled(member, before)
+        await asyncio.sleep(NOTE_SECONDS)
+        if member in await noted(self.world.hub.admin):
+            self.rules.say(f"{member} is back and still noted as lost")
+
+
+class MemberSetBack(OneFault):
+    """The etcd of a member is restored from a backup: copies that had gone are there again, with permits or without."""
+
+    async def _strike_at(self, member: str) -> None:
+        side: Side = self.world.members[member]
+        backup = side.cluster.server.store.backup()
+        self.excused |= set(self._copies(member).values())
+        await asyncio.sleep(self.chance.uniform(1, 40))
+        self.excused |= set(self._copies(member).values())
+        self.rules.forgiven.add(member)
+        side.cluster.restore(backup, bumped=self.chance.random() < 0.5)
+        before = self._copies(member)
+        await asyncio.sleep(CONTACT_SECONDS)
+        self.rules.forgiven.discard(member)
+        self.rules.look()
+        self._check_settled(member, before)
+
+
+class HubSetBack(OneFault):
+    """The hub's cluster is restored from a backup while a member does not answer: its gangs start nowhere else."""
+
+    def _weather(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._let_pods_linger(),)
+
+    async def _strike(self) -> None:
+        await super()._strike()
+        # Who stopped a job finds it stopped again, and starts it again.
+        for kind, job in list(jobs(self.world.hub)):
+            await self._suspend(kind.partition(".")[0], job["metadata"]["name"], suspend=False)
+
+    async def _strike_at(self, member: str) -> None:
+        side = self.world.hub
+        backup = side.cluster.server.store.backup()
+        known = {uid for uid, record in self.rules.records().items() if record.holds}
+        self.excused |= self.rules.records().keys()
+        await asyncio.sleep(self.chance.uniform(1, 30))
+        self.excused |= self.rules.records().keys()
+        if self.chance.random() < 0.8:
+            # Best one whose gangs the backup knows nothing of.
+            lately = [each.member for uid, each in self.rules.records().items() if each.holds and uid not in known]
+            member = self.chance.choice(lately or [member])
+            self._cut(member, self.chance.choice(FAULTS))
+        bumped = self.chance.random() < 0.5
+        if bumped:
+            # Nothing shows that to a hub that runs on, so it is to be started again.
+            self._kill_hubs()
+        self.rules.records_lost = True
+        side.cluster.restore(backup, bumped=bumped)
+        await asyncio.sleep(self.chance.uniform(0, 40))
+        before = {name: self._copies(name) for name in self.world.members}
+        self.states[member] = Fault.PASS
+        await asyncio.sleep(CONTACT_SECONDS + bumped * RESTART_SECONDS)
+        for name, copies in before.items():
+            self._check_settled(name, copies)
+        # Pods whose copy has gone are named by no record, and waited for.
+        await asyncio.sleep(LINGERS_SECONDS)
+        self.rules.records_lost = False
+        self.rules.look()
+
+
+def _notes(job: Json) -> Json:
+    return job["metadata"].get("annotations") or {}
+
+
+WEATHERS: dict[str, type[OneFault]] = {
+    "a member is cut off": CutOff,
+    "its name leads elsewhere": Astray,
+    "a member is declared lost": DeclaredLost,
+    "a member is set back": MemberSetBack,
+    "the hub is set back": HubSetBack,
+}
