@@ -1,9 +1,10 @@
 """Which member one gang is offered to next: one where something has just ended, else one that has not said no yet.
 
 A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. What said no is passed over
-at once while others have not been asked. They are asked for room as it is; when all have said no, the last one is asked
-again, for room at the cost of others too, and the gang stays there a while, in that member's queue. Pure; what it
-remembers may be lost at any time.
+at once while others have not been asked. They are asked for room as it is; when all have said no, one is asked again,
+for room at the cost of others too, and the gang stays there a while, in that member's queue: the one whose queue has
+booked the earliest start for it, where one has, else the last. When each was asked so, the gang stays where it starts
+first, until that was due. Pure; what it remembers may be lost at any time.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,6 +12,8 @@ from typing import Final
 
 OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
+STAYS_SECONDS: Final = 300.0
+"""At most, where its start is booked: then the others may have booked an earlier one."""
 TOLD_SECONDS: Final = 2.0
 """After which a member is asked why a copy waits."""
 TOLD_MAX: Final = 10
@@ -23,6 +26,12 @@ class Choice:
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
         """Why it was not placed in a member when it was last asked."""
+        self._starts: dict[str, float] = {}
+        """Unix time of the start that a member has booked for it, by its last word."""
+        self._now = 0.0
+        """Unix time at which a member was last heard."""
+        self._pressed: set[str] = set()
+        """Members that were asked for room at the cost of others and had none in time."""
         self._asked: set[str] = set()
         """Members that have said no in this round."""
         self._free: str = ""
@@ -34,7 +43,18 @@ class Choice:
         """Note that something has ended in a member."""
         self._free = member
         self._asked.discard(member)
+        self._pressed.discard(member)
         self.stops_others = False
+
+    def hears(self, member: str, why: str, starts_at: float | None, now: float) -> None:
+        """Take in a member's word on why the gang waits there, if it has said any, and on when it will start."""
+        self._now = now
+        if why:
+            self._said[member] = f"says {why}"
+            self._asked.add(member)
+            self._starts.pop(member, None)
+            if starts_at is not None:
+                self._starts[member] = starts_at
 
     def gives_up(
         self, current: str, age_seconds: float, why: str, members: Collection[str], *, stopped_nobody: bool = False
@@ -43,15 +63,20 @@ class Choice:
 
         ``why`` is the member's word on it, if it has said any; ``stopped_nobody``: it was for room as it is.
         """
-        if why:
-            self._said[current] = f"says {why}"
-            self._asked.add(current)
         if self._free == current:
             self._free = ""
         if age_seconds >= OFFER_SECONDS:
+            if not stopped_nobody:
+                self._pressed.add(current)
+            if first := self._pressed.issuperset(members) and self._first(current, members) == current:
+                due = self._starts.get(current, 0.0) + OFFER_SECONDS
+                if self._now < due and age_seconds < STAYS_SECONDS:
+                    return bool(self._free)
             self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
             # Another round begins after it.
             self._asked, self.stops_others = {current}, False
+            if first:
+                self._pressed = set()
             return True
         all_asked = self._asked.issuperset(members)
         self.stops_others = all_asked and not self._free
@@ -61,12 +86,20 @@ class Choice:
         """Return the members to ask, the best first."""
         turn = sorted(members)
         if self.stops_others and current in turn:
-            return [current]
+            return [self._first(current, turn)]
         self.stops_others = False
         if current in turn:
             at = turn.index(current)
             turn = turn[at + 1 :] + turn[:at]
         return sorted(turn, key=lambda name: (name != self._free, name in self._asked))
+
+    def _first(self, current: str, members: Iterable[str]) -> str:
+        """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any."""
+        left = [name for name in members if name not in self._pressed] or list(members)
+        return min((name for name in left if name in self._starts), key=self._start, default=current)
+
+    def _start(self, member: str) -> tuple[float, str]:
+        return self._starts[member], member
 
     def told(self, refusals: dict[str, str], offered_to: str) -> str:
         """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""

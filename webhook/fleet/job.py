@@ -19,7 +19,7 @@ from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
 from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
-from webhook.fleet.member import Look, Member, NoAnswer
+from webhook.fleet.member import Look, Member, NoAnswer, Waits
 from webhook.fleet.propagation import ANYWHERE, Propagation, applying
 from webhook.fleet.told import bound
 from webhook.jobs.kinds.kind import JobKind
@@ -204,14 +204,15 @@ class FleetJob:
             return True
         # Soon its member says why it waits, which no watch shows.
         self.unseen = age < LOOKED_AT_SECONDS
-        told = ""
+        told = Waits()
         if copy is not None and age >= TOLD_SECONDS:
             try:
                 told = await self._fleet.members[placement.member].why_waiting(self._namespace, copy.uid)
             except NoAnswer:
                 return False
         spared, candidates = stops_nobody(found.object), self._candidates(placement)
-        return not self.choice.gives_up(placement.member, age, told, candidates, stopped_nobody=spared)
+        self.choice.hears(placement.member, told.why, told.starts_at, self._fleet.clock.now())
+        return not self.choice.gives_up(placement.member, age, told.why, candidates, stopped_nobody=spared)
 
     # -- acting -------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, Api
 from webhook.untyped import paths
-from webhook.untyped.values import text
+from webhook.untyped.values import seconds, text
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +51,16 @@ class Look:
 
     sight: Sight
     object: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a member says of a copy that it has no room for."""
+
+    why: str = ""
+    """With numbers."""
+    starts_at: float | None = None
+    """Unix time at which its queue has booked room for it, if it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +136,14 @@ class Member:
                 listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", query)
                 return listed is not None and not listed.get("items")
 
-    async def why_waiting(self, namespace: str, copy_uid: str) -> str:
-        """Return why its Tutti said last that a copy waits, with numbers; nothing while it has not. Raises NoAnswer."""
+    async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
+        """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
         about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
         listed = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
         told = [each for each in (listed or {}).get("items") or () if isinstance(each, dict)]
         newest = max(told, key=lambda each: text(each.get("lastTimestamp")), default={})
-        return text(newest.get("message"))[:REASON_CHARACTERS]
+        starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
+        return Waits(text(newest.get("message"))[:REASON_CHARACTERS], starts or None)
 
     async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""

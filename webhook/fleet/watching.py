@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
 from webhook.fleet import propagation
 from webhook.fleet.copies import placed_by_hub
@@ -25,6 +26,8 @@ from webhook.wire.watch import version_number
 
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
+_NO_ENTRIES: Final = frozenset({ledger_text.META, ledger_text.CLAIMS, ledger_text.BOOKINGS, ledger_text.PAGES})
+"""What a ledger holds beside its entries: that a gang's own booking has gone is no room for it."""
 _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 
@@ -124,7 +127,7 @@ def ledger(
 
 def _entries(raw: bytes) -> Seen:
     found = orjson.loads(raw)
-    return _seen(found, frozenset(paths.find_mapping(found, ("data",))))
+    return _seen(found, frozenset(paths.find_mapping(found, ("data",))) - _NO_ENTRIES)
 
 
 def _seen(obj: Mapping[str, Any], keys: frozenset[str] = frozenset()) -> Seen:

@@ -2,15 +2,21 @@
 
 import pytest
 
-from webhook.fleet.choice import OFFER_SECONDS, Choice
+from webhook.fleet.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
 
 MEMBERS = ("a", "b", "c")
+
+
+def says_no(choice: Choice, member: str, age: float = 3, starts_at: float | None = None, **how: bool) -> bool:
+    """Let a member say why it has no room; return whether its offer is given up."""
+    choice.hears(member, "asks 3 cpu", starts_at, 1000)
+    return choice.gives_up(member, age, "asks 3 cpu", MEMBERS, **how)
 
 
 def after(*said_no: str, freed: str = "") -> Choice:
     choice = Choice()
     for name in said_no:
-        choice.gives_up(name, 3, "asks 3 cpu", MEMBERS)
+        says_no(choice, name)
     if freed:
         choice.freed(freed)
     return choice
@@ -48,26 +54,27 @@ def test_members_are_asked_in_turn_those_that_said_no_last_and_one_that_was_free
 def test_an_offer_is_given_up_for_a_member_that_may_say_yes_or_after_a_while(
     choice: Choice, age: float, why: str, given_up: bool
 ) -> None:
+    choice.hears("c", why, None, 1000)
     assert choice.gives_up("c", age, why, MEMBERS) is given_up
 
 
 def test_the_last_that_said_no_is_asked_for_room_at_the_cost_of_others_and_another_one_in_the_next_round() -> None:
     choice = after("a", "b")
-    assert choice.gives_up("c", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert says_no(choice, "c", 3, stopped_nobody=True)
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (True, ["c"])
-    assert not choice.gives_up("c", 3, "asks 3 cpu", MEMBERS)
-    assert choice.gives_up("c", OFFER_SECONDS, "asks 3 cpu", MEMBERS)
+    assert not says_no(choice, "c", 3)
+    assert says_no(choice, "c", OFFER_SECONDS)
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (False, ["a", "b"])
-    assert choice.gives_up("a", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert says_no(choice, "a", 3, stopped_nobody=True)
     assert choice.in_turn("a", MEMBERS) == ["b", "c"]
-    assert choice.gives_up("b", 3, "asks 3 cpu", MEMBERS, stopped_nobody=True)
+    assert says_no(choice, "b", 3, stopped_nobody=True)
     assert (choice.stops_others, choice.in_turn("b", MEMBERS)) == (True, ["b"])
 
 
 def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None:
     choice = after("a", "b", "c")
     choice.freed("a")
-    assert choice.gives_up("c", 3, "asks 3 cpu", MEMBERS)
+    assert says_no(choice, "c", 3)
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)[0]) == (False, "a")
 
 
@@ -75,3 +82,35 @@ def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -
     choice = after("a", "b")
     assert choice.told({"c": "does not answer"}, "b") == "a says asks 3 cpu; c does not answer"
     assert Choice().told({f"m{number:02}": "is full" for number in range(13)}, "").endswith("m09 is full; 3 more")
+
+
+def test_when_all_have_said_no_it_goes_where_it_starts_first_and_stays_there_until_that_was_due() -> None:
+    choice = Choice()
+    starts = {"a": 1600.0, "b": 1120.0, "c": 1400.0}
+    for name, at in starts.items():
+        says_no(choice, name, starts_at=at, stopped_nobody=True)
+    asked = []
+    current = choice.in_turn("c", MEMBERS)[0]
+    for _ in MEMBERS:
+        # For room at the cost of others each is asked once, in the order of their starts.
+        asked.append(current)
+        assert says_no(choice, current, OFFER_SECONDS, starts[current])
+        for other in choice.in_turn(current, MEMBERS):
+            assert says_no(choice, other, starts_at=starts[other], stopped_nobody=True)
+            last = other
+        current = choice.in_turn(last, MEMBERS)[0]
+    assert (asked, current) == (["b", "c", "a"], "b")
+    assert not says_no(choice, "b", OFFER_SECONDS, starts["b"])
+    assert not says_no(choice, "b", 100, starts["b"])
+    choice.freed("a")
+    assert says_no(choice, "b", 110, starts["b"])
+    assert choice.in_turn("b", MEMBERS)[0] == "a"
+
+
+@pytest.mark.parametrize(("age", "now"), [(100, 1120 + OFFER_SECONDS), (STAYS_SECONDS, 1000)])
+def test_it_stays_no_longer_than_its_start_was_due_nor_for_ever(age: float, now: float) -> None:
+    choice = Choice()
+    for name in MEMBERS:
+        says_no(choice, name, OFFER_SECONDS, 1120.0 if name == "b" else 2000.0)
+    choice.hears("b", "asks 3 cpu", 1120.0, now)
+    assert choice.gives_up("b", age, "asks 3 cpu", MEMBERS)

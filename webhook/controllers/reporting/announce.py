@@ -9,10 +9,12 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.view import DAEMON_SETS, NODES, View
-from webhook.controllers.reporting.events import EventRecorder, Regarding
+from webhook.controllers.reporting.events import NONE, EventRecorder, Regarding
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.model import amounts
+from webhook.core.model import amounts, names
+from webhook.core.model.blockers import StartsBy
 from webhook.core.model.eviction import HELD
+from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -158,12 +160,14 @@ class Announcer:
                 continue
             if now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
                 waits.told = reason.code
-                self._note(uid, "Queued", f"{reason.code}: {reason}")
+                self._note(uid, "Queued", f"{reason.code}: {reason}", annotations=_starts_by(now, reason))
         metrics.WAITING.clear()
         for code, number in Counter(waits.code for waits in self._waiting.values() if waits.code).items():
             metrics.WAITING.labels(code).set(number)
 
-    def _note(self, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
+    def _note(
+        self, uid: str, reason: str, note: str, *, warning: bool = False, annotations: Mapping[str, str] = NONE
+    ) -> None:
         job = self._view.jobs.get(uid)
         if job is None:
             return
@@ -171,7 +175,9 @@ class Announcer:
         regarding = Regarding(kind.api_version, kind.kind, job.namespace, job.name, uid)
         if job.kind == POD_GROUP.key:
             regarding = self._pod_group(job) or regarding
-        self._recorder.note(regarding, reason, self._view.told(note, job.namespace), warning=warning)
+        self._recorder.note(
+            regarding, reason, self._view.told(note, job.namespace), warning=warning, annotations=annotations
+        )
 
     def _pod_group(self, job: JobRecord) -> Regarding | None:
         """Return what people look at for a gang of plain pods: its PodGroup, or its first pod where it has none."""
@@ -180,3 +186,9 @@ class Announcer:
             return Regarding(group.api_version, "PodGroup", job.namespace, job.name, group.uid)
         pods = sorted(self._view.fences.pods_of(job.namespace, job.uid), key=lambda pod: pod.name)
         return Regarding("v1", "Pod", job.namespace, pods[0].name, pods[0].uid) if pods else None
+
+
+def _starts_by(now: float, reason: Reason) -> Mapping[str, str]:
+    """Return the booked start of a gang, for a hub that compares what its members say."""
+    booked = next((each.seconds for each in reason.blockers if isinstance(each, StartsBy)), None)
+    return NONE if booked is None else {names.STARTS_BY: time_text(int(now + booked))}

@@ -8,8 +8,9 @@ They are written as core/v1, since events.k8s.io/v1 takes no ``lastTimestamp``, 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 BACKLOG_MAX: Final = 2000
 NOTE_CHARACTERS_MAX: Final = 1000
 """The API server refuses longer notes (1 kB)."""
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _COMPONENT: Final = "tutti.dev/reconciler"
 
 
@@ -47,6 +49,7 @@ class _Event:
     note: str
     warning: bool
     at_seconds: float
+    annotations: Mapping[str, str]
 
 
 class EventRecorder:
@@ -73,13 +76,21 @@ class EventRecorder:
         self._wake = asyncio.Event()
         self._serial = 0
 
-    def note(self, regarding: Regarding, reason: str, note: str, *, warning: bool = False) -> None:
+    def note(
+        self,
+        regarding: Regarding,
+        reason: str,
+        note: str,
+        *,
+        warning: bool = False,
+        annotations: Mapping[str, str] = NONE,
+    ) -> None:
         """Queue one event."""
         if self._interval_seconds is None:
             return
         if len(self._backlog) == BACKLOG_MAX:
             metrics.EVENTS_DROPPED.inc()
-        self._backlog.append(_Event(regarding, reason, note, warning, self._now()))
+        self._backlog.append(_Event(regarding, reason, note, warning, self._now(), annotations))
         self._wake.set()
 
     async def run(self) -> None:
@@ -108,6 +119,7 @@ class EventRecorder:
             "metadata": {
                 "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
                 "namespace": regarding.namespace,
+                **({"annotations": dict(event.annotations)} if event.annotations else {}),
             },
             "eventTime": micro_time_text(event.at_seconds),
             "firstTimestamp": seen,

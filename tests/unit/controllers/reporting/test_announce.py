@@ -17,7 +17,7 @@ class Notes:
 
     namespace, ledger_name = "tutti-system", "ledger"
 
-    def note(self, regarding: Any, reason: str, note: str, *, warning: bool = False) -> None:
+    def note(self, regarding: Any, reason: str, note: str, *, warning: bool = False, annotations: Any = None) -> None:
         self.told.append(f"{reason} {note}")
         self.regarding.append(regarding)
 
