@@ -113,6 +113,7 @@ def reconciler(
         on_ended=on_ended,
         decoder=feeds.ledger_decoder,
     )
+    feeds.lease_seen = terms.lease_seen
     recorder = EventRecorder(
         api,
         identity,

@@ -75,6 +75,8 @@ class Feeds:
     kinds: Mapping[str, JobKind]
     rng: random.Random
     listener: Listener = field(default_factory=Listener)
+    lease_seen: Callable[[str], None] = lambda record: None
+    """Is told the record of the lease as it is read."""
     informers: dict[str, Informer[Any]] = field(default_factory=dict)
     context: ReadContext = field(default_factory=ReadContext)
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
@@ -92,7 +94,7 @@ class Feeds:
 
     def __post_init__(self) -> None:
         config = self.config
-        self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved)
+        self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved, self._lease_read)
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
@@ -371,6 +373,9 @@ class Feeds:
         """Work out soon with what jobs are read, and read those again of which that is something else."""
         if self._jobs_running and self._context_timer is None:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
+
+    def _lease_read(self, record: str) -> None:
+        self.lease_seen(record)
 
     def _holding_moved(self) -> None:
         if deleted.outdated(self.view.policy, self.view.holding):

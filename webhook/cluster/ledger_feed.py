@@ -12,7 +12,9 @@ from webhook.cluster.view import View
 from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model import names
 from webhook.kube.plain import Plain
+from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
 
@@ -23,8 +25,17 @@ APART_SECONDS_PER_PAGE: Final = 0.0002
 class LedgerFeed:
     """What was read of index and pages."""
 
-    def __init__(self, view: View, listener: Callable[[], Listener], on_holding: Callable[[], None]) -> None:
-        """``on_holding`` is called after a queue came to hold gangs, or holds none any more."""
+    def __init__(
+        self,
+        view: View,
+        listener: Callable[[], Listener],
+        on_holding: Callable[[], None],
+        lease_seen: Callable[[str], None],
+    ) -> None:
+        """``on_holding`` is called after a queue came to hold gangs, or holds none any more; ``lease_seen`` is told the
+        record of the lease.
+        """
+        self._lease_seen = lease_seen
         self._view = view
         self._listener = listener
         self._on_holding = on_holding
@@ -40,6 +51,9 @@ class LedgerFeed:
 
     def index_changed(self, _feed: str, _old: Plain | None, new: Plain | None) -> None:
         """Take in the index. Before the first ledger is written it holds the lease alone."""
+        lease = None if new is None else paths.find(new.document, ("metadata", "annotations", names.LEASE_ANNOTATION))
+        if isinstance(lease, str):
+            self._lease_seen(lease)
         self._book.index = None if new is None else new.document.get("data") or None
         self._read_soon()
 

@@ -156,6 +156,13 @@ class Elector:
             return True
         return now >= self._seen_at + max(self._lease_seconds, seen.lease_seconds)
 
+    def may_acquire_in(self, now: float) -> float:
+        """Return in how many seconds ``may_acquire``, unless the lease is renewed; 0 when it may."""
+        seen = self._seen
+        if seen is None or self.may_acquire(now):
+            return 0.0
+        return self._seen_at + max(self._lease_seconds, seen.lease_seconds) - now
+
     # -- leading ----------------------------------------------------------------------------------------------------
 
     def record(self, unix_now: float, *, least_transitions: int = 0) -> str:

@@ -55,6 +55,16 @@ class Fenced:
         """A third of the renew deadline has passed since the last write of the index."""
         return self._elector.renew_due(self._monotonic())
 
+    def lease_seen(self, record: str) -> None:
+        """Take note that the lease was just read to be held: the sooner that is seen, the sooner it is seen to end."""
+        if not self._elector.led:
+            self._elector.observe(record, self._monotonic())
+
+    @property
+    def free_in_seconds(self) -> float:
+        """In how many seconds the lease can be taken, unless it is renewed."""
+        return self._elector.may_acquire_in(self._monotonic())
+
     async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
         """Write ``changes`` conditionally until the outcome is known."""
         while True:

@@ -79,6 +79,10 @@ class Terms:
             decoder=self._decoder,
         )
 
+    def lease_seen(self, record: str) -> None:
+        """Tell a keeper that campaigns what was read of the lease."""
+        self.keeper.lease_seen(record)
+
     def renewed(self, deadline: float) -> None:
         """Take note of the monotonic time by which the lease must be renewed again."""
         self._deadline = deadline

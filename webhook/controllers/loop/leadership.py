@@ -18,6 +18,8 @@ from webhook.errors import ApiError
 
 log = structlog.get_logger(__name__)
 
+LATE_SECONDS: Final = 0.01
+"""How long after its end a lease is asked for."""
 REST_MAX_SECONDS: Final = 60.0
 """Longest pause before leading again where each term ends because the ledger cannot be written."""
 
@@ -70,7 +72,9 @@ class Leadership:
             while not await self._campaign():
                 if following.done():
                     following.result()
-                await asyncio.sleep(self._retry_seconds)
+                # Not long after a lease has run out: until somebody leads nobody starts.
+                runs_out = self._terms.keeper.free_in_seconds or self._retry_seconds
+                await asyncio.sleep(min(self._retry_seconds, runs_out + LATE_SECONDS))
         finally:
             following.cancel()
             await asyncio.wait([following])

@@ -1,4 +1,4 @@
-"""A standby serves the read API as the leader does: whoever is asked, the reason is the same."""
+"""A standby answers as the leader does, and leads as soon as the lease of a leader that died has run out."""
 
 import asyncio
 from random import Random
@@ -36,6 +36,31 @@ async def test_leader_and_standby_name_the_same_resource_quota() -> None:
         said = {str(replica.reconciler.reason(uid)) for replica in replicas}
         assert len(said) == 1
         assert said.pop().startswith("asks 2 pods; ResourceQuota team-a/few has 1")
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_standby_leads_when_the_lease_has_run_out_and_not_a_look_or_two_later(seed: int) -> None:
+    config = Config()
+    async with SimulatedCluster(Random(seed), namespaces=("tutti-system", "team-a")) as cluster:
+        dying = cluster.api()
+        first, second = (
+            reconciler(api, config, identity=name, clock=LoopClock(), rng=Random(name))
+            for name, api in (("one", dying), ("two", cluster.api()))
+        )
+        running = [asyncio.create_task(first.run())]
+        await asyncio.sleep(2.5)
+        running.append(asyncio.create_task(second.run()))
+        await asyncio.sleep(10 + Random(seed).uniform(0, 5))
+        dying.sever()
+        died, left = asyncio.get_running_loop().time(), second.terms.keeper.free_in_seconds
+        while not second.reconciler.leading:
+            await asyncio.sleep(0.01)
+        # It had seen the last renewal as that was made, and did not look later than it had to.
+        assert left > config.lease.lease_seconds - 0.4 * config.lease.renew_seconds
+        assert asyncio.get_running_loop().time() - died < left + 0.2
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
