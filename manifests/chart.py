@@ -44,6 +44,8 @@ PARTS: Final = (
     Part("suspending-policies", _SUSPENDING, 'eq .Values.admissionPolicies "suspending"', "Validating.*"),
     Part("monitoring", "components/monitoring", ".Values.monitoring"),
     Part("right-to-use", "components/right-to-use", ".Values.rightToUse"),
+    Part("fleet-hub", "components/fleet-hub", 'eq .Values.fleet "hub"'),
+    Part("fleet-member", "components/fleet-member", 'eq .Values.fleet "member"'),
 )
 _HELPERS: Final = """{{- define "tutti.image" -}}
 {{- if .Values.image.digest -}}
@@ -53,6 +55,8 @@ _HELPERS: Final = """{{- define "tutti.image" -}}
 {{- end -}}
 {{- end -}}
 """
+_ONE_OF_A_KIND: Final = "tutti-hub"
+"""A Deployment whose replicas, resources and configuration are no values."""
 _KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 
@@ -113,7 +117,7 @@ def _with_values(document: Document, template: _Template) -> Document:
     for pod in _pods(document):
         for container in pod["containers"]:
             container["image"] = template.place('{{ include "tutti.image" . }}')
-    if kind == "Deployment":
+    if kind == "Deployment" and name != _ONE_OF_A_KIND:
         part = name.removeprefix("tutti-")
         document["spec"]["replicas"] = template.place(f"{{{{ .Values.{part}.replicas }}}}")
         (container,) = document["spec"]["template"]["spec"]["containers"]

@@ -27,6 +27,8 @@ SAME = [
     (OFF | {"admissionPolicies": "validating"}, ["base", "overlays/validating-policies"]),
     (OFF | {"monitoring": True}, ["base", "overlays/monitoring"]),
     (OFF | {"rightToUse": True}, ["base", "overlays/right-to-use"]),
+    (OFF | {"fleet": "hub"}, ["base", "overlays/fleet-hub"]),
+    (OFF | {"fleet": "member"}, ["base", "overlays/fleet-member"]),
 ]
 OF_THE_CHART = {"helm.sh/resource-policy", "checksum/config"}
 Key = tuple[str, str, str]
@@ -103,7 +105,15 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
     assert webhook["template"]["spec"]["containers"][0]["image"] == f"r.example/t@{digest}"
     config = made["ConfigMap", "tutti-system", "tutti-config"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == {"log_level": "warning"}
-    for wrong in ({"webhok": {}}, {"certificates": "none"}, {"webhook": {"replicas": 0}}, {"image": {"digest": "x"}}):
+    hub = rendered(folder, values | {"fleet": "hub"})["Deployment", "tutti-system", "tutti-hub"]["spec"]
+    assert (hub["replicas"], hub["template"]["spec"]["containers"][0]["image"]) == (1, f"r.example/t@{digest}")
+    for wrong in (
+        {"webhok": {}},
+        {"certificates": "none"},
+        {"fleet": True},
+        {"webhook": {"replicas": 0}},
+        {"image": {"digest": "x"}},
+    ):
         with pytest.raises(AssertionError, match=re.compile("values", re.IGNORECASE)):
             rendered(folder, wrong)
 

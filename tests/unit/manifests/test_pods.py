@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.manifests.documents import documents_of, named, of_kind
 
-DOCUMENTS = [*documents_of("default"), *documents_of("components/self-signed")]
+DOCUMENTS = [*documents_of("default"), *documents_of("components/self-signed"), *documents_of("components/fleet-hub")]
 BASE = documents_of("base")
 
 
