@@ -1,4 +1,4 @@
-"""Kueue's objects, ``kueue.x-k8s.io`` v1beta2 and v1beta1: queues, cohorts, local queues, flavors, priority classes.
+"""Kueue's objects, ``kueue.x-k8s.io`` v1beta2 and v1beta1: queues, cohorts, local queues, flavors, topologies, classes.
 
 The rules are those of Kueue's CRD schemas and webhooks. Both versions' spellings are read in either version
 (``cohortName`` and ``cohort``, ``MayStopSearch`` and ``Borrow``/``Preempt``), because a CRD without a conversion
@@ -24,6 +24,7 @@ from webhook.core.model.policy import (
     SearchPolicy,
     StopPolicy,
     Strategy,
+    Topology,
 )
 from webhook.dialects import selector
 from webhook.dialects.fragment import Fragment, opened
@@ -32,6 +33,7 @@ from webhook.dialects.place import Place
 
 GROUP: Final = "kueue.x-k8s.io"
 DIALECT: Final = "kueue"
+HOSTNAME: Final = "kubernetes.io/hostname"
 
 _STRATEGIES: Final = {str(strategy): strategy for strategy in Strategy}
 _STOP_POLICIES: Final = {str(policy): policy for policy in StopPolicy}
@@ -263,22 +265,38 @@ def _local_queue(place: Place, fragment: Fragment) -> None:
 def _flavor(place: Place, fragment: Fragment) -> None:
     spec = place["spec"]
     spec.only(("nodeLabels", "nodeTaints", "tolerations", "topologyName"))
+    topology = spec["topologyName"].subdomain()
     flavor = Flavor(
         fragment.source.name,
         selector.labels(spec["nodeLabels"], most=8),
         selector.taints(spec["nodeTaints"]),
         selector.tolerations(spec["tolerations"]),
         _node_fit(place["metadata"]["annotations"][names.NODE_FIT]),
+        topology or None,
     )
     if spec["topologyName"].value == "":
         spec["topologyName"].error("the name is empty", "name a Topology or remove the field")
-    elif spec["topologyName"].subdomain():
-        if flavor.node_labels:
-            spec["topologyName"].warn("topology-aware placement is not carried out", "remove it")
-        else:
-            spec["topologyName"].error("a topology needs at least one node label", "set nodeLabels")
+    elif topology and not flavor.node_labels:
+        spec["topologyName"].error("a topology needs at least one node label", "set nodeLabels")
     if fragment.broken is None:
         fragment.flavors.append(flavor)
+
+
+def _topology(place: Place, fragment: Fragment) -> None:
+    spec = place["spec"]
+    spec.only(("levels",))
+    items = list(spec["levels"].items(least=1, most=16))
+    levels: list[str] = []
+    for item in items:
+        item.only(("nodeLabel",))
+        label = item["nodeLabel"].label_key()
+        if label in levels:
+            item["nodeLabel"].error("is the label of a level above too", "list each label once")
+        elif label == HOSTNAME and item is not items[-1]:
+            item["nodeLabel"].error("is not the lowest level", f"list {HOSTNAME} last, or leave it out")
+        levels += [label] if label else []
+    if fragment.broken is None:
+        fragment.topologies.append(Topology(fragment.source.name, tuple(levels)))
 
 
 def _node_fit(annotation: Place) -> NodeFit | None:
@@ -303,5 +321,6 @@ _READERS: Final[dict[str, Callable[[Place, Fragment], None]]] = {
     "Cohort": _cohort,
     "LocalQueue": _local_queue,
     "ResourceFlavor": _flavor,
+    "Topology": _topology,
     "WorkloadPriorityClass": _priority_class,
 }

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from webhook.core.model.problem import Problem
+from webhook.dialects.kueue import HOSTNAME
 from webhook.dialects.place import Place
 
 
 def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Problem, ...]:
-    """Return what an update changes that may not change: a LocalQueue's target, and a flavor that has a topology.
+    """Return what an update changes that may not change: a LocalQueue's target, a flavor that has a topology, levels.
 
-    Both are rules of the schemas; that of the target compares two targets, so one may be added or taken away.
+    They are rules of the schemas; that of the target compares two targets, so one may be added or taken away, and those
+    of levels that end with single nodes may change.
     """
     problems: list[Problem] = []
     before, after = Place(old, "", [])["spec"], Place(new, "", problems)["spec"]
@@ -23,7 +25,18 @@ def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> t
         case "ResourceFlavor":
             if before["topologyName"].present and after.value != before.value:
                 after.error("a flavor with a topology cannot change", "create another ResourceFlavor")
+        case "Topology":
+            known_levels, levels = _labels(before), _labels(after)
+            if levels != known_levels and not levels[-1:] == known_levels[-1:] == [HOSTNAME]:
+                after["levels"].error(
+                    f"levels cannot change from {known_levels}",
+                    "create another Topology; only levels that end with kubernetes.io/hostname may change",
+                )
     return tuple(problems)
+
+
+def _labels(spec: Place) -> list[str]:
+    return [level["nodeLabel"].text() for level in spec["levels"].items()]
 
 
 def tolerated_paths(old: Mapping[str, object], new: Mapping[str, object]) -> frozenset[str]:

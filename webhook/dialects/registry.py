@@ -29,12 +29,14 @@ class PolicyResource:
 
 
 _KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")
+_TOPOLOGY_VERSIONS: Final = (*_KUEUE_VERSIONS, "v1alpha1")
 
 COMPILED: Final[tuple[PolicyResource, ...]] = (
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ClusterQueue", "clusterqueues", False),
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "Cohort", "cohorts", False),
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "LocalQueue", "localqueues", True),
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "ResourceFlavor", "resourceflavors", False),
+    PolicyResource(kueue.GROUP, _TOPOLOGY_VERSIONS, "Topology", "topologies", False),
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "WorkloadPriorityClass", "workloadpriorityclasses", False),
     PolicyResource(elastic_quota_tree.GROUP, ("v1beta1",), elastic_quota_tree.KIND, "elasticquotatrees", True),
     PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False),

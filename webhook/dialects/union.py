@@ -1,16 +1,16 @@
 """The union of what all policy objects define: one Policy.
 
 A bad object only deactivates itself. Two objects that define the same thing are a conflict: what they define is
-inactive until one of them goes, because choosing one would be a guess. References that dangle (a flavor, a cluster
-queue) and cycles of cohorts deactivate what depends on them, as in Kueue, and are mended by a later object. Quota trees
-are closed: a Kueue queue or cohort cannot join one.
+inactive until one of them goes, because choosing one would be a guess. References that dangle (a flavor, its topology,
+a cluster queue) and cycles of cohorts deactivate what depends on them, as in Kueue, and are mended by a later object.
+Quota trees are closed: a Kueue queue or cohort cannot join one.
 """
 
 from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup
+from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup, Topology
 from webhook.core.model.problem import Problem
 from webhook.dialects import kueue
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
@@ -30,6 +30,7 @@ class PolicyUnion:
         self._queues: dict[str, tuple[Queue, Fragment]] = {}
         self._cohorts: dict[str, tuple[Cohort, Fragment]] = {}
         self._flavors: dict[str, tuple[Flavor, Fragment]] = {}
+        self._topologies: dict[str, tuple[Topology, Fragment]] = {}
         self._local_queues: dict[tuple[str, str], tuple[LocalQueue, Fragment]] = {}
         self._priority_classes: dict[str, tuple[int, Fragment]] = {}
         self._barred: dict[str, str] = {}
@@ -40,6 +41,7 @@ class PolicyUnion:
     def policy(self) -> Policy:
         """Return the Policy."""
         self._gather()
+        self._give_levels()
         self._imply_flavors()
         self._bar_cohorts()
         cohorts = self._cohort_tree()
@@ -71,6 +73,8 @@ class PolicyUnion:
         kueues = [fragment for fragment in parts if fragment.source.group == kueue.GROUP]
         for flavor in self._collect(self._flavors, ((flavor.name, flavor, f) for f in kueues for flavor in f.flavors)):
             del self._flavors[flavor]
+        for topology in self._collect(self._topologies, ((each.name, each, f) for f in parts for each in f.topologies)):
+            del self._topologies[topology]
         for handle in self._collect(
             self._local_queues, (((local.namespace, local.name), local, f) for f in parts for local in f.local_queues)
         ):
@@ -115,6 +119,16 @@ class PolicyUnion:
         self._note(
             intruder, "/metadata/name", cohort.name, "is a cohort of another object too", "rename it", warning=False
         )
+
+    def _give_levels(self) -> None:
+        """Give flavors the levels of their topologies."""
+        for name, (flavor, fragment) in self._flavors.items():
+            if flavor.topology in self._topologies:
+                levels = self._topologies[flavor.topology][0].levels
+                self._flavors[name] = (replace(flavor, levels=levels), fragment)
+            elif flavor.topology is not None:
+                why, fix = "there is no such Topology yet", "create it; queues of the flavor are inactive until then"
+                self._note(fragment, "/spec/topologyName", flavor.topology, why, fix)
 
     def _imply_flavors(self) -> None:
         """Define the flavors that quota trees are accounted in, unless a ResourceFlavor of the name exists."""
@@ -182,6 +196,17 @@ class PolicyUnion:
             self._note(fragment, where, name, "there is no such ResourceFlavor yet", f"create it; {until}")
         return [name for _, name in missing]
 
+    def _note_missing_topologies(self, queue: Queue, fragment: Fragment) -> list[str]:
+        missing = []
+        for path, name in _flavors_of(queue.resource_groups):
+            flavor = self._flavors[name][0]
+            if flavor.topology is not None and not flavor.levels:
+                why = f"there is no Topology {flavor.topology!r}, which ResourceFlavor {name!r} names"
+                where = path if fragment.source.group == kueue.GROUP else _FLAVOR_OF_TREE
+                self._note(fragment, where, name, why, "create it; the queue is inactive until then")
+                missing.append(why)
+        return missing
+
     def _settled(self, queue: Queue, fragment: Fragment) -> Queue:
         """Return the queue as it takes part: inactive when something that it depends on is missing or barred."""
         if queue.inactive is not None:
@@ -190,6 +215,9 @@ class PolicyUnion:
         if missing:
             why = f"there is no ResourceFlavor {', '.join(map(repr, missing))}"
             return replace(queue, inactive=why, inactive_reason="FlavorNotFound")
+        dangling = self._note_missing_topologies(queue, fragment)
+        if dangling:
+            return replace(queue, inactive="; ".join(dangling), inactive_reason="TopologyNotFound")
         named = queue.cohort or ""
         foreign = self._foreign(queue.cohort, fragment)
         if foreign is not None:

@@ -20,6 +20,7 @@ _FIXES: Final = {
     (kueue.GROUP, "LocalQueue"): _STOP,
     (kueue.GROUP, "Cohort"): "or move its queues to another cohort first",
     (kueue.GROUP, "ResourceFlavor"): "or set spec.stopPolicy: HoldAndDrain of the queues that use it",
+    (kueue.GROUP, "Topology"): "or set spec.stopPolicy: HoldAndDrain of the queues that use its flavors",
     (volcano.GROUP, volcano.KIND): "or close it first, so that nothing new starts",
     (elastic_quota_tree.GROUP, elastic_quota_tree.KIND): "",
 }
@@ -57,7 +58,10 @@ def _holders(source: Source, view: View) -> Iterator[Reservation]:
     if place == (kueue.GROUP, "LocalQueue"):
         yield from (entry for entry in entries if _came_by(entry, source, view))
     elif place == (kueue.GROUP, "ResourceFlavor"):
-        yield from (entry for entry in entries if _of_flavor(entry, source.name, view))
+        yield from (entry for entry in entries if _of_flavors(entry, {source.name}, view))
+    elif place == (kueue.GROUP, "Topology"):
+        flavors = {name for name, flavor in view.policy.flavors.items() if flavor.topology == source.name}
+        yield from (entry for entry in entries if _of_flavors(entry, flavors, view))
     elif place in _FIXES:
         queues = _queues_of(source, view)
         yield from (entry for entry in entries if entry.queue in queues)
@@ -91,7 +95,7 @@ def _came_by(entry: Reservation, local: Source, view: View) -> bool:
     return named and known is not None and known.queue == entry.queue
 
 
-def _of_flavor(entry: Reservation, flavor: str, view: View) -> bool:
+def _of_flavors(entry: Reservation, flavors: set[str], view: View) -> bool:
     queue = view.policy.queues.get(entry.queue or "")
     ours = queue is not None and queue.dialect == kueue.DIALECT
-    return ours and any(flavor in pod_set.flavors.values() for pod_set in entry.pod_sets)
+    return ours and any(not flavors.isdisjoint(pod_set.flavors.values()) for pod_set in entry.pod_sets)

@@ -115,3 +115,22 @@ def test_a_flavor_with_a_topology_stays_as_it_is() -> None:
     assert [problem.path for problem in problems] == ["/spec"]
     assert [problem for problem in validate(stored, [stored]) if not problem.warning] == []
     assert [p for p in validate(stored, [RULES["base"]["ResourceFlavor"]]) if not p.warning] == []
+
+
+def levels(*labels: str) -> dict[str, Any]:
+    return changed(RULES["base"]["Topology"], {"spec.levels": [{"nodeLabel": label} for label in labels]})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        (("block", "rack"), ("block",), True),
+        (("block", "rack"), ("block", "rack", "kubernetes.io/hostname"), True),
+        (("block", "kubernetes.io/hostname"), ("block",), True),
+        (("block", "kubernetes.io/hostname"), ("block", "rack", "kubernetes.io/hostname"), False),
+        (("block", "rack"), ("block", "rack"), False),
+    ],
+)
+def test_levels_change_only_above_single_nodes(before: tuple[str, ...], after: tuple[str, ...], refused: bool) -> None:
+    found = [problem.path for problem in validate(levels(*after), [levels(*before)]) if not problem.warning]
+    assert found == (["/spec/levels"] if refused else [])

@@ -25,6 +25,8 @@ def test_policy(case: dict[str, Any]) -> None:
         assert cohort.parent == expected["parent"]
         assert cohort.weight_millis == expected.get("weight", 1000)
         _check_quotas(quotas(cohort.resource_groups), expected.get("quotas", {}))
+    for name, expected in case.get("flavors", {}).items():
+        assert list(policy.flavors[name].levels) == expected["levels"]
     assert dict(policy.namespace_queues) == case.get("namespaces", dict(policy.namespace_queues))
 
 
@@ -37,6 +39,8 @@ def _check_queue(policy: Policy, name: str, expected: dict[str, Any]) -> None:
     if "inactive" in expected:
         wanted = expected["inactive"]
         assert (queue.inactive is None) if wanted is None else (wanted in (queue.inactive or ""))
+    if "inactive_reason" in expected:
+        assert queue.inactive_reason == expected["inactive_reason"]
     _check_quotas(quotas(queue.resource_groups), expected.get("quotas", {}))
 
 

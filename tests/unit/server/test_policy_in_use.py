@@ -83,9 +83,21 @@ async def test_what_holds_a_gang_stays(obj: dict[str, Any], queue: str) -> None:
     assert (await deleted(obj, view())).allowed
 
 
-@pytest.mark.parametrize("obj", [IDLE, named("Cohort", "rest", {}), OTHER, TREE, VOLCANO, named("Topology", "t", {})])
+@pytest.mark.parametrize(
+    "obj", [IDLE, named("Cohort", "rest", {}), OTHER, TREE, VOLCANO, named("Topology", "unused", {})]
+)
 async def test_what_holds_nothing_goes(obj: dict[str, Any]) -> None:
     assert (await deleted(obj, world("research-cq"))).allowed
+
+
+async def test_a_topology_stays_while_a_gang_runs_on_a_flavor_of_it() -> None:
+    seen = world("research-cq")
+    flavors = {"any": replace(seen.policy.flavors["any"], topology="racks")}
+    seen.policy = replace(seen.policy, flavors=flavors)
+    answer = await deleted(named("Topology", "racks", {}), seen)
+    assert answer.code == 403
+    assert "Topology racks holds a gang (team-a/train)" in answer.message
+    assert (await deleted(named("Topology", "other", {}), seen)).allowed
 
 
 async def test_a_local_queue_goes_with_its_namespace() -> None:

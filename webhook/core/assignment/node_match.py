@@ -20,6 +20,8 @@ def misfit(flavor: Flavor | None, name: str, pod_set: PodSet) -> str | None:
     for key, value in pod_set.node_selector.items():
         if key in flavor.node_labels and flavor.node_labels[key] != value:
             return f"node selector {key}={value} does not match flavor {name}"
+    if flavor.levels and pod_set.near is not None and pod_set.near.level not in flavor.levels:
+        return f"{pod_set.near.level} is no level of the topology of flavor {name}"
     if pod_set.node_affinity and not any(_term_matches(term, flavor) for term in pod_set.node_affinity):
         return f"node affinity does not match flavor {name}"
     return None

@@ -184,6 +184,15 @@ class NodeFit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Topology:
+    """How nodes are nested: labels whose values name a block, a rack in it, a node in that."""
+
+    name: str
+    levels: tuple[str, ...]
+    """The labels, widest first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flavor:
     """A kind of capacity: the nodes it stands for and what a pod must tolerate to use it."""
 
@@ -193,6 +202,10 @@ class Flavor:
     tolerations: tuple[Toleration, ...] = ()
     node_fit: NodeFit | None = None
     """None: as is configured for all."""
+    topology: str | None = None
+    """Name of the Topology of its nodes."""
+    levels: tuple[str, ...] = ()
+    """The labels of that, widest first: a node that lacks one of them is none of the flavor's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,12 @@ class Shape:
     affinity: tuple[tuple[Requirement, ...], ...] = ()
     """Any term must hold; none: every node."""
     tolerations: tuple[Toleration, ...] = field(default=())
+    levels: tuple[str, ...] = ()
+    """Labels that a node has to bear, whatever their values: those of the flavor's topology."""
 
     def admits(self, node: NodeRecord) -> bool:
         """Return whether a pod may go to ``node``, whatever is free there."""
-        if not node.usable or node.taints or self.affinity:
+        if not node.usable or node.taints or self.affinity or self.levels:
             return self.why_not(node) is None
         labels = node.labels
         for key, value in self.selector:  # noqa: SIM110 - asked of every node of a cluster
@@ -48,7 +50,7 @@ class Shape:
             return "node selector"
         if self.affinity and not any(all(requirement_holds(r, node.labels) for r in term) for term in self.affinity):
             return "node affinity"
-        return None
+        return next((f"no label {level}" for level in self.levels if level not in node.labels), None)
 
     def amount(self, resource: str) -> int:
         """Return what one pod asks of ``resource``."""
@@ -71,7 +73,9 @@ class Shape:
 def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Shape:
     """Return the shape of ``pod_set`` started on ``flavors`` (by name), whose labels and tolerations it gets."""
     selector, tolerations = dict(pod_set.node_selector), list(pod_set.tolerations)
+    levels = dict[str, None]()
     for flavor in (flavors or {}).values():
+        levels |= dict.fromkeys(flavor.levels)
         selector |= flavor.node_labels
         tolerations += flavor.tolerations
     requests = {name: amount for name, amount in pod_set.price.requests.items() if amount > 0}
@@ -80,6 +84,7 @@ def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Sh
         tuple(sorted(selector.items())),
         pod_set.node_affinity,
         tuple(tolerations),
+        tuple(levels),
     )
 
 

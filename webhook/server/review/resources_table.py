@@ -103,6 +103,7 @@ BUILT_IN: Final = (
     Row("kueue.x-k8s.io", "localqueues", Handling.POLICY),
     Row("kueue.x-k8s.io", "cohorts", Handling.POLICY),
     Row("kueue.x-k8s.io", "resourceflavors", Handling.POLICY),
+    Row("kueue.x-k8s.io", "topologies", Handling.POLICY),
     Row("kueue.x-k8s.io", "workloadpriorityclasses", Handling.POLICY),
     Row("scheduling.sigs.k8s.io", "elasticquotatrees", Handling.POLICY),
     Row("scheduling.volcano.sh", "queues", Handling.POLICY),

@@ -6,7 +6,7 @@ from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.assignment.node_match import misfit
 from webhook.core.assignment.request import Choice, Option, Request, Want, charge_of
-from webhook.core.model.gang import PodPrice, PodSet, Requirement, Toleration
+from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
 from webhook.core.model.policy import (
     Flavor,
     FlavorResource,
@@ -44,6 +44,22 @@ def pods(**placement: object) -> PodSet:
 )
 def test_taints_of_a_flavor_must_be_tolerated(placement: dict[str, object], fits: bool) -> None:
     assert (misfit(SPOT, "spot", pods(**placement)) is None) is fits
+
+
+@pytest.mark.parametrize(
+    ("levels", "placement", "fits"),
+    [
+        (("block", "rack"), {"near": Nearness("rack", required=True)}, True),
+        (("block", "rack"), {"near": Nearness("row", required=True)}, False),
+        (("block", "rack"), {"near": Nearness("row", required=False)}, False),
+        (("block", "rack"), {}, True),
+        ((), {"near": Nearness("row", required=True)}, True),
+    ],
+)
+def test_the_level_that_is_asked_for_is_one_of_the_flavors_topology(
+    levels: tuple[str, ...], placement: dict[str, object], fits: bool
+) -> None:
+    assert (misfit(Flavor("gpu", {"pool": "gpu"}, levels=levels), "gpu", pods(**placement)) is None) is fits
 
 
 def test_a_flavors_own_tolerations_count_and_prefer_no_schedule_does_not() -> None:

@@ -52,6 +52,16 @@ def test_a_gang_whose_sums_fit_and_whose_pods_do_not_has_no_place() -> None:
     assert (found.found, found.certain) == (0, True)
 
 
+def test_a_flavor_with_a_topology_has_only_nodes_that_bear_all_its_labels() -> None:
+    blocked, racked = {"pool": "gpu", "block": "b"}, {"pool": "gpu", "block": "b", RACK: "r"}
+    nodes = capacity(NodeRecord("n0", units(gpu=8), blocked), NodeRecord("n1", units(gpu=8), racked))
+    flavor = Flavor("gpu", {"pool": "gpu"}, levels=("block", RACK))
+    asks = shape_of(PodSet("main", 1, PodPrice({GPU: 8000})), {"gpu": flavor})
+    assert places(nodes, Asked("main", asks, 1)) == {"main": {"n1": 1}}
+    assert places(nodes, Asked("main", asks, 2)) is None
+    assert asks.why_not(nodes.nodes["n0"]) == f"no label {RACK}"
+
+
 def test_one_pod_takes_the_smallest_hole_that_holds_it() -> None:
     assert places(gpus(8, 3, 2, 1), Asked("main", shape(gpu=2), 1)) == {"main": {"n2": 1}}
 
