@@ -36,12 +36,14 @@ RUN: Final = {
 _IMAGE: Final = "needs a container engine; image.sh runs what is in the image"
 _DEPLOYMENTS: Final = "Tutti's processes run beside the control plane here, so there are no pods of Deployments"
 _GLASS: Final = "tests/e2e/test_procedures.py"
+_FLEET: Final = "tests/e2e/test_fleet.py"
 NOT_RUN: Final = {
     "kubectl -n tutti-system create job tutti-certs-now --from=cronjob/tutti-certs": "tests/e2e/test_self_signed.py",
     "kubectl -n tutti-system describe certificate": "needs cert-manager; tests/e2e/test_issued_certificate.py",
     "kubectl -n tutti-system logs deployment/tutti-reconciler": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler --replicas 0": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler tutti-webhook --replicas 0": _DEPLOYMENTS,
+    "kubectl amc get pod -M": _FLEET,
     "kubectl apply --server-side -k": "tests/e2e/test_manifests.py, with each overlay",
     "kubectl apply --server-side -k manifests/crds": "tests/e2e/test_manifests.py",
     "kubectl delete --ignore-not-found -k manifests/overlays/self-signed": "tests/e2e/test_self_signed.py applies it",
@@ -61,6 +63,10 @@ NOT_RUN: Final = {
     "python -m certs patch-ca": "tests/unit/certs/test_commands.py",
     "tutti cancel job/train": "as job/evaluation of the researcher's page",
     "tutti cancel jobs -l sweep=3": "as -l run=night of the researcher's page",
+    "tutti fleet account --kubeconfig FILE": _FLEET,
+    "tutti fleet lost NAME": "tests/unit/fleet/test_hub.py",
+    "tutti fleet lost NAME --dry-run": _FLEET,
+    "tutti hub": _FLEET,
     "tutti simulate": "tests/unit/laboratory/replay",
     "tutti top job/train": "tests/e2e/test_top.py",
     "tutti top job/train -n team-vision": "tests/e2e/test_top.py",

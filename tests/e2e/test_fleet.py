@@ -100,6 +100,8 @@ def test_kubectl_amc_reads_in_the_members(world: FleetClusters) -> None:
     assert [row[1] for row in rows] == [member, member]
     assert names.PERMIT in yaml.safe_load(asked(f"get job seen -m {member} -oyaml"))["metadata"]["annotations"]
     assert "SuccessfulCreate" in asked("describe job seen -M")
+    held = f"Job {NAMESPACE}/seen would be offered elsewhere"
+    assert [name for name in MEMBERS if held in world.shell(f"tutti fleet lost {name} --dry-run")] == [member]
     logs = f"logs {pod} -m {member}"
     with pytest.raises(KubectlError, match='cannot get resource "pods/log"'):
         asked(logs)

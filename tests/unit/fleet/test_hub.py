@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+import structlog.testing
 
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
@@ -13,7 +14,7 @@ from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
-from webhook.errors import NotFound
+from webhook.errors import Forbidden, NotFound
 from webhook.fleet.copies import placement_of
 from webhook.fleet.lost import give_up, noted
 from webhook.jobs.kinds.registry import KINDS
@@ -239,6 +240,28 @@ async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else(
         first = await world.hub.get("PyTorchJob", "one")
         assert placement_of(first or {}).phase is Phase.GRANTED
         world.links["a"].thaw()
+        await world.until(lambda: world.over("PyTorchJob", "one"), 120)
+        assert await world.empty("PyTorchJob")
+
+
+async def test_a_member_that_refuses_the_hubs_credentials_keeps_what_runs_there_and_is_named_in_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(method: str, path: str, **how: Any) -> bytes:
+        raise Forbidden(401, "Unauthorized", "the token has expired")
+
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job("one", runtime="40s"))
+        await runs_in(world, 3, 0)
+        with structlog.testing.capture_logs() as logged, monkeypatch.context() as expired:
+            expired.setattr(world.links["a"], "request", refused)
+            await world.hub.cluster.create(pytorch_job("two", runtime="40s"))
+            await runs_in(world, 3, 3)
+            await asyncio.sleep(60)
+            first = await world.hub.get("PyTorchJob", "one")
+            assert placement_of(first or {}).phase is Phase.GRANTED
+        said = {each["error"] for each in logged if each["event"] == "fleet.not_answered"}
+        assert "a: 401 Unauthorized: the token has expired" in said
         await world.until(lambda: world.over("PyTorchJob", "one"), 120)
         assert await world.empty("PyTorchJob")
 
