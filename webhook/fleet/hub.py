@@ -68,8 +68,8 @@ class Hub:
         """Until it was read what users want, nothing is offered, and nothing has failed."""
         self._named = asyncio.Event()
         """The hub's uid is known, and with it what its copies are labelled by."""
-        self._set_backs = self._read_since = 0
-        """How often the hub's API server was set back, and after how many its jobs were all read."""
+        self._read_since = 0
+        """After how many set-backs of the hub's API server its jobs were all read."""
         self._jobs: dict[JobName, FleetJob] = {}
         self._driven: dict[JobName, asyncio.Task[None]] = {}
         self._woken: set[JobName] = set()
@@ -149,10 +149,7 @@ class Hub:
         version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
         before, self._newest = self._newest, version
         if version < before:
-            log.error("fleet.set_back", version=version, before=before)
-            self.fleet.unswept |= set(self.fleet.members)
-            self.fleet.epoch = max(self.fleet.epoch + 1, int(self.fleet.clock.now()))
-            self._set_backs += 1
+            self.fleet.begin_again(version, before)
 
     def _changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
         """Take in what a watch has shown of the hub's own jobs."""
@@ -229,8 +226,8 @@ class Hub:
         """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""
         for informer in self._own:
             await informer.synced.wait()
-        while self._read_since != self._set_backs:
-            wanted = self._set_backs
+        while self._read_since != self.fleet.set_backs:
+            wanted = self.fleet.set_backs
             await asyncio.gather(*(informer.reread() for informer in self._own))
             self._read_since = wanted
 

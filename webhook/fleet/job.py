@@ -56,6 +56,16 @@ class Fleet:
     policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
 
+    set_backs: int = 0
+    """How often the hub's API server was found to have been set back."""
+
+    def begin_again(self, version: int, before: int) -> None:
+        """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
+        log.error("fleet.set_back", version=version, before=before)
+        self.unswept |= set(self.members)
+        self.epoch = max(self.epoch + 1, int(self.clock.now()))
+        self.set_backs += 1
+
     @property
     def complete(self) -> bool:
         """Whether all is known that may run anywhere."""
@@ -70,6 +80,8 @@ class FleetJob:
         self._kind = kind
         self._namespace = namespace
         self._name = name
+        self._newest = 0
+        """The version in which the hub's job was last read."""
         self._proof: Proof | None = None
         self._offered: tuple[Placement, float] | None = None
         """The offer that is open, and since when it was seen to be."""
@@ -111,6 +123,11 @@ class FleetJob:
     async def read(self) -> dict[str, Any]:
         """Return the hub's job. Raises ApiError."""
         found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
+        version, before = int(found["metadata"]["resourceVersion"]), self._newest
+        self._newest = version
+        if version < before:
+            # The server itself may have been written to so often meanwhile that it is at a later version again.
+            self._fleet.begin_again(version, before)
         return found
 
     async def write(self, job: Mapping[str, Any], placement: Placement) -> None:

@@ -1,7 +1,7 @@
 """Stories of one fault that lasts while all else is well, so that what becomes of it has a bound in seconds."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any
 
@@ -56,11 +56,16 @@ class OneFault(Story):
     async def _busy(self) -> str:
         """Return a member that has or may get a gang, if one is found within a while."""
         phase = self.chance.choice((Phase.OFFERED, Phase.GRANTED, Phase.GRANTED, Phase.RECALLED))
+        found = await self._found(lambda uid, record: record.phase is phase)
+        return self.chance.choice([record.member for record in found.values()] or sorted(self.world.members))
+
+    async def _found(self, wanted: Callable[[str, Placement], bool]) -> dict[str, Placement]:
+        """Return the records of which this holds, as soon as there is one; none after a while."""
         for _ in range(1000):
-            if found := [each.member for each in self.rules.records().values() if each.phase is phase]:
-                return self.chance.choice(found)
+            if found := {uid: record for uid, record in self.rules.records().items() if wanted(uid, record)}:
+                return found
             await asyncio.sleep(0.03)
-        return self.chance.choice(sorted(self.world.members))
+        return {}
 
     def _kill_hubs(self) -> None:
         for process in self.living:
@@ -231,15 +236,15 @@ class HubSetBack(OneFault):
 
     async def _strike_at(self, member: str) -> None:
         side = self.world.hub
-        backup = side.cluster.server.store.backup()
-        known = {uid for uid, record in self.rules.records().items() if record.holds}
-        self.excused |= self.rules.records().keys()
-        await asyncio.sleep(self.chance.uniform(1, 30))
-        self.excused |= self.rules.records().keys()
-        if self.chance.random() < 0.8:
-            # Best one whose gangs the backup knows nothing of.
-            lately = [each.member for uid, each in self.rules.records().items() if each.holds and uid not in known]
-            member = self.chance.choice(lately or [member])
+        # The backup has gangs that nobody has yet. They run, or have just gone but for their pods, when it is restored.
+        loose = await self._found(lambda uid, record: record.phase is Phase.OFFERED or record == NOWHERE)
+        backup, before = side.cluster.server.store.backup(), self.rules.records()
+        phase = self.chance.choice((Phase.GRANTED, Phase.RECALLED))
+        gone_on = await self._found(lambda uid, record: uid in loose and record.phase is phase)
+        await asyncio.sleep(self.chance.choice((0, self.chance.uniform(0, 10))))
+        self.excused |= {*before, *self.rules.records()}
+        if phase is Phase.GRANTED:
+            member = self.chance.choice([record.member for record in gone_on.values()] or [member])
             self._cut(member, self.chance.choice(FAULTS))
         bumped = self.chance.random() < 0.5
         if bumped:
@@ -248,10 +253,10 @@ class HubSetBack(OneFault):
         self.rules.records_lost = True
         side.cluster.restore(backup, bumped=bumped)
         await asyncio.sleep(self.chance.uniform(0, 40))
-        before = {name: self._copies(name) for name in self.world.members}
+        found = {name: self._copies(name) for name in self.world.members}
         self.states[member] = Fault.PASS
         await asyncio.sleep(CONTACT_SECONDS + bumped * RESTART_SECONDS)
-        for name, copies in before.items():
+        for name, copies in found.items():
             self._check_settled(name, copies)
         # Pods whose copy has gone are named by no record, and waited for.
         await asyncio.sleep(LINGERS_SECONDS)

@@ -335,6 +335,24 @@ async def test_a_hub_whose_cluster_is_set_back_while_it_runs_finds_its_gangs_aga
         assert await world.empty("PyTorchJob")
 
 
+async def test_a_hub_that_is_set_back_by_less_than_is_written_at_once_begins_again_too() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        await world.hub.cluster.create(pytorch_job(runtime="90s"))
+        backup = world.hub.cluster.server.store.backup()
+        world.start()
+        await runs_in(world, 3, 0)
+        world.links["a"].freeze()
+        world.hub.cluster.restore(backup)
+        for number in range(50):
+            note = {"name": f"note-{number}", "namespace": "tutti-system"}
+            await world.hub.cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": note})
+        await asyncio.sleep(40)
+        assert await world.members["b"].pods() == [], "what runs in a is not known yet"
+        world.links["a"].thaw()
+        await world.until(lambda: world.over(*SEED), 200)
+        assert await world.empty("PyTorchJob")
+
+
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, 8))
 async def test_a_hub_that_dies_at_any_write_is_followed_by_one_that_goes_on(number: int, phase: str) -> None:
