@@ -33,7 +33,6 @@ from webhook.dialects.place import Place
 
 GROUP: Final = "kueue.x-k8s.io"
 DIALECT: Final = "kueue"
-HOSTNAME: Final = "kubernetes.io/hostname"
 
 _STRATEGIES: Final = {str(strategy): strategy for strategy in Strategy}
 _STOP_POLICIES: Final = {str(policy): policy for policy in StopPolicy}
@@ -292,8 +291,8 @@ def _topology(place: Place, fragment: Fragment) -> None:
         label = item["nodeLabel"].label_key()
         if label in levels:
             item["nodeLabel"].error("is the label of a level above too", "list each label once")
-        elif label == HOSTNAME and item is not items[-1]:
-            item["nodeLabel"].error("is not the lowest level", f"list {HOSTNAME} last, or leave it out")
+        elif label == names.HOSTNAME and item is not items[-1]:
+            item["nodeLabel"].error("is not the lowest level", f"list {names.HOSTNAME} last, or leave it out")
         levels += [label] if label else []
     if fragment.broken is None:
         fragment.topologies.append(Topology(fragment.source.name, tuple(levels)))

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from webhook.core.model import names
 from webhook.core.model.problem import Problem
-from webhook.dialects.kueue import HOSTNAME
 from webhook.dialects.place import Place
 
 
@@ -27,7 +27,7 @@ def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> t
                 after.error("a flavor with a topology cannot change", "create another ResourceFlavor")
         case "Topology":
             known_levels, levels = _labels(before), _labels(after)
-            if levels != known_levels and not levels[-1:] == known_levels[-1:] == [HOSTNAME]:
+            if levels != known_levels and not levels[-1:] == known_levels[-1:] == [names.HOSTNAME]:
                 after["levels"].error(
                     f"levels cannot change from {known_levels}",
                     "create another Topology; only levels that end with kubernetes.io/hostname may change",

@@ -1,6 +1,7 @@
 """Placing gangs on nodes: exact for one shape, witnessed for several, judged by a search of everything."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from random import Random
@@ -300,6 +301,70 @@ def test_what_goes_to_several_racks_goes_to_as_few_as_hold_it_and_is_listed_rack
     found = place(nodes, [within("main", 10, required=False)])
     assert isinstance(found, Allotment)
     assert list(found.places["main"].items()) == [("n1", 4), ("n4", 4), ("n5", 2)]
+
+
+BLOCKS = ("block", RACK, "kubernetes.io/hostname")
+
+
+def blocks(*free: tuple[str, str, int]) -> Capacity:
+    """Nodes of so many GPUs, each in a block and there in a rack."""
+    named = [(f"n{i}", {"block": block, RACK: rack}, gpu) for i, (block, rack, gpu) in enumerate(free)]
+    return capacity(
+        *(NodeRecord(name, units(gpu=gpu), {**labels, "kubernetes.io/hostname": name}) for name, labels, gpu in named)
+    )
+
+
+def of_level(level: str, count: int, *, required: bool = True) -> Asked:
+    asks = replace(shape(gpu=1), levels=BLOCKS)
+    return Asked("main", asks, count, Nearness(level, required))
+
+
+def test_racks_of_one_name_in_two_blocks_are_two() -> None:
+    nodes = blocks(("a", "r", 8), ("b", "r", 8), ("b", "s", 4))
+    assert places(nodes, of_level(RACK, 9)) is None
+    found = place(nodes, [of_level(RACK, 8)])
+    assert isinstance(found, Allotment)
+    assert found.domains == {"main": {"block": "a", RACK: "r"}}
+
+
+def test_a_set_within_one_block_takes_as_few_of_its_racks_as_hold_it() -> None:
+    nodes = blocks(("a", "r", 4), ("a", "s", 8), ("a", "t", 3), ("a", "s", 4), ("b", "u", 20))
+    assert places(nodes, of_level("block", 13)) == {"main": {"n1": 8, "n3": 4, "n2": 1}}, (
+        "rack s, and of t what is left"
+    )
+    assert places(nodes, of_level("block", 11)) == {"main": {"n1": 8, "n3": 3}}, "one rack holds it"
+
+
+def test_a_wish_for_one_rack_climbs_to_one_block_and_then_takes_as_few_blocks_as_hold_it() -> None:
+    nodes = blocks(("a", "r", 8), ("b", "s", 6), ("b", "t", 6), ("c", "u", 8), ("c", "v", 8))
+    assert places(nodes, of_level(RACK, 6, required=False)) == {"main": {"n1": 6}}
+    assert places(nodes, of_level(RACK, 12, required=False)) == {"main": {"n1": 6, "n2": 6}}
+    assert places(nodes, of_level(RACK, 24, required=False)) == {"main": {"n0": 8, "n3": 8, "n4": 8}}
+    assert places(nodes, of_level(RACK, 37, required=False)) is None
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("rs"), st.integers(0, 5)), min_size=1, max_size=7),
+    st.integers(1, 20),
+    st.sampled_from(BLOCKS),
+)
+def test_a_set_fits_a_level_if_and_only_if_one_domain_of_it_holds_the_set(
+    free: list[tuple[str, str, int]], count: int, level: str
+) -> None:
+    nodes = blocks(*free)
+    path = BLOCKS[: BLOCKS.index(level) + 1]
+    sums: dict[tuple[str, ...], int] = {}
+    for node in nodes.nodes.values():
+        domain = tuple(node.labels[each] for each in path)
+        sums[domain] = sums.get(domain, 0) + node.allocatable[GPU] // 1000
+    enough = sorted((total, domain) for domain, total in sums.items() if total >= count)
+    found = place(nodes, [of_level(level, count)])
+    assert isinstance(found, Allotment) is bool(enough)
+    if isinstance(found, Allotment):
+        assert found.domains["main"] == dict(zip(path, enough[0][1], strict=True))
+        assert sum(found.places["main"].values()) == count
+    wished = place(nodes, [of_level(level, count, required=False)])
+    assert isinstance(wished, Allotment) is (sum(amount for *_, amount in free) >= count)
 
 
 def test_sets_of_one_group_go_to_the_same_rack_and_others_each_to_its_own() -> None:
