@@ -92,7 +92,8 @@ async def run(asked: Asked) -> int:
 
 def _for_one(words: Sequence[str]) -> str:
     """Return the first of kubectl's words whose answer cannot be put together with others in a table."""
-    return next((word for word in words if _ONE_ONLY.match(word)), "")
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return next((word for word, after in pairs if _ONE_ONLY.match(word) and (word, after) != ("-o", "wide")), "")
 
 
 async def kubeconfigs(api: Api) -> dict[str, str]:

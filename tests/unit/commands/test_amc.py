@@ -182,6 +182,11 @@ def test_what_is_no_question_is_refused_with_what_to_do(
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wide", ["-o wide", "-owide", "-o=wide", "--output=wide"])
+def test_a_wide_table_is_one_of_all_members_too(wide: str) -> None:
+    assert amc.parsed(f"get pod -M {wide}".split()).words == ("pod", *wide.split())
+
+
 async def test_a_member_that_the_hub_has_not_is_named_with_those_it_has(kubectl: Path) -> None:
     with pytest.raises(WrongName, match="'middle' is no member; the hub has left, right"):
         await ask("get pod -m middle")
