@@ -343,11 +343,23 @@ def fleet_lost(
     member: Annotated[str, typer.Argument(help="The member that will not come back.")],
     kubeconfig: KubeconfigOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be offered elsewhere.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also when it has no gang: it may be no member.")] = False,
 ) -> None:
     """Offer elsewhere what a lost member had. Where it still runs, a gang runs twice: stop the member first."""
     from webhook.commands import fleet  # noqa: PLC0415
 
-    asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run))
+    asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run, force=force))
+
+
+@fleet_app.command("found")
+def fleet_found(
+    member: Annotated[str, typer.Argument(help="The member that was declared lost.")],
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Take back that a member is lost: what was offered elsewhere stays there, and hubs wait for the member again."""
+    from webhook.commands import fleet  # noqa: PLC0415
+
+    asyncio.run(fleet.found(member, kubeconfig))
 
 
 @fleet_app.command("account")

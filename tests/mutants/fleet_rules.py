@@ -7,6 +7,8 @@ from tests.mutants.mutant import UNIT, Mutant
 FLEET: Final = "webhook/core/fleet"
 FLEET_TESTS: Final = f"{UNIT}/core/fleet/test_protocol_machine.py"
 
+SIMULATION: Final = "tests/simulation/fleet/test_fleet.py"
+
 FLEET_MUTANTS: Final = (
     Mutant(
         "P1",
@@ -128,6 +130,38 @@ FLEET_MUTANTS: Final = (
         "    if not sight.knows_permits:\n",
         "    if False:\n",
         FLEET_TESTS,
+    ),
+    Mutant(
+        "P2",
+        "a gang is nowhere only after its hub has asked its member for proof",
+        "webhook/fleet/job.py",
+        "gone = await member.gone(so_far.wanted, self._kind, self._namespace, self._name, placement)",
+        "gone = True",
+        f"{SIMULATION} -k each_gang_runs",
+    ),
+    Mutant(
+        "P3",
+        "what could not be read is not taken for gone",
+        "webhook/fleet/member.py",
+        "        except NotFound:\n            return None\n        try:\n",
+        "        except (NotFound, NoAnswer):\n            return None\n        try:\n",
+        f"{SIMULATION} -k each_gang_runs",
+    ),
+    Mutant(
+        "P4",
+        "a hub that was set back offers nothing before it has swept",
+        "webhook/fleet/job.py",
+        "        return self.unswept <= self.lost.keys()\n",
+        "        return True\n",
+        f"{SIMULATION} -k 'hub and back'",
+    ),
+    Mutant(
+        "P5",
+        "a gang stays while another cluster answers by the name of its member",
+        f"{FLEET}/steps.py",
+        "    if sight is None or sight.cluster != placement.cluster:\n        # P3",
+        "    if sight is None:\n        # P3",
+        f"{SIMULATION} -k leads",
     ),
     Mutant(
         "F",

@@ -8,7 +8,7 @@ from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.verbs import every_kind
 from webhook.fleet.account import made
-from webhook.fleet.lost import give_up
+from webhook.fleet.lost import give_up, take_back
 
 
 async def account(kubeconfig: Path | None) -> None:
@@ -22,13 +22,22 @@ async def account(kubeconfig: Path | None) -> None:
     sys.stderr.write(f"good until {until}: give the hub a new one before\n")
 
 
-async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool) -> None:
-    """Give up what a member has. Raises ApiError."""
+async def found(member: str, kubeconfig: Path | None) -> None:
+    """Take back that a member is lost. Raises ApiError, WrongName."""
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    async with connected(kubeconfig, "tutti-cli") as api:
+        await take_back(api, member)
+    terminal.console().print(f"{member} is waited for again", highlight=False, markup=False)
+
+
+async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bool) -> None:
+    """Give up what a member has. Raises ApiError, WrongName."""
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
     console, number = terminal.console(), 0
     async with connected(kubeconfig, "tutti-cli") as api:
-        async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run):
+        async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run, force=force):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
     console.print(f"{number} gangs were in {member}; it gets no more", highlight=False, markup=False)

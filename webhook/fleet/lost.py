@@ -15,7 +15,7 @@ from webhook.clock import Clock
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
-from webhook.errors import Conflict, Invalid, NotFound
+from webhook.errors import Conflict, Invalid, NotFound, WrongName
 from webhook.fleet.copies import placement_of
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.jobs.kinds.kind import JobKind
@@ -60,12 +60,32 @@ async def _note(api: Api, member: str, when: str) -> None:
         await api.request("POST", _CONFIG_MAPS, body=orjson.dumps(made))
 
 
+async def take_back(api: Api, member: str) -> None:
+    """End the note of a member that is not lost: hubs wait for it again. Raises ApiError, WrongName."""
+    there = await noted(api)
+    if member not in there:
+        raise WrongName(f"{member} was not declared lost; that were: {', '.join(sorted(there)) or 'none'}")
+    await came_back(api, member, there[member])
+
+
 async def give_up(
+    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool, force: bool
+) -> AsyncIterator[str]:
+    """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's. Raises ApiError, WrongName.
+
+    A member that has no gang may be no member at all, whose note nobody would end: that takes ``force``.
+    """
+    if not dry_run:
+        if not force and not [gang async for gang in _gangs(api, kinds, member, clock, dry_run=True)]:
+            raise WrongName(f"no gang is in {member}: is that its name? To have hubs wait for it no more, add --force")
+        await _note(api, member, time_text(int(clock.now())))
+    async for gang in _gangs(api, kinds, member, clock, dry_run=dry_run):
+        yield gang
+
+
+async def _gangs(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
 ) -> AsyncIterator[str]:
-    """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's. Raises ApiError."""
-    if not dry_run:
-        await _note(api, member, time_text(int(clock.now())))
     fleet = Fleet(api, {}, clock, epoch=0)
     for kind in kinds.values():
         if kind.managed_by is None or kind.suspend is None:

@@ -181,7 +181,7 @@ class DeclaredLost(OneFault):
         self.rules.forgiven.add(member)
         held = self._held(member, Phase.GRANTED, Phase.RECALLED)
         self.excused |= {*held, *self._copies(member).values()}
-        async for _ in give_up(self.world.hub.admin, KINDS, member, LoopClock(), dry_run=False):
+        async for _ in give_up(self.world.hub.admin, KINDS, member, LoopClock(), dry_run=False, force=True):
             pass
         restarted = self.chance.random() < 0.5
         if restarted:

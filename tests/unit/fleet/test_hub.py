@@ -14,9 +14,9 @@ from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
-from webhook.errors import Forbidden, NotFound
+from webhook.errors import Forbidden, NotFound, WrongName
 from webhook.fleet.copies import placement_of
-from webhook.fleet.lost import give_up, noted
+from webhook.fleet.lost import give_up, noted, take_back
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 
@@ -392,8 +392,21 @@ async def test_a_gang_whose_copy_is_deleted_in_its_member_runs_again_and_shows_i
         assert await world.empty(kind)
 
 
-async def given_up(world: Fleet, member: str, *, dry_run: bool = False) -> list[str]:
-    return [gang async for gang in give_up(world.hub.admin, KINDS, member, LoopClock(), dry_run=dry_run)]
+async def given_up(world: Fleet, member: str, *, dry_run: bool = False, force: bool = False) -> list[str]:
+    gangs = give_up(world.hub.admin, KINDS, member, LoopClock(), dry_run=dry_run, force=force)
+    return [gang async for gang in gangs]
+
+
+async def test_a_member_without_gangs_is_declared_lost_by_force_alone_and_that_is_taken_back() -> None:
+    async with fleet("a", starts=False) as world:
+        with pytest.raises(WrongName, match="no gang is in leftt: is that its name"):
+            await given_up(world, "leftt")
+        assert await noted(world.hub.admin) == {}
+        assert await given_up(world, "leftt", force=True) == []
+        with pytest.raises(WrongName, match="right was not declared lost; that were: leftt"):
+            await take_back(world.hub.admin, "right")
+        await take_back(world.hub.admin, "leftt")
+        assert await noted(world.hub.admin) == {}
 
 
 async def test_what_a_lost_member_had_runs_elsewhere_and_its_copy_ends_when_it_comes_back_all_the_same() -> None:
@@ -402,7 +415,7 @@ async def test_what_a_lost_member_had_runs_elsewhere_and_its_copy_ends_when_it_c
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
         await runs_in(world, 3, 0)
         world.links["a"].freeze()
-        assert await given_up(world, "b") == []
+        assert await given_up(world, "b", dry_run=True) == []
         assert await given_up(world, "a", dry_run=True) == ["PyTorchJob team-a/pytorch-test"]
         await asyncio.sleep(30)
         assert await world.places(*SEED) == ["a"], "the hub concludes nothing by itself"
