@@ -19,7 +19,9 @@ WIDE: Final = 50
 LOST: Final = 3
 SECONDS: Final = 10
 ROW: Final = "example.com/row"
-"""Label of nodes: of four, two are in each row."""
+"""Label of nodes: half of them are in each row."""
+BLOCK: Final = "example.com/block"
+"""Label of nodes: all rows are in one block."""
 
 
 @pytest.fixture
@@ -38,18 +40,30 @@ def hall(admin: Kubectl) -> Iterator[list[str]]:
     admin("delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
-def own_nodes(admin: Kubectl, count: int) -> list[str]:
+@pytest.fixture
+def rows(admin: Kubectl) -> Iterator[list[str]]:
+    """Two rows of four nodes, whose flavor names a Topology that is not there yet."""
+    names = own_nodes(admin, 2 * NODES, topologyName=admin.namespace)
+    yield names
+    admin.delete("node", *names)
+
+
+def own_nodes(admin: Kubectl, count: int, **of_flavor: str) -> list[str]:
     """Make nodes that one namespace uses alone, with a flavor and a queue for them; return their names."""
     name, taint = admin.namespace, {"key": admin.namespace, "effect": "NoSchedule"}
     names = [f"{name}-{number}" for number in range(count)]
     objects = []
     for each in names:
         made = nodes.node(each, 8)
-        made["metadata"]["labels"] |= {"rack": name, ROW: "left" if each in names[: count // 2] else "right"}
+        made["metadata"]["labels"] |= {
+            "rack": name,
+            BLOCK: "hall",
+            ROW: "left" if each in names[: count // 2] else "right",
+        }
         made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
         objects.append({**made, "spec": {"taints": [taint]}})
     tolerations = [{"key": name, "operator": "Exists"}]
-    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations}
+    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations, **of_flavor}
     objects.append({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
     queue = cluster_queue_of(f"{name}-{QUEUE}", 8 * count)
     queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = name
@@ -152,14 +166,23 @@ def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_an
     assert owner.pods("job-name=wide") == []
 
 
-def test_ranks_of_a_gang_that_takes_two_rows_stand_row_by_row(owner: Kubectl, rack: list[str]) -> None:
-    template = pod_template(1)
+def test_a_gang_waits_for_the_topology_of_its_flavor_and_takes_two_of_its_rows_in_the_order_of_its_ranks(
+    owner: Kubectl, admin: Kubectl, rows: list[str]
+) -> None:
+    template, ranks = pod_template(1), 8 * len(rows)
     template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"] = ROW
-    owner.apply(job("ranked", 8 * NODES, template, QUEUE, completionMode="Indexed"))
-    wait_until(lambda: running(owner, "ranked") == 8 * NODES, 3 * SECONDS, "all run")
+    owner.apply(job("ranked", ranks, template, QUEUE, completionMode="Indexed"))
+    missing = f"there is no Topology '{admin.namespace}'"
+    wait_until(lambda: any(missing in said for said in told(owner, "ranked", "Queued")), SECONDS, "it is told why")
+    levels = [{"nodeLabel": label} for label in (BLOCK, ROW, "kubernetes.io/hostname")]
+    topology = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Topology", "metadata": {"name": admin.namespace}}
+    admin.apply(topology | {"spec": {"levels": levels}})
+    wait_until(lambda: running(owner, "ranked") == ranks, 3 * SECONDS, "all run")
     index = "batch.kubernetes.io/job-completion-index"
     found = {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in owner.pods()}
-    assert [found[rank] for rank in range(8 * NODES)] == [node for node in rack for _ in range(8)]
+    assert [found[rank] for rank in range(ranks)] == [node for node in rows for _ in range(8)]
+    refused = admin.refused("delete", "topology", admin.namespace)
+    assert "ranked" in refused
 
 
 def test_a_wide_gang_that_loses_three_nodes_is_whole_again_without_a_stop(

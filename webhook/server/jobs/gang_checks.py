@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.ledger import bounds
-from webhook.core.model import quantity
+from webhook.core.model import names, quantity
 from webhook.core.model.gang import Gang
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Reason
@@ -102,6 +102,17 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
         return ()
     fix = f"{paths.render(kind.deadline_if.path)}: {kind.deadline_if.values[-1]}"
     return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
+
+
+def unfollowed(kind: JobKind, obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the job says about where its pods go that is not carried out."""
+    if kind.group != "batch.volcano.sh" or paths.find(obj, ("spec", "networkTopology")) is None:
+        return ()
+    return (
+        "spec.networkTopology is not followed: HyperNodes are not read, and the pods may go "
+        f"anywhere; write the annotation {names.REQUIRED_TOPOLOGY} or {names.PREFERRED_TOPOLOGY} with a node label "
+        "into the tasks' templates",
+    )
 
 
 def _has_ended(kind: JobKind, obj: Mapping[str, Any]) -> bool:

@@ -14,7 +14,14 @@ from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import is_child, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
 from webhook.server.jobs.children import judge_child, judge_scale
-from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, lingering, reading, unfit_template
+from webhook.server.jobs.gang_checks import (
+    gang_problem,
+    gang_warnings,
+    lingering,
+    reading,
+    unfit_template,
+    unfollowed,
+)
 from webhook.server.jobs.ungated import judge_ungated, mislabelled, newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
@@ -87,7 +94,8 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if problem is not None:
         return problem
     denial, warnings = check_job(rules, asking)
-    return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lingering(kind, obj, asking)))
+    lasting = (*lingering(kind, obj, asking), *unfollowed(kind, obj))
+    return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lasting))
 
 
 def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, gang: str) -> Answer | None:

@@ -107,6 +107,23 @@ async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, polic
     assert not any("run on" in warning for warning in (await create(waiting, held)).warnings)
 
 
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+async def test_a_network_topology_of_volcano_is_said_not_to_be_followed(waiting: Gate, mode: str) -> None:
+    task = {"name": "t", "replicas": 2, "template": {"spec": {"containers": containers(gpu="1")}}}
+    obj: dict[str, Any] = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "ring", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}},
+        "spec": {"tasks": [task], "networkTopology": {"mode": mode, "highestTierAllowed": 2}},
+    }
+    held = dict(marked(KINDS["Job.batch.volcano.sh"], obj))
+    answer = await create(waiting, held)
+    assert answer.allowed, answer.message
+    assert any(warning.startswith("spec.networkTopology is not followed") for warning in answer.warnings)
+    del held["spec"]["networkTopology"]
+    assert not any("networkTopology" in warning for warning in (await create(waiting, held)).warnings)
+
+
 async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> None:
     seen = view()
     queue = Queue("gpus", "kueue")
