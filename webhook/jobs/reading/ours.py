@@ -31,6 +31,7 @@ class Place(StrEnum):
     QUEUE = "queue"
     FLAVOR = "flavor"
     LEDGER = "page of the ledger"
+    EVENT = "event"
 
 
 class Writer(StrEnum):
@@ -71,6 +72,7 @@ OURS: Final = (
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.LEDGER_PAGE, Form.LABEL, {Place.LEDGER: _BY_TUTTI}),
     Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
+    Ours(names.STARTS_BY, Form.ANNOTATION, {Place.EVENT: Writer.EDITOR}),
     Ours(names.NODE_FIT, Form.ANNOTATION, {Place.FLAVOR: Writer.EDITOR}),
     Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),
 )
