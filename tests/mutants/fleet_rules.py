@@ -145,7 +145,7 @@ FLEET_MUTANTS: Final = (
         "webhook/fleet/member.py",
         "        except NotFound:\n            return None\n        try:\n",
         "        except (NotFound, NoAnswer):\n            return None\n        try:\n",
-        f"{SIMULATION} -k each_gang_runs",
+        f"{UNIT}/fleet/test_hub.py -k taken_for_gone",
     ),
     Mutant(
         "P4",

@@ -80,8 +80,8 @@ class FleetJob:
         self._kind = kind
         self._namespace = namespace
         self._name = name
-        self._newest = 0
-        """The version in which the hub's job was last read."""
+        self._newest = 0, 0
+        """The version in which the hub's job was last read, and how often its server had been set back then."""
         self._proof: Proof | None = None
         self._offered: tuple[Placement, float] | None = None
         """The offer that is open, and since when it was seen to be."""
@@ -123,9 +123,9 @@ class FleetJob:
     async def read(self) -> dict[str, Any]:
         """Return the hub's job. Raises ApiError."""
         found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
-        version, before = int(found["metadata"]["resourceVersion"]), self._newest
-        self._newest = version
-        if version < before:
+        version, (before, set_backs) = int(found["metadata"]["resourceVersion"]), self._newest
+        self._newest = version, self._fleet.set_backs
+        if version < before and set_backs == self._fleet.set_backs:
             # The server itself may have been written to so often meanwhile that it is at a later version again.
             self._fleet.begin_again(version, before)
         return found

@@ -39,7 +39,7 @@ LINGERS = "example.org/slow"
 LEDGER = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 WHEN = ("before", "after")
 LOOK_SECONDS = 0.02
-AIMED_AT = {Phase.RECALLED: 0.1, Phase.GRANTED: 0.015, Phase.OFFERED: 0.006, Phase.NOWHERE: 0.0005}
+AIMED_AT = {Phase.RECALLED: 0.3, Phase.GRANTED: 0.015, Phase.OFFERED: 0.004, Phase.NOWHERE: 0.0002}
 """How likely at each look hubs are lain in wait for while a gang is in a phase: few crashes would hit the short phases
 else, and no gang would come as far as the later ones if all were hit in the first.
 """
@@ -264,9 +264,9 @@ class Story:
                 self._hit(aim)
                 self.living[-1].kill()
             self._aim, self._aimed_at = None, ""
-            await asyncio.sleep(self.chance.uniform(0, 3))
+            await asyncio.sleep(self.chance.uniform(0, 1.5))
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
-            await asyncio.sleep(self.chance.uniform(0, 3))
+            await asyncio.sleep(self.chance.uniform(0, 1.5))
 
     def _rarest(self) -> tuple[str, Aim | None]:
         """Return a gang to be lain in wait for now, and the crash that this story has seen least in its phase."""

@@ -1,7 +1,7 @@
 """Stories of one fault that lasts while all else is well, so that what becomes of it has a bound in seconds."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.core.fleet.placement import NOWHERE, Phase, Placement
 from webhook.core.model import names
 from webhook.fleet.copies import wanted
+from webhook.fleet.hub import SWEEP_SECONDS
 from webhook.fleet.lost import give_up, noted
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import SimulatedApi
@@ -93,14 +94,23 @@ class OneFault(Story):
     def _record(self, uid: str) -> Placement:
         return self.rules.records().get(uid, NOWHERE)
 
-    def _check_settled(self, member: str, before: Iterable[str]) -> None:
-        """See that of the copies that were in a member at contact only those are left that a record names."""
+    async def _check_settled(self, before: Mapping[str, Collection[str]]) -> None:
+        """See that of the copies that were in members at contact only those are left that a record names."""
+        strays = {member: self._strays(member, copies) for member, copies in before.items()}
+        # A gang that has just gone to another member leaves a copy for the next sweep.
+        await asyncio.sleep(SWEEP_SECONDS + LOOK_SECONDS)
+        for member, found in strays.items():
+            for uid in found & self._strays(member, found):
+                self.rules.say(f"copy {uid} is left in {member} {CONTACT_SECONDS} s after contact, and not swept")
+
+    def _strays(self, member: str, among: Collection[str]) -> set[str]:
         copies = self._copies(member)
-        for uid in set(before) & copies.keys():
-            record = self._record(copies[uid])
-            named = record.copy_uid == uid if record.holds else record.phase is Phase.OFFERED
-            if not named or record.member != member:
-                self.rules.say(f"copy {uid} is left in {member} {CONTACT_SECONDS} s after contact: {record}")
+        return {uid for uid in copies.keys() & among if not self._named(member, uid, self._record(copies[uid]))}
+
+    @staticmethod
+    def _named(member: str, uid: str, record: Placement) -> bool:
+        here = record.copy_uid == uid if record.holds else record.phase is Phase.OFFERED
+        return here and record.member == member
 
 
 class CutOff(OneFault):
@@ -124,7 +134,7 @@ class CutOff(OneFault):
         before = self._copies(member)
         self._end(member)
         await asyncio.sleep(CONTACT_SECONDS)
-        self._check_settled(member, before)
+        await self._check_settled({member: before})
 
     def _begin(self, member: str) -> None:
         self._cut(member, self.chance.choice(FAULTS))
@@ -198,7 +208,7 @@ class DeclaredLost(OneFault):
         await asyncio.sleep(CONTACT_SECONDS)
         self.rules.forgiven.discard(member)
         self.rules.look()
-        self._check_settled(member, before)
+        await self._check_settled({member: before})
         await asyncio.sleep(NOTE_SECONDS)
         if member in await noted(self.world.hub.admin):
             self.rules.say(f"{member} is back and still noted as lost")
@@ -219,7 +229,7 @@ class MemberSetBack(OneFault):
         await asyncio.sleep(CONTACT_SECONDS)
         self.rules.forgiven.discard(member)
         self.rules.look()
-        self._check_settled(member, before)
+        await self._check_settled({member: before})
 
 
 class HubSetBack(OneFault):
@@ -256,8 +266,7 @@ class HubSetBack(OneFault):
         found = {name: self._copies(name) for name in self.world.members}
         self.states[member] = Fault.PASS
         await asyncio.sleep(CONTACT_SECONDS + bumped * RESTART_SECONDS)
-        for name, copies in found.items():
-            self._check_settled(name, copies)
+        await self._check_settled(found)
         # Pods whose copy has gone are named by no record, and waited for.
         await asyncio.sleep(LINGERS_SECONDS)
         self.rules.records_lost = False

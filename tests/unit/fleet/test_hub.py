@@ -14,7 +14,7 @@ from webhook.clock import LoopClock
 from webhook.core.fleet.placement import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
-from webhook.errors import Forbidden, NotFound, WrongName
+from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
 from webhook.fleet.copies import placement_of
 from webhook.fleet.lost import give_up, noted, take_back
 from webhook.jobs.kinds.registry import KINDS
@@ -390,6 +390,22 @@ async def test_a_gang_whose_copy_is_deleted_in_its_member_runs_again_and_shows_i
         await world.members["a"].delete(kind, name)
         await world.until(lambda: world.over(kind, name), 120)
         assert await world.empty(kind)
+
+
+async def test_a_copy_that_cannot_be_read_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        answered = world.links["a"].request
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            if path.endswith("/pytorch-test"):
+                raise Unavailable(503, "ServiceUnavailable", path)
+            return await answered(method, path, **how)
+
+        monkeypatch.setattr(world.links["a"], "request", request)
+        await asyncio.sleep(30)
+        assert placement_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
 
 
 async def given_up(world: Fleet, member: str, *, dry_run: bool = False, force: bool = False) -> list[str]:
