@@ -65,6 +65,7 @@ NOT_RUN: Final = {
     "tutti cancel jobs -l sweep=3": "as -l run=night of the researcher's page",
     "tutti fleet account --kubeconfig FILE": _FLEET,
     "tutti fleet lost NAME": "tests/unit/fleet/test_hub.py",
+    "tutti fleet found NAME": "tests/unit/fleet/test_hub.py",
     "tutti fleet lost NAME --dry-run": _FLEET,
     "tutti hub": _FLEET,
     "tutti simulate": "tests/unit/laboratory/replay",
