@@ -24,6 +24,7 @@ PAST_FAILURES = (
     ("rough with hostile tenants", 3276034352),
     ("rough with hostile tenants", 3276034373),
     ("crashing on few nodes", 525324903),
+    ("crashing on few nodes", 3698835553),
     ("rough on few nodes", 1721633276),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for

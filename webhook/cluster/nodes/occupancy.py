@@ -55,6 +55,8 @@ class Occupancy:
         """(DaemonSet, node) to its pods there."""
         self._expecting: dict[str, None] = {}
         """Nodes of which it is not known any more which pods of DaemonSets are to come."""
+        self._unkept: set[str] = set()
+        """Uids of gangs that are being stopped and lack room: pods that were sent before may land."""
         self.short: dict[str, int] = {}
         """Gangs to their pods still to come that fit no node any more, of sets with places or domain written down."""
         self._freed = False
@@ -170,6 +172,8 @@ class Occupancy:
             self.capacity.withdraw(uid)
         for uid in self.capacity.claimants():
             self.capacity.unclaim(uid)
+        # What was given back by a decision that no ledger has is kept again.
+        self._unsettled.update(self._entries)
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 
@@ -181,7 +185,7 @@ class Occupancy:
     def unsettled(self, most: int | None = None) -> list[Reservation]:
         """Return the reservations of ``most`` gangs whose allotments may have to change, of all where that is None."""
         if most is None:
-            self._unsettled.update(self.short)
+            self._unsettled |= self.short.keys() | self._unkept
         return [self._entries[uid] for uid in sorted(self._unsettled & self._entries.keys())[:most]]
 
     def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:
@@ -196,6 +200,7 @@ class Occupancy:
             self.capacity.withdraw(uid)
             self._vacated.pop(uid, None)
             self.short.pop(uid, None)
+            self._unkept.discard(uid)
         for node in self._expecting:
             self._expect(node)
         self._expecting.clear()
@@ -209,6 +214,7 @@ class Occupancy:
         entry, capacity = held.reservation, self.capacity
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
         self.short.pop(uid, None)
+        self._unkept.discard(uid)
         if entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
             return
@@ -231,20 +237,29 @@ class Occupancy:
                 own[node] -= min(own[node], max(0, own.total() - missing))
             meant = [node for name, node in vacated if name == each.name]
             meant += (Counter(each.places) - here - own).elements()
-            for node in meant[: max(0, missing - own.total())]:
-                own[node] += self._admits(node, shapes[each.name]) and not self._too_many(node, shapes[each.name])
+            owed = Counter(meant[: max(0, missing - own.total())])
+            for node in owed:
+                # Others may be kept room there by now, of which its entry says nothing.
+                fitting = min(owed[node], self._fitting(node, shapes[each.name]))
+                owed[node] -= fitting
+                own[node] += fitting
             places[each.name] = dict(+own)
-            if entry.stopping is not None and each.places:
-                # What was sent before may land yet, but nothing of it goes anywhere else.
-                continue
+            if meant:
+                capacity.allot(uid, Allotment(shapes, dict(places)))
             if own.total() < missing:
                 # Beside what it has already, and what its other sets have.
                 capacity.allot(uid, Allotment(shapes, dict(places)))
                 own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
-                places[each.name] = dict(+own)
-            if own.total() < missing and (each.places or each.domain):
+            if own.total() < missing and entry.stopping is not None:
+                self._unkept.add(uid)
+            elif own.total() < missing and (each.places or each.domain):
                 self.short[uid] = self.short.get(uid, 0) + missing - own.total()
-        if places != before:
+            # What becomes free where they were to go is theirs before anybody else's.
+            own.update(
+                [node for node in owed.elements() if self._admits(node, shapes[each.name])][: missing - own.total()]
+            )
+            places[each.name] = dict(+own)
+        if places != before or capacity.allotments.get(uid) is not known:
             capacity.withdraw(uid)
             if any(places.values()):
                 capacity.allot(uid, Allotment(shapes, places))
@@ -253,6 +268,10 @@ class Occupancy:
         """Return how many pods of a shape would have to leave a node for it not to be overfull."""
         free = self.capacity.spare(name)
         return max((-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests), default=0)
+
+    def _fitting(self, name: str, shape: Shape) -> int:
+        """Return how many more pods of a shape a node takes."""
+        return shape.fits(self.capacity.spare(name)) if self._admits(name, shape) else 0
 
     def _admits(self, name: str, shape: Shape) -> bool:
         node = self.capacity.nodes.get(name)

@@ -1,9 +1,8 @@
 """The loop that decides: watches mark what changed, one cycle decides, one write records it, then the effects follow.
 
 A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm.
-Only the leader decides, writes the ledger and touches jobs. Order within a cycle (rules 3 and 5 of the ledger, in
-ARCHITECTURE.md): the objects a decision rests on were read before the ledger write that authorises it; a start carries
-the uid and resourceVersion read then.
+Only the leader decides, writes the ledger and touches jobs. Order within a cycle (rules 3 and 5 of the ledger): what a
+decision rests on was read before the ledger write that authorises it; a start carries uid and resourceVersion of then.
 """
 
 import asyncio
@@ -202,6 +201,7 @@ class Reconciler:
             await self._absorb_all(batch)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
+            self._gangs.settle_nodes()  # What was just released is for those first who lack room.
             epoch = self._keeper.ledger.epoch
             self._take_plan(self.engine.cycle(now, self._view.fences, epoch, most=self._room.most), batch, now)
         claims = self.engine.claims()

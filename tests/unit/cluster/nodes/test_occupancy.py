@@ -5,12 +5,14 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core.worlds import gang
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.occupancy import Held, Occupancy
 from webhook.core.ledger.record import Reservation, reserve, with_places
-from webhook.core.model.gang import PodPrice
+from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Taint
 
@@ -239,3 +241,44 @@ def test_what_has_to_be_in_one_rack_is_placed_again_within_it_or_not_at_all() ->
     cluster.settled()
     assert cluster.short == {"g": 2}
     assert cluster.cpus()["b"] == 4, "the other rack is not for it"
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(st.sampled_from("ab"), st.integers(1, 2)), st.booleans()), max_size=3),
+    st.permutations("xyz"),
+)
+def test_what_entries_say_of_nodes_that_others_have_by_now_is_kept_elsewhere_or_owed(
+    asked: list[tuple[dict[str, int], bool]], uids: list[str]
+) -> None:
+    """A process that starts reads where each was to go at first; since then the room of some is kept elsewhere."""
+    cluster, entries = Cluster(), {}
+    for uid, (places, stops) in zip(uids, asked, strict=False):
+        pods = sum(places.values()) or 1
+        whole = entry(uid, pods, stopping="Deactivated" if stops else None)
+        entries[uid] = replace(whole, pod_sets=(replace(whole.pod_sets[0], places=places),))
+    cluster.set_reservations(entries)
+    cluster.settled()
+    free = cluster.cpus()
+    fits = sum(each.pod_sets[0].count for each in entries.values()) <= 4
+    kept = all(sum(cluster.places(uid).values()) == each.pod_sets[0].count for uid, each in entries.items())
+    assert not fits or (kept and min(free.values()) >= 0)
+    assert min(free.values()) >= 0 or max(free.values()) < 2, "nothing is free while somebody has no room"
+    cluster.settled()
+    assert cluster.cpus() == free
+
+
+def test_a_set_keeps_its_place_though_another_of_its_gang_finds_none() -> None:
+    cluster, whole = Cluster(), entry("g", 2)
+    (main,) = whole.pod_sets
+    big = PodPrice({"cpu": 9000})
+    sets = (replace(main, name="big", count=1, price=big, places={"a": 1}), replace(main, places={"b": 2}))
+    found = replace(whole, pod_sets=sets)
+    cluster.set_reservations({"g": found})
+    asking = replace(
+        gang("g", "q", pods=2, cpu=2),
+        pod_sets=(PodSet("big", 1, big), gang("g", "q", pods=2, cpu=2).pod_sets[0]),
+    )
+    for _ in range(2):
+        cluster.touch("g")
+        cluster.settle([Held(each, {}, asking) for each in cluster.unsettled()], {})
+        assert cluster.cpus() == {"a": -5, "b": 0}, "what it does not get of the one is owed there"
