@@ -10,7 +10,7 @@ A new leader reads claims before it knows all gangs. While the one that claims i
 kept and nobody starts in it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from webhook.core.ledger.bounds import fits_alone
@@ -77,6 +77,16 @@ def places_of(state: State, uid: str, gone: Iterable[str] = ()) -> Allotment | M
     if state.nodes is not None and kept is not None:
         state.nodes.claim(uid, kept)
     return places
+
+
+def may_go_on(state: State, uid: str, waits: Sequence[str]) -> bool:
+    """Return whether a claim without room stands: there are nodes for it once those it ``waits`` for are gone,
+    or its nodes are looked at in a later round only.
+    """
+    if waits:
+        return has_places(state, uid, waits)
+    places = places_of(state, uid)
+    return isinstance(places, Misplaced) and places.postponed
 
 
 def has_places(state: State, uid: str, waits: Iterable[str]) -> bool:

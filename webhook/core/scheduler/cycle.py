@@ -232,7 +232,7 @@ class Cycle:
             waits = [uid for uid in claim.awaits if uid in allocations.stopping]
             if known and view.fits(node, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
-            elif known and not (waits and claims.has_places(state, claimant, waits)):
+            elif known and not claims.may_go_on(state, claimant, waits):
                 waits = claims.await_others(state, claimant)
                 if not waits:
                     continue

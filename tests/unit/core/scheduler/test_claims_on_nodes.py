@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from tests.unit.core.worlds import gang, queue
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, with_places
 from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.placement import capacity
 from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.node import NodeRecord
 from webhook.core.quota.fences import Fences
@@ -102,6 +104,24 @@ def test_a_claim_lapses_when_somebody_elses_pods_took_its_node_and_what_it_kept_
     made.release("y")
     assert admitted(made, 5.0) == ["x"]
     assert there.free["b"]["cpu"] == 0
+
+
+def test_a_claim_stands_while_its_nodes_are_only_not_looked_at_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a take-over, or where somebody makes jobs that all ask something else."""
+    made, _ = two_are_stopped()
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 4)
+    monkeypatch.setattr(capacity, "SHAPES_MAX", 2)
+    for number in range(6):
+        made.submit(gang(f"s{number}", "q", placement={"node_selector": {"number": str(number)}}), 4.0)
+    assert admitted(made, 4.0) == []
+    for name in "xy":
+        made.release(name)
+    started: list[str] = []
+    for turn in range(6):
+        plan = made.cycle(5.0 + turn, Fences(), epoch=1)
+        started += [each.name for each in plan.admitted]
+        assert started or made.claims()
+    assert started == ["wide"]
 
 
 @given(
