@@ -112,7 +112,7 @@ def from_annotation(
         evictable=gang.evictable,
         loose_pods=gang.loose_pods,
         membership=admission.membership if job.finished is None else None,
-        cohort=admission.cohort,
+        cohorts=admission.cohorts,
     )
 
 
@@ -144,7 +144,7 @@ def adopted(  # noqa: PLR0917
         evictable=gang.evictable,
         loose_pods=gang.loose_pods,
         preemptible=policy.may_be_preempted(gang, queue_name),
-        cohort=None if queue is None else queue.cohort,
+        cohorts=() if queue is None else policy.cohorts_above(queue.cohort),
     )
 
 

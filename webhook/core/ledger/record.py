@@ -84,8 +84,8 @@ class Reservation:
     """Its owner lets it be stopped for others, or its queue does not ask."""
     membership: Membership | None = None
     """The ensemble that it was admitted with and has not left; None for a gang of its own."""
-    cohort: str | None = None
-    """What its queue was below when it was admitted: should the queue vanish, its usage counts there."""
+    cohorts: tuple[str, ...] = ()
+    """What its queue was below when it was admitted, upwards: should any of these vanish, its usage counts there."""
 
     @property
     def may_be_preempted(self) -> bool:
@@ -161,12 +161,12 @@ def reserve(  # noqa: PLR0917
     epoch: int,
     now_seconds: float,
     charges: Mapping[str, Mapping[str, int]] | None = None,
-    cohort: str | None = None,
+    cohorts: tuple[str, ...] = (),
 ) -> Reservation:
     """Return the reservation of ``gang`` with ``counts`` pods and ``flavors`` (pod set → resource → flavor).
 
     ``charges`` (pod set → resource → amount a pod) is given where the queue is charged something else than the price.
-    ``cohort`` is what the queue is below.
+    ``cohorts`` are what the queue is below, upwards.
     """
     return Reservation(
         uid=gang.uid,
@@ -186,7 +186,7 @@ def reserve(  # noqa: PLR0917
         evictable=gang.evictable,
         loose_pods=gang.loose_pods,
         preemptible=gang.preemptible,
-        cohort=cohort,
+        cohorts=cohorts,
     )
 
 

@@ -103,7 +103,7 @@ def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
         ("loosePods", reservation.loose_pods),
         ("notPreemptible", not reservation.preemptible),
         ("membership", encode_membership(reservation.membership)),
-        ("cohort", reservation.cohort),
+        ("cohort", encode_cohorts(reservation.cohorts)),
     ):
         if value:
             record[key] = value
@@ -123,6 +123,18 @@ def decode_membership(fields: Mapping[str, Any] | None) -> Membership | None:
     if fields is None:
         return None
     return Membership(str(fields["ensemble"]), int(fields["quorum"]), int(fields.get("succeeded", 0)))
+
+
+def encode_cohorts(cohorts: tuple[str, ...]) -> str | list[str]:
+    """Return cohorts as they stand in an entry and in a job's annotation: most queues are below one, or none."""
+    return list(cohorts) if len(cohorts) > 1 else "".join(cohorts)
+
+
+def decode_cohorts(written: object) -> tuple[str, ...]:
+    """Return what ``encode_cohorts`` wrote."""
+    if isinstance(written, list):
+        return tuple(map(str, written))
+    return (str(written),) if written else ()
 
 
 def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
@@ -278,7 +290,7 @@ def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:
         loose_pods=bool(record.get("loosePods", False)),
         preemptible=not record.get("notPreemptible", False),
         membership=decode_membership(record.get("membership")),
-        cohort=None if record.get("cohort") is None else str(record["cohort"]),
+        cohorts=decode_cohorts(record.get("cohort")),
     )
 
 

@@ -64,9 +64,15 @@ class Fence:
         return amounts.total(amounts.scale(self.charge(price), n) for price, n in pods if n and self.matches(price))
 
     def claim(
-        self, reservation: Reservation, live: Mapping[tuple[str, str], int], reclaimed: Mapping[str, int]
+        self,
+        reservation: Reservation,
+        live: Mapping[tuple[str, str], int],
+        reclaimed: Mapping[str, int],
+        pod_set: str | None = None,
     ) -> dict[str, int]:
         """Return what a reservation still claims: reserved pods that neither exist nor have ended for good.
+
+        Of one ``pod_set`` only, if it is given: a pod that comes or goes changes no other, and there may be hundreds.
 
         ``live`` is by gang and pod set. An adopted gang's pods carry no label and count as loose, like those of a kind
         whose pods cannot be told apart; a stopping gang's pods are going and none will come.
@@ -76,6 +82,7 @@ class Fence:
         return self.demand(
             (s.price, max(0, s.count - live.get((reservation.uid, s.name), 0) - reclaimed.get(s.name, 0)))
             for s in reservation.pod_sets
+            if pod_set is None or s.name == pod_set
         )
 
 

@@ -40,9 +40,9 @@ class _Namespace:
     claimed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Fence name to amounts of reserved pods that do not exist yet."""
 
-    def claim(self, fence: Fence, reservation: Reservation) -> dict[str, int]:
-        """Return what a reservation claims of a fence beside the pods that it has."""
-        return fence.claim(reservation, self.live, self.reclaimed.get(reservation.uid, {}))
+    def claim(self, fence: Fence, reservation: Reservation, pod_set: str | None = None) -> dict[str, int]:
+        """Return what a reservation, or one set of it, claims of a fence beside the pods that it has."""
+        return fence.claim(reservation, self.live, self.reclaimed.get(reservation.uid, {}), pod_set)
 
 
 class Fences:
@@ -71,25 +71,25 @@ class Fences:
         """Add or replace one pod."""
         self.drop_pod(pod.namespace, pod.uid)
         space = self._namespaces.setdefault(pod.namespace, _Namespace())
-        self._claims(space, pod.gang, -1)
+        self._claims(space, pod.gang, -1, pod.pod_set)
         space.pods[pod.uid] = pod
         if pod.gang is not None:
             space.members.setdefault(pod.gang, set()).add(pod.uid)
         self._count_pod(space, pod, 1)
-        self._claims(space, pod.gang, 1)
+        self._claims(space, pod.gang, 1, pod.pod_set)
 
     def drop_pod(self, namespace: str, uid: str) -> None:
         """Forget one pod."""
         space = self._namespaces.get(namespace)
         pod = None if space is None else space.pods.pop(uid, None)
         if space is not None and pod is not None:
-            self._claims(space, pod.gang, -1)
+            self._claims(space, pod.gang, -1, pod.pod_set)
             if pod.gang is not None:
                 space.members[pod.gang].discard(uid)
                 if not space.members[pod.gang]:
                     del space.members[pod.gang]
             self._count_pod(space, pod, -1)
-            self._claims(space, pod.gang, 1)
+            self._claims(space, pod.gang, 1, pod.pod_set)
             self._tidy(namespace, space)
 
     def put_reservation(self, reservation: Reservation, reclaimed: Mapping[str, int] | None = None) -> None:
@@ -180,6 +180,11 @@ class Fences:
         """Return the known pods of one gang, ended ones and those behind our gate included."""
         space = self._namespaces.get(namespace)
         return () if space is None else [space.pods[uid] for uid in space.members.get(gang, ())]
+
+    def number_of(self, namespace: str, gang: str) -> int:
+        """Return how many of these there are."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else len(space.members.get(gang, ()))
 
     def pod(self, namespace: str, uid: str) -> PodRecord | None:
         """Return one pod, if it is known."""
@@ -324,12 +329,12 @@ class Fences:
         for name, fence in space.fences.items():
             _accumulate(space.used[name], fence.use_of(pod), sign)
 
-    def _claims(self, space: _Namespace, uid: str | None, sign: int) -> None:
+    def _claims(self, space: _Namespace, uid: str | None, sign: int, pod_set: str | None = None) -> None:
         reservation = None if uid is None else space.reservations.get(uid)
         if reservation is None:
             return
         for name, fence in space.fences.items():
-            claim = space.claim(fence, reservation)
+            claim = space.claim(fence, reservation, pod_set)
             _accumulate(space.claimed[name], claim, sign)
 
     def _recount(self, space: _Namespace, fence: Fence) -> None:

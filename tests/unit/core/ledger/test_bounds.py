@@ -72,3 +72,31 @@ def test_what_runs_already_is_cut_down_to_what_its_queue_counts() -> None:
     assert entry.pod_sets[0].price.requests == {"cpu": 1000, "nvidia.com/gpu": 1000}
     small = reserve(gang_of(PodSet("main", 1, PodPrice({"cpu": 1000}))), "queue", {"main": 1}, flavors, 1, 0.0)
     assert bounds.bounded(small) is small
+
+
+@pytest.mark.parametrize("in_limits", [False, True])
+def test_an_entry_keeps_what_nothing_counts_yet_up_to_so_many_names_a_pod_set(in_limits: bool) -> None:
+    amounts = {f"a.b/{number}": 1000 for number in range(bounds.RESOURCE_NAMES_MAX)}
+    most, more = (
+        gang_of(PodSet("main", 1, PodPrice({}, asked) if in_limits else PodPrice(asked)))
+        for asked in (amounts, amounts | {"a.b/one-more": 0})
+    )
+    assert bounds.too_large(most) is None
+    entry = reserve(most, "queue", most.counts, {}, 1, 0.0)
+    stored = ledger_text.decode(ledger_text.encode(Ledger(1, 1, {entry.uid: entry}))).entries[entry.uid]
+    assert stored.pod_sets[0].price == most.pod_sets[0].price
+    assert stored.usage() == {}
+    problem = bounds.too_large(more)
+    assert problem is not None
+    assert f"name {bounds.RESOURCE_NAMES_MAX + 1} resources" in problem
+
+
+def test_an_entry_within_the_bound_is_stored_with_what_its_queue_says_of_it() -> None:
+    names = {f"{'x' * 200}{number}": 2**63 for number in range(bounds.RESOURCE_NAMES_MAX)}
+    sets = [PodSet("main", 1, PodPrice(names))]
+    while bounds.too_large(gang_of(*sets)) is None:
+        sets.append(PodSet(f"set-{len(sets)}", 1, PodPrice({f"y{len(sets)}": 1})))
+    gang = gang_of(*sets[:-1])
+    flavors = {each.name: dict.fromkeys(each.price.requests, "a-flavor") for each in gang.pod_sets}
+    assert bounds.entry_bytes(reserve(gang, "queue", gang.counts, {}, 1, 0.0)) > 0.9 * bounds.ENTRY_BYTES_MAX
+    assert bounds.fits_alone(reserve(gang, "queue", gang.counts, flavors, 1, 0.0))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz.costs import counted
 from webhook.core.ledger.record import Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.model.pods import PodRecord, WaitingPod
@@ -62,6 +63,18 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
     assert other is not None
     assert other.help == "it starts when enough of them end or the ResourceQuota is raised"
+
+
+def test_a_quota_that_comes_later_charges_pods_still_to_come_for_what_nothing_counted_when_they_were_admitted() -> None:
+    asking = PodPrice({**ONE_GPU.requests, "a.b/licence": 1000}, ONE_GPU.limits)
+    first = replace(gang(3), pod_sets=(PodSet("main", 3, asking),))
+    fences = Fences()
+    fences.put_reservation(reserve(first, None, {"main": 3}, {}, epoch=1, now_seconds=0))
+    fences.put_pod(pod(0, price=asking))
+    fences.put_fence(Fence("ns", "licences", {"requests.a.b/licence": 3000}))
+    reason = fences.shortfall(replace(first, uid="second"), {"main": 1})
+    assert reason is not None
+    assert (reason.used, reason.limit) == (3000, 3000)
 
 
 def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: Fences) -> None:
@@ -235,3 +248,16 @@ def test_pods_that_have_ended_stay_given_back_when_the_reservation_changes(fence
     fences.drop_reservation("ns", "uid")
     fences.put_reservation(reservation(3))
     assert fences.pod_shortfall("ns", ONE_GPU, also=[ONE_GPU]) is not None, "another start has all of its pods to come"
+
+
+def test_a_pod_of_a_gang_of_hundreds_of_pod_sets_costs_no_more_than_another(fences: Fences) -> None:
+    sets = tuple(PodSet(f"set-{number}", 1, ONE_GPU) for number in range(500))
+    wide = replace(gang(1), pod_sets=sets)
+    fences.put_reservation(reserve(wide, None, wide.counts, {}, epoch=1, now_seconds=0))
+
+    def come_and_go() -> None:
+        for number in range(100):
+            fences.put_pod(pod(number, pod_set=f"set-{number}"))
+            fences.drop_pod("ns", f"pod-{number}")
+
+    counted(come_and_go)
