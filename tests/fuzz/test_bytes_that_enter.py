@@ -28,7 +28,6 @@ from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.bounds import ENTRY_BYTES_MAX
 from webhook.core.ledger.record import reserve
 from webhook.core.model.gang import Gang
 from webhook.jobs.kinds.registry import KINDS
@@ -51,6 +50,8 @@ class One(FakeApi):
         return b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(self.raw)
 
 
+GANG_BYTES_MAX = (1 << 20) // 25
+"""What any gang may take of the ledger, each object of which holds 1 MiB. The product's own bound is another number."""
 STORED_BYTES_MAX = 3 << 19
 """What etcd takes of one object, unless it is told otherwise."""
 TURNS_MAX = 20_000
@@ -180,7 +181,8 @@ def fits_the_ledger(seen: View) -> None:
         event("waits" if not isinstance(gang, Gang) else "is a gang")
         if isinstance(gang, Gang):
             entry = reserve(gang, gang.queue, gang.counts, {}, 1, 0.0)
-            assert len(ledger_text.encode_entry(entry)) <= ENTRY_BYTES_MAX
+            size_bytes = len(ledger_text.encode_entry(entry))
+            assert size_bytes <= GANG_BYTES_MAX, "a gang takes too much of the ledger"
 
 
 OTHER_FEEDS = (

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.fuzz.costs import counted
+from tests.fuzz.costs import bounded
 from tests.fuzz.strategies import JSON, POLICY, SCALARS, changed, json_bytes
 from webhook import config
 from webhook.cluster.ledger_book import LedgerBook
@@ -29,7 +29,7 @@ from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
 def test_a_ledger_is_read_or_corrupt(data: Mapping[str, str]) -> None:
     for text in (data, {**data, "meta": ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(data))}):
         try:
-            counted(lambda text=text: ledger_text.decode(text))
+            bounded(lambda text=text: ledger_text.decode(text))
         except ledger_text.LedgerCorrupt:
             event("corrupt")
 
@@ -43,14 +43,14 @@ def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], 
         index["meta"] = ledger_text.encode_meta(Ledger(1, 1, pages={"page-1": "u"}), ledger_text.checksum(index))
         book = LedgerBook(index=index, pages={"page-1": Found("uid-of-page-1", content)})
         try:
-            counted(book.read)
+            bounded(book.read)
         except (ledger_text.LedgerCorrupt, Misplaced) as error:
             event(type(error).__name__)
 
 
 @given(json_bytes(JSON).map(bytes.decode) | st.text())
 def test_a_lease_is_read_or_nobodys(text: str) -> None:
-    counted(lambda: election.parse(text))
+    bounded(lambda: election.parse(text))
 
 
 YAML_CALLS = 40
@@ -66,7 +66,7 @@ LAUGHS = st.integers(2, 12).map(
 @given(YAML | LAUGHS)
 def test_yaml_is_read_within_bounds_or_refused(text: str) -> None:
     try:
-        found = counted(lambda: documents(text), YAML_CALLS * len(text))
+        found = bounded(lambda: documents(text), YAML_CALLS * len(text))
     except UnreadableYaml:
         event("refused")
         return
@@ -79,13 +79,13 @@ def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str
         objects, _ = config_map.objects_of({"metadata": {"name": "tutti-policy"}, "data": {"a": text}})
         return merge.compile_policy(objects)
 
-    counted(compiled, YAML_CALLS * len(text))
+    bounded(compiled, YAML_CALLS * len(text))
 
 
 @given(st.lists(changed(st.sampled_from(POLICY)), max_size=5))
 def test_any_policy_objects_compile_to_a_policy_with_problems(objects: list[Any]) -> None:
     size = len(orjson.dumps(objects, option=orjson.OPT_NON_STR_KEYS))
-    counted(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
+    bounded(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
 
 
 CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fairSharing", "x"]), JSON, max_size=4)
@@ -95,7 +95,7 @@ CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fair
 def test_a_configuration_is_read_or_refused(text: str) -> None:
     said = ""
     try:
-        counted(lambda: config.parse(text, "config.yaml"), YAML_CALLS * len(text))
+        bounded(lambda: config.parse(text, "config.yaml"), YAML_CALLS * len(text))
     except PolicyError as error:
         said = str(error)
     assert len(said) < 1_000 + 10 * len(text)

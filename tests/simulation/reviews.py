@@ -1,14 +1,25 @@
 """Which requests the registrations of a simulated world send, and a webhook that refuses."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
 from tests.simulation.groups import LABEL
 from webhook.core.model import names
+from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.requests.identity import User
+from webhook.laboratory.simulated.requests.selectors import compile_selector
 
 ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
+EXEMPT: Final = compile_selector(
+    {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tutti-system"]}
+        ]
+    }
+)
+JOB_RESOURCES: Final = frozenset({"jobs", "jobsets", "pytorchjobs", "tfjobs"})
 
 
 async def refusal(_path: str, body: bytes) -> bytes:
@@ -33,3 +44,35 @@ def joins_pod_group(request: Any) -> bool:
     labels = (request["object"] or {})["metadata"].get("labels") or {}
     joins = LABEL in labels or names.KUEUE_POD_GROUP in labels
     return request["operation"] == "CREATE" and joins and "tutti.dev/gang" not in labels
+
+
+def registrations(review: Any, is_refused: Callable[[Any], bool]) -> tuple[Registration, ...]:
+    """Return Tutti's registrations, answered by ``review``, and another webhook's, which refuses what it is told to."""
+    every = frozenset({"*"})
+    jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
+    scales = Rule(frozenset({"UPDATE"}), every, every, frozenset(f"{name}/scale" for name in JOB_RESOURCES))
+    pods = Rule(frozenset({"CREATE", "UPDATE"}), frozenset({""}), every, frozenset({"pods"}))
+    gang = compile_selector({"matchExpressions": [{"key": "tutti.dev/gang", "operator": "Exists"}]})
+    fenced = compile_selector({"matchLabels": {"tutti.dev/fenced": "true"}})
+
+    def hook(name: str, path: str, *rules: Rule, **more: Any) -> Registration:
+        options = {"namespace_selector": EXEMPT, "configuration": "tutti"} | more
+        return Registration(name, path.startswith("/mutate"), path, review, rules, **options)
+
+    return (
+        hook("mutate-jobs", "/mutate/jobs", jobs, conditions=(by_others,)),
+        hook("plain-pods", "/mutate/pods", pods, conditions=(joins_pod_group,)),
+        hook("placed-pods", "/mutate/pods", pods, object_selector=gang),
+        hook("validate-jobs", "/validate/jobs", jobs, scales, conditions=(by_others_or_rehearsed,)),
+        hook("gang-pods", "/validate/pods", pods, object_selector=gang),
+        Registration(
+            "another",
+            mutating=False,
+            path="/refuse",
+            review=refusal,
+            rules=(jobs,),
+            configuration="another",
+            conditions=(is_refused,),
+        ),
+        hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
+    )

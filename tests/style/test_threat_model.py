@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from webhook.server.pods import tally
+from webhook.wire.nesting import LEVELS_MAX
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "threat-model.md").read_text()
 SUITE = ROOT / "tests" / "e2e"
@@ -32,3 +35,12 @@ def test_each_attack_in_the_tables_names_its_test() -> None:
     attacks = [row for row in rows if not row.startswith(("| who could try", "| tried"))]
     assert len(attacks) > 50
     assert [row for row in attacks if not re.search(r"`tests/|::test_|the same[ ,|]", row.rpartition(" | ")[2])] == []
+
+
+def test_the_bounds_that_the_threat_model_tells_are_those_of_the_code() -> None:
+    for told in (
+        f"told of anything {tally.EXPIRY_SECONDS:.0f} s later, at most {tally.ENTRIES_MAX:,} pods a namespace",
+        f"a namespace and {tally.ENTRIES_IN_ALL_MAX:,} in all",
+        f"read no deeper than {LEVELS_MAX} levels",
+    ):
+        assert told in TEXT

@@ -31,6 +31,7 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.feed_names import job_feed, policy_feed
+from webhook.cluster.gathering import Gathering, Group
 from webhook.cluster.ledger_feed import LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
@@ -85,6 +86,9 @@ class Feeds:
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _compiled: Policy = field(default_factory=Policy)
     """What the policy objects say, without queues that are gone."""
+    _known: deleted.Known = field(default_factory=deleted.Known)
+    """What has to be remembered of earlier policies."""
+    _gathering: Gathering = field(init=False)
     _recompile_timer: asyncio.TimerHandle | None = None
     _context_timer: asyncio.TimerHandle | None = None
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,6 +98,7 @@ class Feeds:
 
     def __post_init__(self) -> None:
         config = self.config
+        self._gathering = Gathering(self._gather)
         self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved, self._lease_read)
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
@@ -286,7 +291,8 @@ class Feeds:
             self.view.drop_pod(old.namespace, old.uid)
         groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
         for namespace, group in sorted(groups):
-            self._gather(namespace, group)
+            pods = self.view.fences.number_of(namespace, pod_groups.gang_uid(namespace, group))
+            self._gathering.changed((namespace, group), pods)
         self.listener.pod_changed(old, new)
 
     def _node(self, _feed: str, old: StoredNode | None, new: StoredNode | None) -> None:
@@ -294,8 +300,9 @@ class Feeds:
         if self.view.nodes.take_node(old, new):
             self.listener.nodes_changed()
 
-    def _gather(self, namespace: str, group: str) -> None:
+    def _gather(self, key: Group) -> None:
         """Read the gang that the plain pods of a PodGroup make, after one of them changed."""
+        namespace, group = key
         uid = pod_groups.gang_uid(namespace, group)
         old = self.view.jobs.get(uid)
         pods = () if namespace in self.config.exempt_namespaces else self.view.fences.pods_of(namespace, uid)
@@ -350,7 +357,7 @@ class Feeds:
         if first is not None:
             self.view.pod_groups[key] = first
         if (before and before.queue) != (first and first.queue):
-            self._gather(*key)
+            self._gather(key)
         self.listener.pod_group_changed(*key)
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
@@ -378,7 +385,7 @@ class Feeds:
         self.lease_seen(record)
 
     def _holding_moved(self) -> None:
-        if deleted.outdated(self.view.policy, self.view.holding):
+        if deleted.outdated(self.view.policy, self._known, self.view.holding):
             # At once: the room of a queue that is gone must not be taken for free.
             self._take_policy()
 
@@ -427,7 +434,8 @@ class Feeds:
 
     def _take_policy(self) -> None:
         view = self.view
-        policy = deleted.with_deleted(self._compiled, view.policy, view.holding, view.held_below)
+        entries = view.ledger.entries.values()
+        policy, self._known = deleted.with_deleted(self._compiled, self._known, view.holding, entries)
         if policy == self.view.policy:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
@@ -462,7 +470,7 @@ class Feeds:
                     self.informers[job_feed(served)].relist()
         if keys is None or pod_groups.POD_GROUP.key in keys:
             for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
-                self._gather(job.namespace, job.name)
+                self._gather((job.namespace, job.name))
 
     def _job_feeds(self) -> Iterator[str]:
         return (job_feed(served) for kind in self.kinds.values() for served in kind.every_version)

@@ -27,16 +27,18 @@ class Lineage:
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
-    def put(self, uid: str, owner: str) -> None:
-        """Take in an object and the owner to whose gang it belongs, empty for none."""
+    def put(self, uid: str, owner: str) -> bool:
+        """Take in an object and the owner to whose gang it belongs, empty for none; return whether that is news."""
         before = self._owners.get(uid)
         self._gone.discard(uid)
-        if before != owner:
-            self._owners[uid] = owner
-            if before:
-                self._disown(before, uid)
-            if owner:
-                self._children.setdefault(owner, set()).add(uid)
+        if before == owner:
+            return False
+        self._owners[uid] = owner
+        if before:
+            self._disown(before, uid)
+        if owner:
+            self._children.setdefault(owner, set()).add(uid)
+        return True
 
     def drop(self, uid: str) -> None:
         """Take note that an object is gone."""

@@ -73,8 +73,6 @@ class View:
     """The ledger that fences, nodes and counts agree with."""
     _held: Counter[str] = field(default_factory=Counter)
     """Queue to how many gangs it holds."""
-    _held_below: dict[str, str] = field(default_factory=dict)
-    """Queue to the cohort that its gangs were admitted below, by the entry that was read last."""
     _holding_moved: bool = True
 
     @property
@@ -109,7 +107,9 @@ class View:
     def put_controller(self, uid: str, namespace: str, owner: str) -> None:
         """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none."""
         self._deleted.discard(uid)
-        self.lineage.put(uid, owner)
+        if not self.lineage.put(uid, owner):
+            # Whose its pods are has not changed: there may be thousands, and anybody may change their job all the time.
+            return
         for pod_uid in list(self.lineage.pods_below(uid)):
             pod = self.fences.pod(namespace, pod_uid)
             if pod is not None and pod.gang is not None:
@@ -177,7 +177,6 @@ class View:
             self._note_moved(before.entries.keys() | ledger.entries.keys())
             new = self.fences.set_reservations(ledger.entries.values())
             self._held.clear()
-            self._held_below.clear()
             self._holding_moved = True
             self._count_held(ledger, ledger.entries, 1)
         self._followed = ledger
@@ -202,11 +201,6 @@ class View:
         """Queues that hold gangs."""
         return self._held.keys()
 
-    @property
-    def held_below(self) -> Mapping[str, str]:
-        """Of queues that hold gangs: the cohorts that these were admitted below."""
-        return self._held_below
-
     def _note_moved(self, uids: Iterable[str]) -> None:
         if self.moved is not None:
             self.moved.update(uids)
@@ -217,12 +211,9 @@ class View:
             if entry is not None and entry.queue is not None:
                 self._holding_moved |= sign > 0 and entry.queue not in self._held
                 self._held[entry.queue] += sign
-                if sign > 0 and entry.cohort is not None:
-                    self._held_below[entry.queue] = entry.cohort
                 if not self._held[entry.queue]:
                     self._holding_moved = True
                     del self._held[entry.queue]
-                    self._held_below.pop(entry.queue, None)
 
     def ledger_lags(self, version: tuple[int, int], gang: str = "") -> bool:
         """Return whether the ledger is not read as far as ``version``, or as far as the entry of ``gang``.

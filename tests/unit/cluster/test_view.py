@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fuzz.costs import counted
 from tests.unit.jobs.records import waiting_job
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.pods import PodRecord
 from webhook.core.quota.fence import Fence
 
 ONE = PodPrice({"cpu": 1000})
@@ -30,3 +32,19 @@ def test_room_of_pods_that_have_ended_is_free_before_their_gang_ends(job_first: 
     assert view.fences.pod_shortfall("ns", ONE, also=[ONE, ONE]) is not None
     view.set_ledger(Ledger(1, 2, {"uid": replace(RESERVED)}))
     assert view.fences.pod_shortfall("ns", ONE, also=[ONE]) is None
+
+
+def test_a_job_that_changes_costs_nothing_for_the_pods_that_it_has() -> None:
+    """Anybody may annotate their job again and again, and it may have thousands of pods."""
+    view = View()
+    view.put_controller("uid", "ns", "")
+    for number in range(20_000):
+        view.put_pod(PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, ONE, gang="uid", owner_uid="uid"))
+    counted(lambda: view.put_controller("uid", "ns", ""))
+
+
+def test_pods_that_were_read_before_the_owner_of_their_controller_are_told_whose_they_are() -> None:
+    view = View()
+    view.put_pod(PodRecord("pod", "ns", "pod", 1, ONE, gang="uid", owner_uid="child"))
+    view.put_controller("child", "ns", "")
+    assert view.fences.live_pods("ns", "uid", "") == 0

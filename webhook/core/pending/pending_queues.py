@@ -230,6 +230,10 @@ class PendingQueues:
             if unless is None or not unless(eclass):
                 self.wake_class(eclass)
 
+    def waiting_for(self, key: WakeKey) -> list[EquivalenceClass]:
+        """Return the classes that the change ``key`` could help."""
+        return self._wakes.helped_by(key)
+
     def head_changed(self, queue: PendingQueue) -> None:
         """Decide again about the gangs that the former head of a queue held up, and the new one of a Backfill queue,
         which has the rights of a head now.

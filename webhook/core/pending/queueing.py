@@ -39,8 +39,7 @@ def _pod_set_key(pod_set: PodSet) -> ClassKey:
     if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
         placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
     requests = tuple(sorted(pod_set.price.requests.items()))
-    near = None if pod_set.near is None else (pod_set.near.level, pod_set.near.required)
-    seats = (placement, pod_set.together, pod_set.price.priority_class, near)
+    seats = (placement, pod_set.together, pod_set.price.priority_class, pod_set.near)
     shape = (pod_set.name, pod_set.count, pod_set.min_count, requests, seats)
     return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)))
 

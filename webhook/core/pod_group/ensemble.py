@@ -7,6 +7,7 @@ reservation a job, each with a ``Membership``, from which the whole is composed 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
@@ -16,6 +17,10 @@ from webhook.core.model.reasons import Code, Reason
 Key = tuple[str, str]
 """Namespace and name of a PodGroup."""
 KIND: Final = "PodGroup"
+POD_SETS_MAX: Final = 1_024
+"""Pod sets of one gang: who writes jobs may let thousands share a PodGroup, and all of a gang is decided in one go."""
+NAMED_MAX: Final = 10
+"""Jobs that a reason names; thousands may share a PodGroup, and each is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,30 @@ def in_order(gangs: Iterable[Gang]) -> list[Gang]:
 def enough(gangs: Sequence[Gang], pods: int) -> list[Gang]:
     """Return the first of ``gangs`` that bring ``pods`` between them; all that have pods, if they do not."""
     taken: list[Gang] = []
+    brought = 0
     for gang in gangs:
         if not gang.pods:
             continue
         taken.append(gang)
-        if sum(each.pods for each in taken) >= pods:
+        brought += gang.pods
+        if brought >= pods:
             break
     return taken
+
+
+def too_many(key: Key, gangs: Iterable[Gang]) -> Reason | None:
+    """Return why ``gangs`` are too many to start together, or None when they are not."""
+    pod_sets = sum(len(gang.pod_sets) for gang in gangs)
+    if pod_sets <= POD_SETS_MAX:
+        return None
+    text = f"the jobs that PodGroup {key[0]}/{key[1]} needs have {pod_sets} pod sets, more than {POD_SETS_MAX}"
+    return Reason(Code.ENTRY_TOO_LARGE, text, help="lower its minMember, or bring the pods by fewer jobs")
+
+
+def named(names: Iterable[str], number: int) -> str:
+    """Return the first of so many ``names``, and how many more there are."""
+    more = f" and {number - NAMED_MAX} more" if number > NAMED_MAX else ""
+    return ", ".join(islice(names, NAMED_MAX)) + more
 
 
 def compose(key: Key, gangs: Sequence[Gang], quorum: int | None) -> Gang:
@@ -152,9 +174,9 @@ def incomplete(key: Key, needed: int, brought: int, held: int) -> Reason:
     )
 
 
-def behind(gangs: Iterable[Gang]) -> Reason:
+def behind(gangs: Sequence[Gang]) -> Reason:
     """Return the reason of a job whose PodGroup has its quorum in ``gangs``, which wait themselves."""
-    names = ", ".join(gang.key for gang in gangs)
+    names = named((gang.key for gang in gangs), len(gangs))
     return Reason(Code.BEHIND_HEAD, f"{names} of its PodGroup start first", help="it follows once they run")
 
 

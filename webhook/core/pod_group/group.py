@@ -5,7 +5,7 @@ ensemble; one that is enough by itself starts whole, not in part beside others. 
 met, each further job is a gang of its own.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from webhook.core.ledger.record import Membership, Reservation
@@ -27,6 +27,8 @@ class Group:
     """What the engine knows to wait for it, by the engine's uid: the ensemble, or jobs by themselves."""
     composed: tuple[Gang, ...] = ()
     """Of which jobs the ensemble that waits is made, in its order."""
+    together: frozenset[str] = frozenset()
+    """Their uids."""
     membership: Membership | None = None
     """What they will have been admitted with."""
     withheld: Reason | None = None
@@ -46,7 +48,7 @@ class Group:
 
     def passed_over(self, uid: str) -> bool:
         """Return whether a job that waits is not part of what the engine knows to wait."""
-        return uid not in self.submitted and all(gang.uid != uid for gang in self.composed)
+        return uid not in self.submitted and uid not in self.together
 
     def allocation(self) -> tuple[Reservation, Gang | None, dict[str, int]]:
         """Return what the ensemble holds, its gang as far as its jobs are known, and which pods will not run again."""
@@ -76,6 +78,7 @@ class Group:
         """Return what is to wait in the engine, by the engine's uid, and set what goes with it."""
         jobs = ensemble.in_order(self.waiting.values())
         self.composed, self.membership, self.withheld = (), None, None
+        self.together = frozenset()
         if not jobs:
             return {}
         members = self.members
@@ -92,11 +95,14 @@ class Group:
         self.withheld = ensemble.mismatch(jobs)
         if self.withheld is None and brought < membership.still_needed:
             self.withheld = ensemble.incomplete(self.key, quorum - succeeded, brought, held)
+        if len(jobs) > 1:
+            self.withheld = self.withheld or ensemble.too_many(self.key, jobs)
         if self.withheld is not None:
             return {}
         if len(jobs) == 1 and not succeeded:
             return {jobs[0].uid: replace(jobs[0], quorum=membership.quorum) if held else jobs[0]}
         self.composed, self.membership = tuple(jobs), membership
+        self.together = frozenset(gang.uid for gang in jobs)
         return {self.uid: ensemble.compose(self.key, jobs, membership.still_needed)}
 
     def copy(self) -> "Group":
@@ -114,8 +120,8 @@ def _succeeded(jobs: Iterable[Gang]) -> int:
     return max(gang.succeeded_pods for gang in jobs)
 
 
-def _awaiting(members: Iterable[Part]) -> Reason:
-    names = ", ".join(str(part.reservation) for part in members)
+def _awaiting(members: Sequence[Part]) -> Reason:
+    names = ensemble.named((str(part.reservation) for part in members), len(members))
     return Reason(
         Code.SUSPENDED,
         f"{names} of its PodGroup still being stopped",

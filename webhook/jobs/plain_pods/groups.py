@@ -21,6 +21,7 @@ from webhook.core.model.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.group_names import number_of_pods
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
@@ -35,6 +36,8 @@ POD_GROUP: Final = JobKind(
 """The kind under which such gangs stand in ledger and read API, whichever generation their PodGroup is of."""
 _NAMESPACE: Final = uuid.UUID("5c1a1f0e-9d2b-4c55-8a55-6f6d2f7d7c10")
 _ROLE_CHARACTERS: Final = 8
+PODS_MAX: Final = 5_000
+"""Of one group: all of them are looked at in one go, in every process."""
 Terms = tuple[str | None, int, str, int]
 """The queue that a pod asks for, its priority, its WorkloadPriorityClass, and the size of its group, 0 if unsaid."""
 _SPARING: Final = frozenset(names.PREEMPTIBLE_LABELS)
@@ -49,7 +52,8 @@ def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
     """Return the name of the pod set that pods of this price with this way of being scheduled make."""
     keys = ("nodeSelector", "affinity", "tolerations")
     shape = [dict(price.requests), dict(price.limits), price.priority_class, price.has_deadline]
-    text = orjson.dumps([*shape, *(spec.get(key) or None for key in keys)], option=orjson.OPT_SORT_KEYS)
+    placed = [*(spec.get(key) or None for key in keys), *host_ports(spec)]
+    text = orjson.dumps([*shape, *placed], option=orjson.OPT_SORT_KEYS)
     return "pods-" + hashlib.blake2b(text, digest_size=_ROLE_CHARACTERS // 2).hexdigest()
 
 
@@ -61,7 +65,8 @@ def read(
     ``queue`` is the PodGroup's own, for pods that carry no label of one. Once some of them run, what these say of queue
     and priority counts: who says something else does not join them.
     """
-    members = sorted(pods, key=lambda pod: (pod.resource_version, pod.uid))
+    known = list(pods)
+    members = sorted(known[:PODS_MAX], key=lambda pod: (pod.resource_version, pod.uid))
     if not members:
         return None
     uid = gang_uid(namespace, group)
@@ -77,10 +82,7 @@ def read(
     admission = max((start for _, start in starts), key=lambda start: (start.epoch, start.seq), default=None)
     requeue = _requeue(waiting, uid)
     created = min(pod.created_seconds for pod in counted)
-    problem = _problem(deciding, context)
-    if waiting and total and succeeded == total:
-        why = f"all {total} pods of the group have succeeded"
-        problem = Problem("", "", why, "delete these to run it again, or name another group")
+    problem = _too_many(len(known)) or _all_done(waiting, total, succeeded) or _problem(deciding, context)
     gang = Gang(
         uid=uid,
         kind=POD_GROUP.key,
@@ -186,6 +188,20 @@ def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
         base = asks if known is None or pod.waiting is not None else known
         sets[pod.pod_set] = replace(base, count=1 if known is None else known.count + 1)
     return tuple(sets[name] for name in sorted(sets))
+
+
+def _too_many(pods: int) -> Problem | None:
+    if pods <= PODS_MAX:
+        return None
+    why = f"the group has {pods} pods, more than {PODS_MAX}"
+    return Problem("", "", why, "delete some, or have a job make them")
+
+
+def _all_done(waiting: Sequence[PodRecord], total: int, succeeded: int) -> Problem | None:
+    if not waiting or not total or succeeded != total:
+        return None
+    why = f"all {total} pods of the group have succeeded"
+    return Problem("", "", why, "delete these to run it again, or name another group")
 
 
 def _problem(pods: Sequence[PodRecord], context: ReadContext) -> Problem | None:

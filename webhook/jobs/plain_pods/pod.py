@@ -14,6 +14,7 @@ from webhook.jobs.plain_pods.group_names import group_of, size_of_group
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.jobs.reading.pod_set import pod_set_of
@@ -70,6 +71,7 @@ def decode(raw: bytes) -> PodRecord:
         terminating=metadata.deletion_timestamp is not None,
         ready=any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()),
         node=spec.get("nodeName") or "",
+        host_ports=host_ports(spec),
         owner_uid=owner,
         labels=tuple(sorted((key, value) for key, value in labels.items() if key in _KEPT_LABELS)),
         group=group or "",

@@ -8,6 +8,7 @@ from webhook.untyped import paths
 from webhook.untyped.values import integer
 
 _VOLCANO: Final = "scheduling.volcano.sh"
+_VOLCANO_PLACES: Final = ("networkTopology", "subGroupPolicy")
 GENERATIONS: Final = {
     "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
     "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
@@ -34,6 +35,8 @@ class PodGroupRecord:
     """API group it was read from; with the version where that tells generations apart."""
     api_version: str = ""
     uid: str = ""
+    unfollowed: tuple[str, ...] = ()
+    """Fields of Volcano's that say where its pods go, and are not carried out."""
 
 
 def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
@@ -48,6 +51,7 @@ def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
         generation=generation,
         api_version=GENERATIONS[generation].removeprefix("/apis/").removesuffix("/podgroups"),
         uid=metadata["uid"],
+        unfollowed=tuple(field for field in _VOLCANO_PLACES if generation == _VOLCANO and spec.get(field)),
     )
 
 

@@ -19,6 +19,7 @@ from webhook.jobs.reading.gang import GangReading, read_gang
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.job_facts import JobRules
 from webhook.untyped import paths
+from webhook.untyped.values import items
 
 GRACE_SECONDS_MAX: Final = 3600
 """How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
@@ -104,14 +105,22 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
     return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
 
 
-def unfollowed(kind: JobKind, obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what the job says about where its pods go that is not carried out."""
-    if kind.group != "batch.volcano.sh" or paths.find(obj, ("spec", "networkTopology")) is None:
-        return ()
-    return (
-        "spec.networkTopology is not followed: HyperNodes are not read, and the pods may go "
-        f"anywhere; write the annotation {names.REQUIRED_TOPOLOGY} or {names.PREFERRED_TOPOLOGY} with a node label "
-        "into the tasks' templates",
+def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
+    """Return what the job, or its PodGroup, says about where its pods go that is not carried out."""
+    said = []
+    if kind.group == "batch.volcano.sh":
+        tasks = [task for task in items(paths.find(obj, ("spec", "tasks"))) if isinstance(task, dict)]
+        said += ["spec.networkTopology"] if paths.find(obj, ("spec", "networkTopology")) is not None else []
+        fields = ("networkTopology", "partitionPolicy")
+        said += [f"spec.tasks[].{field}" for field in fields if any(task.get(field) for task in tasks)]
+    group = None if asking.gang is None else rules.view.pod_group_of(asking.gang)
+    if group is not None:
+        said += [f"spec.{field} of PodGroup {group.name}" for field in group.unfollowed]
+    return tuple(
+        f"{each} is not followed: HyperNodes are not read, and the pods may go anywhere; write the annotation "
+        f"{names.REQUIRED_TOPOLOGY}, {names.PREFERRED_TOPOLOGY} or {names.SLICE_TOPOLOGY} with a node label into the "
+        "pod templates"
+        for each in said
     )
 
 

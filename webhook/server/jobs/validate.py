@@ -94,7 +94,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if problem is not None:
         return problem
     denial, warnings = check_job(rules, asking)
-    lasting = (*lingering(kind, obj, asking), *unfollowed(kind, obj))
+    lasting = (*lingering(kind, obj, asking), *unfollowed(rules, kind, obj, asking))
     return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lasting))
 
 

@@ -364,3 +364,12 @@ def test_annotations_of_another_gang_are_not_believed() -> None:
     text = annotations.encode_requeue(Requeue("Preempted", 1.0), "somebody-else")
     copied["metadata"]["annotations"] = {names.REQUEUE: text}
     assert gang_of(copied).requeue is None
+
+
+def test_a_group_of_more_pods_than_are_looked_at_in_one_go_waits_and_says_so() -> None:
+    several = [replace(decoded(pod()), uid=f"{number}") for number in range(groups.PODS_MAX + 1)]
+    record = groups.read("ns", "ring", several, NO_CONTEXT)
+    assert record is not None
+    assert record.gang is None
+    assert "the group has 5001 pods, more than 5000" in str(record.problem)
+    assert groups.read("ns", "ring", several[1:], NO_CONTEXT).gang is not None  # type: ignore[union-attr]

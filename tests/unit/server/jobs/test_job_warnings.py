@@ -11,6 +11,7 @@ from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
+from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
@@ -122,6 +123,23 @@ async def test_a_network_topology_of_volcano_is_said_not_to_be_followed(waiting:
     assert any(warning.startswith("spec.networkTopology is not followed") for warning in answer.warnings)
     del held["spec"]["networkTopology"]
     assert not any("networkTopology" in warning for warning in (await create(waiting, held)).warnings)
+    held["spec"]["tasks"][0]["partitionPolicy"] = {"totalPartitions": 2, "networkTopology": {"mode": mode}}
+    warnings = (await create(waiting, held)).warnings
+    assert any(warning.startswith("spec.tasks[].partitionPolicy is not followed") for warning in warnings)
+
+
+async def test_who_joins_a_pod_group_of_volcano_is_told_what_of_it_is_not_followed(waiting: Gate) -> None:
+    obj = stored()
+    obj["spec"]["template"]["metadata"]["labels"] |= {names.POD_GROUP_LABELS[2]: "ring"}
+    for spec, said in (
+        ({"networkTopology": {"mode": "hard"}}, ["spec.networkTopology of PodGroup ring is not followed"]),
+        ({"subGroupPolicy": [{"name": "a"}]}, ["spec.subGroupPolicy of PodGroup ring is not followed"]),
+        ({"queue": "q"}, []),
+    ):
+        group = {"metadata": {"name": "ring", "namespace": "team-a", "uid": "u"}, "spec": {"minMember": 2, **spec}}
+        waiting.view.pod_groups["team-a", "ring"] = pod_group.read("scheduling.volcano.sh", group)
+        told = [each for each in (await create(waiting, obj)).warnings if "is not followed" in each]
+        assert [each.partition(":")[0] for each in told] == said
 
 
 async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> None:
