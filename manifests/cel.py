@@ -65,6 +65,11 @@ class Family:
         return tuple(dict.fromkeys(path for kind in self.kinds for path in label_paths(kind)))
 
     @property
+    def placed(self) -> bool:
+        """Whether a hub places any of the kinds, as ``fleet.hub`` picks them."""
+        return any(kind.managed_by is not None and kind.suspend is not None for kind in self.kinds)
+
+    @property
     def suspends(self) -> tuple[Path, ...]:
         """Where the kinds keep their suspend field; empty for kinds held by scheduling gates."""
         return tuple(sorted({kind.suspend for kind in self.kinds if kind.suspend}))
@@ -133,6 +138,28 @@ def labels_of(root: str) -> str:
 def annotations_of(root: str) -> str:
     """Return an expression: the object's own annotations."""
     return f"{root}.metadata.?annotations.orValue({{}})"
+
+
+def same_but(annotation: str) -> list[str]:
+    """Return what holds together when an update leaves all but one annotation, finalizers and status as they were."""
+    notes, noted = annotations_of("object"), annotations_of("oldObject")
+    kept = f"key == '{annotation}' || (key in {{1}} && {{0}}[key] == {{1}}[key])"
+    return [
+        f"{labels_of('object')} == {labels_of('oldObject')}",
+        "object.?spec == oldObject.?spec",
+        "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+        f"{notes}.all(key, {kept.format(notes, noted)})",
+        f"{noted}.all(key, {kept.format(noted, notes)})",
+    ]
+
+
+def records_only() -> str:
+    """Return an expression: an update changes nothing but where a gang of a fleet is, and what keeps its job."""
+    here, before = (f"{it}.metadata.?finalizers.orValue([])" for it in ("object", "oldObject"))
+    kept = f"key == '{names.PLACEMENT}' || key in"
+    return "\n&& ".join(
+        [*same_but(names.PLACEMENT), f"{here}.all(key, {kept} {before})", f"{before}.all(key, {kept} {here})"]
+    )
 
 
 def asks(root: str, family: Family) -> str:

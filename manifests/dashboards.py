@@ -77,6 +77,12 @@ HEALTH: Final = (
           "failures"),
     Panel("Kinds that cannot be listed", "max by (kind) (tutti_unread_kinds) > 0", "{{kind}}", kind="table"),
     Panel("Events dropped an hour", "sum(increase(tutti_events_dropped_total[1h]))", "dropped"),
+    Panel("Offers of a fleet that are over, an hour",
+          "sum by (member, outcome) (increase(tutti_fleet_offers_total[1h]))", "{{member}} {{outcome}}"),
+    Panel("Gangs taken back from a fleet's members, an hour",
+          "sum by (member, outcome) (increase(tutti_fleet_grants_total[1h]))", "{{member}} {{outcome}}"),
+    Panel("Members of a fleet that do not answer", "max by (member) (tutti_fleet_member_unreachable) > 0",
+          "{{member}}", kind="table"),
 )  # fmt: skip
 
 

@@ -70,16 +70,8 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
 
 def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
     labels, before = cel.labels_of("object"), cel.labels_of("oldObject")
-    notes, noted = cel.annotations_of("object"), cel.annotations_of("oldObject")
-    kept = f"key == '{names.PERMIT}' || (key in {{1}} && {{0}}[key] == {{1}}[key])"
-    same = [
-        f"{labels} == {before}",
-        "object.?spec == oldObject.?spec",
-        "object.metadata.?finalizers == oldObject.metadata.?finalizers",
-        "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
-        f"{notes}.all(key, {kept.format(notes, noted)})",
-        f"{noted}.all(key, {kept.format(noted, notes)})",
-    ]
+    notes = cel.annotations_of("object")
+    same = [*cel.same_but(names.PERMIT), "object.metadata.?finalizers == oldObject.metadata.?finalizers"]
     made = [
         f"'{names.ORIGIN_LABEL}' in {labels}",
         f"'{names.OFFER}' in {notes}",

@@ -19,6 +19,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.model import names
+from webhook.fleet.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
@@ -48,6 +49,7 @@ OPERATOR_NAMESPACES: Final = (
 
 TUTTI_QUEUE, KUEUE_QUEUE = names.QUEUE_LABELS
 RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
+HUB: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{HUB_ACCOUNT}"
 RBAC: Final = "rbac.authorization.k8s.io"
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
@@ -125,6 +127,14 @@ def by_others(*conditions: dict[str, str], rehearsed: bool = False) -> list[dict
     if rehearsed:
         expression += " || request.?dryRun.orValue(false)"
     return [*conditions, {"name": "not-by-tutti", "expression": expression}]
+
+
+def no_record() -> list[dict[str, str]]:
+    """Return matchConditions that leave out the record that ``tutti hub`` writes, while no webhook answers, too.
+
+    Else what has ended in a member would keep the hub's quota. Permits in a member, by the same name, are judged.
+    """
+    return condition("not-the-hubs-record", f"request.userInfo.username != '{HUB}' || !(\n{cel.records_only()}\n)")
 
 
 def job_rules(families: Iterable[Family], *operations: str) -> list[dict[str, Any]]:
@@ -222,7 +232,8 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
         rules, opts_in = job_rules([family], "CREATE"), condition("opts-in", cel.concerns("object", family))
         new = entry(f"{family.name}-new", "/validate/jobs", rules, objectSelector=UNQUEUED, matchConditions=opts_in)
         before_or_now = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
-        conditions = by_others(*condition("opted-in-now-or-before", before_or_now), rehearsed=True)
+        opted_in = condition("opted-in-now-or-before", before_or_now)
+        conditions = [*by_others(*opted_in, rehearsed=True), *(no_record() if family.placed else ())]
         changed = entry(family.name, "/validate/jobs", job_rules([family], "UPDATE"), matchConditions=conditions)
         entries += [new | opting_in, changed | opting_in]
     return [
@@ -233,7 +244,7 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             "/validate/jobs",
             job_rules(families, "UPDATE"),
             namespaceSelector=gated(),
-            matchConditions=by_others(rehearsed=True),
+            matchConditions=[*by_others(rehearsed=True), *no_record()],
         ),
     ]
 

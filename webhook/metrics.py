@@ -63,6 +63,19 @@ UNREAD_KINDS = Gauge(
     "Jobs that cannot be judged without it wait (KindUnread) or are refused, all others go on.",
     ["kind"],
 )
+OFFERS = Counter(
+    "tutti_fleet_offers_total",
+    "Offers of gangs to a member of a fleet that are over, by outcome: granted, moved to another member, or withdrawn.",
+    ["member", "outcome"],
+)
+GRANTS = Counter(
+    "tutti_fleet_grants_total",
+    "Gangs that were granted to a member and taken back, by outcome: ended, or failed and to be tried elsewhere.",
+    ["member", "outcome"],
+)
+MEMBER_UNREACHABLE = Gauge(
+    "tutti_fleet_member_unreachable", "1 while a member of a fleet gives its hub no answer.", ["member"]
+)
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 

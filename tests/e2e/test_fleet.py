@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.e2e import objects, queues
-from tests.e2e.controlplane.fleet import MEMBERS, NAMESPACE, FleetClusters, log_rights, set_up
+from tests.e2e.controlplane.fleet import HUB, MEMBERS, NAMESPACE, FleetClusters, log_rights, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
@@ -122,11 +122,18 @@ def no_right(asked: Callable[[str], str], words: str) -> str:
     return ""
 
 
-def test_a_job_that_is_deleted_in_the_hub_leaves_its_member(world: FleetClusters) -> None:
+def test_a_job_that_is_deleted_in_the_hub_leaves_its_member_though_no_webhook_answers(world: FleetClusters) -> None:
     submit(world, "short", 2)
     wait_until(lambda: pods_of(world, "short"), 90, what="it runs")
-    world.hub.delete("job", "short")
-    wait_until(lambda: not pods_of(world, "short"), 60, what="its pods are gone")
+    (webhook,) = world.installations[HUB].webhooks
+    webhook.component.kill()
+    try:
+        world.hub("delete", "job", "short", "--wait=false")
+        wait_until(lambda: not pods_of(world, "short"), 60, what="its pods are gone")
+        wait_until(lambda: "short" not in jobs_of(world.hub), 60, what="the hub let go of it")
+    finally:
+        webhook.component.start()
+        world.installations[HUB].wait_ready()
     for kubectl in world.members.values():
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
 
@@ -235,6 +242,10 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
     assert "by the fleet's hub alone" in refusal
     world.hub("label", "job", "elsewhere", "team=a", tenant)
     world.hub.delete("job", "elsewhere")
+
+
+def jobs_of(kubectl: Kubectl) -> set[str]:
+    return {each["metadata"]["name"] for each in kubectl.items("jobs")}
 
 
 def refused_create(member: Kubectl, job: dict[str, Any]) -> str:

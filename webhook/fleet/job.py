@@ -19,6 +19,7 @@ from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
 from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
+from webhook.fleet.counting import count
 from webhook.fleet.member import Look, Member, NoAnswer, Waits
 from webhook.fleet.propagation import ANYWHERE, Propagation, applying
 from webhook.fleet.told import bound
@@ -143,6 +144,7 @@ class FleetJob:
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
         await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
+        count(placement_of(job), placement)
         log.info(
             "fleet.placement", job=f"{self._namespace}/{self._name}", phase=placement.phase, member=placement.member
         )

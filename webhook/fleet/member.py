@@ -13,6 +13,7 @@ from urllib.parse import quote
 import orjson
 import structlog
 
+from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.permit import permit_text
 from webhook.core.fleet.placement import Placement
@@ -252,18 +253,23 @@ class Member:
             if hasattr(request, "close"):
                 request.close()
             raise NoAnswer(f"{self.name} did not answer a moment ago")
+        unreachable = metrics.MEMBER_UNREACHABLE.labels(self.name)
         try:
             async with asyncio.timeout(ANSWER_SECONDS + 1):
                 answer = await request
         except TimeoutError as error:
             self._rest()
+            unreachable.set(1)
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
         except (Conflict, Invalid, NotFound):
+            unreachable.set(0)
             raise
         except ApiError as error:
             if isinstance(error, Unavailable):
                 self._rest()
+            unreachable.set(1)
             raise NoAnswer(f"{self.name}: {error}") from error
+        unreachable.set(0)
         return answer
 
     def _rest(self) -> None:

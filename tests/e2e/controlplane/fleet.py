@@ -52,6 +52,7 @@ class FleetClusters:
         self._report = report
         self._stack = contextlib.ExitStack()
         self.clusters: dict[str, Cluster] = {}
+        self.installations: dict[str, Installation] = {}
         self.kubectl: dict[str, Kubectl] = {}
         """The administrator of each cluster, in the namespace that has a queue everywhere."""
 
@@ -106,7 +107,8 @@ class FleetClusters:
         hub = name == HUB
         cluster = Cluster(Shape(nodes=0 if hub else 1, operators=False), self._report)
         self.clusters[name] = self._stack.enter_context(cluster)
-        Installation(cluster, replicas=1, overrides={"hub": True} if hub else {}).install()
+        installation = Installation(cluster, replicas=1, overrides={"hub": True} if hub else {})
+        self.installations[name] = installation.install()
         root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
         root("create", "namespace", NAMESPACE)
         if hub:

@@ -8,7 +8,9 @@ import argparse
 import gc
 import os
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import NamedTuple
@@ -65,10 +67,21 @@ def tell(seed: int) -> Told:
     return Told(seed, weather, story.rules.writes, story.partitions, story.crashes, story.counts, failure)
 
 
+def _told(seeds: Sequence[int], processes: int, minutes: float) -> Iterator[Told]:
+    """Yield how the stories of these seeds went, until the time is over."""
+    began, several = time.monotonic(), 8 * processes
+    with ProcessPoolExecutor(processes) as pool:
+        for first in range(0, len(seeds), several):
+            if time.monotonic() - began >= minutes * 60:
+                return
+            yield from pool.map(tell, seeds[first : first + several])
+
+
 def main() -> int:
     """Run, print, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.fleet", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no more stories after so long")
     parser.add_argument("--base", type=int, help="first seed; otherwise any that was never run")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
@@ -76,16 +89,16 @@ def main() -> int:
     counts: Counts = Counter()
     weathers: Counter[str] = Counter()
     writes = partitions = crashes = failed = 0
-    with ProcessPoolExecutor(args.processes) as pool:
-        seeds = range(base, base + args.seeds)
-        for told in pool.map(tell, seeds):
-            counts += told.counts
-            weathers[told.weather] += 1
-            writes, partitions, crashes = writes + told.writes, partitions + told.partitions, crashes + told.crashes
-            if told.failure:
-                failed += 1
-                print(f"VIOLATION with seed {told.seed}, {told.weather}: {told.failure[:1000]}", flush=True)
-    print(f"{args.seeds} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes")
+    for told in _told(range(base, base + args.seeds), args.processes, args.minutes):
+        counts += told.counts
+        weathers[told.weather] += 1
+        writes, partitions, crashes = writes + told.writes, partitions + told.partitions, crashes + told.crashes
+        if told.failure:
+            failed += 1
+            print(f"VIOLATION with seed {told.seed}, {told.weather}: {told.failure[:1000]}", flush=True)
+    print(
+        f"{weathers.total()} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes"
+    )
     print(", ".join(f"{weather}: {number}" for weather, number in sorted(weathers.items())))
     print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))
     for phase in Phase:

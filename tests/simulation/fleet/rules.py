@@ -38,6 +38,8 @@ class Rules:
         self.records_lost = False
         """The hub's cluster was set back a moment ago: what runs need not stand in a record yet."""
         self.writes = 0
+        self._records: dict[str, Placement] | None = None
+        """As of the last write; None until somebody asks."""
         self.broken: list[str] = []
         self.started: dict[str, set[str]] = {}
         """Copies that were ever un-suspended, by the uid of the hub's job."""
@@ -49,7 +51,11 @@ class Rules:
         self._jobs_of_copies: dict[str, str] = {}
         for side in (hub, *members.values()):
             for storage in (_PODS, *STORAGES.values()):
-                side.cluster.server.store.subscribe(lambda event: self.look(), storage)
+                side.cluster.server.store.subscribe(lambda event: self._after_write(), storage)
+
+    def _after_write(self) -> None:
+        self._records = None
+        self.look()
 
     def look(self) -> None:
         self.writes += 1
@@ -72,7 +78,9 @@ class Rules:
 
     def records(self) -> dict[str, Placement]:
         """Return the record of each of the hub's jobs, by its uid."""
-        return {job["metadata"]["uid"]: _record(job["metadata"]) for _, job in jobs(self._hub)}
+        if self._records is None:
+            self._records = {job["metadata"]["uid"]: _record(job["metadata"]) for _, job in jobs(self._hub)}
+        return self._records
 
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""

@@ -27,11 +27,10 @@ from webhook.laboratory.simulated.faults import ROUGH, FaultPlan
 HUB_POLICY = [copy.deepcopy(item) for item in POLICY]
 HUB_POLICY[1]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = 8
 """Less than its members have together."""
-JOBS = 6
 BUSY_SECONDS = 120.0
-CALM_SECONDS = (2.0, 30.0)
-CUT_SECONDS = (1.0, 15.0)
-CRASH = 0.02
+CALM_SECONDS = (2.0, 25.0)
+CUT_SECONDS = (0.5, 8.0)
+CRASH = 0.003
 """How likely a hub dies just before or just after one of its writes."""
 HUB_LINK = "hub"
 FAULTS = tuple(fault for fault in Fault if fault is not Fault.PASS)
@@ -39,10 +38,12 @@ LINGERS = "example.org/slow"
 LEDGER = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 WHEN = ("before", "after")
 LOOK_SECONDS = 0.02
-AIMED_AT = {Phase.RECALLED: 0.3, Phase.GRANTED: 0.015, Phase.OFFERED: 0.004, Phase.NOWHERE: 0.0002}
-"""How likely at each look hubs are lain in wait for while a gang is in a phase: few crashes would hit the short phases
-else, and no gang would come as far as the later ones if all were hit in the first.
+AIMED_AT = {Phase.RECALLED: 6, Phase.GRANTED: 4, Phase.OFFERED: 3, Phase.NOWHERE: 1}
+"""How many stories lie in wait for gangs in a phase: few crashes would hit the short phases else, and no gang would
+come as far as the later ones if all were hit in the first.
 """
+AIMED = 0.05
+"""How likely at each look."""
 AIMING_SECONDS = 3.0
 STOPPED = 0.15
 DELETED = 0.1
@@ -102,6 +103,10 @@ class Story:
 
     rough = True
     """Hubs die at their writes, and what they ask is delayed, lost and done twice."""
+    jobs = 18
+    """So many that something is nearly always on its way: time that passes with nothing to do costs as much."""
+    runtimes = (1, 20)
+    """Seconds that a job runs, at least and at most."""
 
     def __init__(
         self, seed: int, processes: int = 1, *, hub_queues: bool = False, broken: int = 0, bare: bool = False
@@ -113,6 +118,7 @@ class Story:
         """Members in which every job fails, to be tried in the others."""
         self.bare = ("c",) if bare else ()
         """Members without a Tutti."""
+        self._aims_at = self.chance.choices(list(AIMED_AT), list(AIMED_AT.values()))[0]
         self.counts: Counts = Counter()
         self.partitions = self.crashes = 0
         self.excused: set[str] = set()
@@ -168,7 +174,7 @@ class Story:
         """Do what is done in this story alone."""
 
     async def _plant_foreign(self) -> None:
-        for number in range(JOBS):
+        for number in range(self.jobs):
             if self.chance.random() < FOREIGN:
                 member = self.chance.choice(sorted(self.world.members))
                 theirs = plain_job(f"job-{number}")
@@ -181,12 +187,12 @@ class Story:
 
     async def _submit(self) -> None:
         changes = []
-        for number in range(JOBS):
+        for number in range(self.jobs):
             make = self.chance.choice((pytorch_job, plain_job))
-            job = make(f"job-{number}", runtime=f"{self.chance.randrange(1, 40)}s")
+            job = make(f"job-{number}", runtime=f"{self.chance.randint(*self.runtimes)}s")
             await self.world.hub.cluster.create(once(job) if self.broken else job)
             changes.append(asyncio.create_task(self._change(job["kind"], f"job-{number}")))
-            await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / JOBS))
+            await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / self.jobs))
         await asyncio.gather(*changes)
 
     async def _change(self, kind: str, name: str) -> None:
@@ -266,20 +272,22 @@ class Story:
             self._aim, self._aimed_at = None, ""
             await asyncio.sleep(self.chance.uniform(0, 1.5))
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
-            await asyncio.sleep(self.chance.uniform(0, 1.5))
+            await asyncio.sleep(self.chance.uniform(0, 4))
 
     def _rarest(self) -> tuple[str, Aim | None]:
         """Return a gang to be lain in wait for now, and the crash that this story has seen least in its phase."""
-        over = {job["metadata"]["uid"] for kind, job in jobs(self.world.hub) if ended(job, kind)}
-        records = self.rules.records().items()
-        found = {record.phase: uid for uid, record in records if record.phase is not Phase.NOWHERE or uid not in over}
-        chosen = [each for each, likely in AIMED_AT.items() if each in found and self.chance.random() < likely]
-        if not chosen or not self.living:
+        if self.chance.random() >= AIMED or not self.living:
             return "", None
-        phase = chosen[0]
+        phase = self._aims_at
+        found = [uid for uid, record in self.rules.records().items() if record.phase is phase]
+        if phase is Phase.NOWHERE:
+            over = {job["metadata"]["uid"] for kind, job in jobs(self.world.hub) if ended(job, kind)}
+            found = [uid for uid in found if uid not in over]
+        if not found:
+            return "", None
         aims = [Aim(phase, fault, when) for fault in Fault for when in WHEN]
         self.chance.shuffle(aims)
-        return found[phase], min(aims, key=lambda aim: self.counts[phase, aim.fault, f"crash {aim.when}"])
+        return self.chance.choice(found), min(aims, key=lambda aim: self.counts[phase, aim.fault, f"crash {aim.when}"])
 
     def _in_phase(self, aim: Aim) -> bool:
         record = self.rules.records().get(self._aimed_at)

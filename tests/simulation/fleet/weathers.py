@@ -42,6 +42,8 @@ class OneFault(Story):
     """One fault after another, each of one member."""
 
     rough = False
+    jobs = 6
+    runtimes = (1, 40)
 
     def _weather(self) -> Iterable[Coroutine[Any, Any, None]]:
         return ()

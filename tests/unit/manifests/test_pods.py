@@ -88,3 +88,19 @@ def test_probes_reach_the_port_the_program_serves_health_on() -> None:
         (container,) = named(BASE, "Deployment", f"tutti-{component}")["spec"]["template"]["spec"]["containers"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert ports["health"] == Config().listen.health_port
+
+
+@pytest.mark.parametrize(("owner", "template"), templates(), ids=[owner for owner, _ in templates()])
+def test_network_policies_let_in_what_a_pod_listens_for_and_nothing_else(owner: str, template: dict[str, Any]) -> None:
+    labels = template["metadata"].get("labels", {}).items()
+    let_in = {
+        port["port"]
+        for policy in documents_of("components/network-policy")
+        if policy["spec"]["podSelector"].get("matchLabels", {}).items() <= labels
+        for rule in policy["spec"].get("ingress", ())
+        for port in rule["ports"]
+    }
+    listens = {
+        port["containerPort"] for container in template["spec"]["containers"] for port in container.get("ports", ())
+    }
+    assert let_in == listens

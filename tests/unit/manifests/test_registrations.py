@@ -297,6 +297,28 @@ def test_what_the_reconciler_writes_on_jobs_needs_no_webhook(entry: dict[str, An
     assert ("not-by-tutti" in conditions) is about_jobs
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_what_a_hub_writes_on_its_own_jobs_needs_no_webhook(entry: dict[str, Any]) -> None:
+    """Else what has ended in a member keeps the hub's quota in an outage. It patches jobs, and sets no hold."""
+    placed = {(family.group, plural) for family in fleet._placed(KIND_LIST) for plural in fleet._plurals(family)}
+    judged = {(group, name) for group, name, operation in rules([entry], "/validate/jobs") if operation == "UPDATE"}
+    conditions = {condition["name"] for condition in entry.get("matchConditions", [])}
+    assert ("not-the-hubs-record" in conditions) is bool(judged & placed)
+
+
+def test_a_hub_is_let_past_the_webhook_with_its_record_alone() -> None:
+    (text,) = {
+        condition["expression"]
+        for entry in ENTRIES
+        for condition in entry.get("matchConditions", [])
+        if condition["name"] == "not-the-hubs-record"
+    }
+    assert text.startswith(f"request.userInfo.username != '{fleet.USER}' || !(")
+    assert "object.?spec == oldObject.?spec" in text
+    assert text.count(f"key == '{names.PLACEMENT}'") == 4, "annotations and finalizers, each both ways"
+    assert names.PERMIT not in text
+
+
 @pytest.mark.parametrize("name", ["job", "jobset", "kubeflow", "gated-namespaces"])
 def test_but_a_start_that_it_rehearses_is_sent_since_its_pods_could_not_be(name: str) -> None:
     conditions = entry_of(VALIDATING, name)["matchConditions"]
