@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate, islice, takewhile
 from typing import Final
 
 from webhook.cluster.listener import Listener
@@ -13,7 +14,9 @@ from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.jobs.reading.record import JobRecord
 
 TAKEN_MAX: Final = 1000
-"""Gangs looked at in a row, some 50 ms: a new leader looks at all there are, and must renew its lease meanwhile."""
+"""Pod sets of the gangs looked at in a row, some 50 ms: a new leader looks at all there are, and must renew its lease
+meanwhile. A gang may have hundreds, each of which costs as much as another's whole gang.
+"""
 
 
 class Marks(Listener):
@@ -28,6 +31,10 @@ class Marks(Listener):
         """Something changed."""
         self.gangs: set[str] = set()
         """Uids."""
+        self.lagging: set[str] = set()
+        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
+        self.quiet: set[str] = set()
+        """Gangs that run, of which a follower saw that nothing is to be done."""
         self.more = False
         """What was taken last is not all that there was."""
         self._last = ""
@@ -44,10 +51,27 @@ class Marks(Listener):
             self.gangs.update(uids)
             self.wake.set()
 
+    def add_lagging(self) -> None:
+        """Mark what was to be looked at again soon, which is no reason to hurry."""
+        self.gangs |= self.lagging
+        self.lagging.clear()
+
+    def add_quiet(self) -> None:
+        """Mark some of what can wait."""
+        self.add(*islice(self.quiet, TAKEN_MAX))
+
+    def begin_term(self) -> None:
+        """Mark all there is, with nothing known of it."""
+        self.lagging.clear()
+        self.quiet.clear()
+        self.gangs.update(self._view.jobs)
+        self.policy = True
+        self.wake.set()
+
     @property
     def rounds(self) -> int:
         """How often to take until all that is marked now was taken, and what that marks in turn."""
-        return 2 * len(self.gangs) // TAKEN_MAX + 4
+        return 4 * sum(map(self._pod_sets, self.gangs)) // TAKEN_MAX + 4
 
     def take(self) -> list[str]:
         """Return gangs to look at now, in order; where there are many, the others are left for next time.
@@ -57,7 +81,10 @@ class Marks(Listener):
         dirty = sorted(self.gangs)
         first = bisect_right(dirty, self._last)
         dirty = dirty[first:] + dirty[:first]
-        taken, self.gangs = dirty[:TAKEN_MAX], set(dirty[TAKEN_MAX:])
+        pod_sets = accumulate(map(self._pod_sets, dirty))
+        number = max(1, sum(1 for _ in takewhile(lambda so_far: so_far <= TAKEN_MAX, pod_sets)))
+        taken, self.gangs = dirty[:number], set(dirty[number:])
+        self.quiet.difference_update(taken)
         self.more, self._last = bool(self.gangs), ""
         if self.more:
             self._last = taken[-1]
@@ -129,6 +156,10 @@ class Marks(Listener):
         """What gangs are judged by can be read again, or not: all are looked at."""
         self.gangs.update(self._view.jobs)
         self.wake.set()
+
+    def _pod_sets(self, uid: str) -> int:
+        job = self._view.jobs.get(uid)
+        return 1 if job is None or job.gang is None else max(1, len(job.gang.pod_sets))
 
     def _add_namespace(self, namespace: str) -> None:
         for job in self._view.gangs_in(namespace):

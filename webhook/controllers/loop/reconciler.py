@@ -91,17 +91,13 @@ class Reconciler:
         self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
         self._proof = PodProof(api, feeds, self.records, self.marks.add)
         self._room = LedgerRoom(keeper)
-        self._lagging: set[str] = set()
-        """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.marks, self._announcer, now=clock.now)
         feeds.follow_ledger()
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
-        self.marks.gangs.update(self._view.jobs)
-        self.marks.policy = True
-        self.marks.wake.set()
+        self.marks.begin_term()
 
     def _ledger_changed(self, changes: Changes | None) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
@@ -168,8 +164,8 @@ class Reconciler:
         self._gangs.load(self._keeper.ledger)
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
-        self.marks.gangs |= self._view.jobs.keys() | self._keeper.ledger.entries.keys()
-        self.marks.wake.set()
+        # Most run and need nothing: they are looked at a few at a time, when others have been decided about.
+        self.marks.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.marks.quiet))
         while True:
             await self._pause()
             try:
@@ -228,6 +224,7 @@ class Reconciler:
         for uid, effect in batch.effects.items():
             if not self._effects.resting(uid):
                 self._effects.start(effect)
+        self.marks.add_quiet()
         self.after_cycle()
 
     def _add_start(self, job: JobRecord, batch: Batch) -> None:
@@ -302,6 +299,8 @@ class Reconciler:
             self._act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
+            if step is Step.NOTHING and not act:
+                self.marks.quiet.add(uid)
         if job is None and reservation is None:
             self.records.forget(uid)
             self.marks.gangs.update(self._room.forget(uid))
@@ -312,7 +311,7 @@ class Reconciler:
         if gang is None:
             return False
         if (job is None or gated_pods.is_pod_group(gang)) and not self._proof.caught_up(gang.kind):
-            self._lagging.add(uid)
+            self.marks.lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
 
@@ -322,7 +321,7 @@ class Reconciler:
         match step:
             case Step.RELEASE if reservation is not None:
                 if self._stops.too_soon(job, reservation):
-                    self._lagging.add(reservation.uid)
+                    self.marks.lagging.add(reservation.uid)
                 elif self._proof.holds(reservation.uid, reservation.kind, labelled=not reservation.adopted):
                     self._release(reservation, batch)
             case Step.HOLD if job is not None and reservation is not None:
@@ -372,7 +371,7 @@ class Reconciler:
             epoch, now = self._keeper.ledger.epoch, self._now()
             adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, self._settings, epoch, now))
             if not self._room.takes(adopted):
-                self._lagging.add(job.uid)
+                self.marks.lagging.add(job.uid)
                 return
             batch.put[job.uid] = adopted
             self._gangs.adopt(adopted, gang, job)
@@ -403,10 +402,9 @@ class Reconciler:
 
     def _tick(self, batch: Batch, now: float) -> None:
         self._last_tick = asyncio.get_running_loop().time()
-        self.marks.gangs |= self._lagging
-        self._lagging = set()
+        self.marks.add_lagging()
         for uid, reservation in self._view.ledger.entries.items():
-            if self._stops.rests(uid, now):
+            if self._stops.rests(uid, now) or uid in self.marks.quiet:
                 continue
             job = self._view.jobs.get(uid)
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:

@@ -6,11 +6,13 @@ from random import Random
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from tests.unit.jobs.records import waiting_job as waiting
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.loop import dirty_set, engine_feed
+from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -76,6 +78,35 @@ async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_
         await asyncio.gather(follows, return_exceptions=True)
 
 
+async def test_who_takes_over_decides_before_it_looks_again_at_what_runs_and_needs_nothing() -> None:
+    """Twenty thousand that run took two seconds, in which nobody started."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(5))):
+            await cluster.create(obj)
+        first, second = (
+            reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1)) for name in ("a", "b")
+        )
+        leads = asyncio.create_task(first.run())
+        await asyncio.sleep(5)
+        follows = asyncio.create_task(second.run())
+        await asyncio.sleep(5)
+        ran = set(second.view.ledger.entries)
+        leads.cancel()
+        await asyncio.gather(leads, return_exceptions=True)
+        ended = next(entry for entry in second.view.ledger.entries.values() if entry.name == "train-0")
+        path, body = "/apis/batch/v1/namespaces/team-a/jobs/train-0", b'{"propagationPolicy": "Background"}'
+        await cluster.api().request("DELETE", path, body=body)
+        unseen: list[set[str]] = []
+        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.marks.quiet))
+        await asyncio.sleep(30)
+        assert second.view.ledger.entries.keys() - ran
+        assert unseen[0] == ran - {ended.uid}, "what ended makes room before anybody is decided about"
+        assert not second.reconciler.marks.quiet, "then all that run are looked at"
+        follows.cancel()
+        await asyncio.gather(follows, return_exceptions=True)
+
+
 async def test_a_new_process_settles_places_a_few_gangs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_feed, "SETTLED_MAX", 2)
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
@@ -130,3 +161,20 @@ def test_who_waits_for_a_look_gets_it_within_a_round_whoever_else_changes(monkey
         if "z" in marks.take():
             return
     raise AssertionError("it was never looked at")
+
+
+def test_of_gangs_with_hundreds_of_pod_sets_fewer_are_looked_at_in_a_row() -> None:
+    view = View()
+    sets = tuple(PodSet(f"set-{number}", 1, PodPrice()) for number in range(400))
+    for number in range(9):
+        view.put_job(waiting(Gang(f"uid-{number}", "JobSet.jobset.x-k8s.io", "ns", f"wide-{number}", "q", sets)))
+    marks = dirty_set.Marks(view, EnsembleEngine(), lambda changes: None)
+    marks.add(*view.jobs, "narrow", "small")
+    rounds, looked_at = marks.rounds, list[str]()
+    for _ in range(rounds):
+        taken = marks.take()
+        looked_at += taken
+        assert sum(uid in view.jobs for uid in taken) <= 2
+        if not marks.more:
+            break
+    assert sorted(looked_at) == sorted([*view.jobs, "narrow", "small"]), f"all of them in {rounds} rounds"
