@@ -1,8 +1,8 @@
 """What 10,000 nodes of 8 GPUs cost the engine, beside one plain look at each of them.
 
 Prints milliseconds of processor time, and what they are of the plain look: a shape of pods that nobody asked about
-before, gangs placed where their shape is known, and a gang that finds nodes only when some of 700 others are stopped,
-which lie across each other. Then what the nodes take of memory.
+before, gangs placed where their shape is known (anywhere, and by the blocks and racks of a topology), and a gang that
+finds nodes only when some of 700 others are stopped, which lie across each other. Then what the nodes take of memory.
 
 Run: ``python -m benchmarks.bench_nodes``
 """
@@ -13,9 +13,12 @@ import random
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tests.unit.core.worlds import LABELS, gang, policy, queue
+from webhook.core.model.gang import Nearness
+from webhook.core.model.names import HOSTNAME
 from webhook.core.model.policy import Preemption, PreemptionPolicy
 from webhook.core.model.quantity import MILLI
 from webhook.core.placement.allotment import Allotment
@@ -31,6 +34,8 @@ NODES: Final = 10_000
 VICTIMS: Final = 700
 GPU: Final = "nvidia.com/gpu"
 GIB: Final = 1 << 30
+BLOCK, RACK = "block", "rack"
+LEVELS: Final = (BLOCK, RACK, HOSTNAME)
 ROUNDS: Final = 20
 
 
@@ -52,6 +57,11 @@ def main() -> None:
         measured(f"{said}, asked for the first time", lambda: forgotten(there, shape), floor)  # noqa: B023
         asked = [Asked("main", shape, pods)]
         measured(f"{said}, warm", lambda: place(there, asked), floor)  # noqa: B023
+        levelled = replace(shape, levels=LEVELS)
+        measured(f"{said} with a topology, asked for the first time", lambda: forgotten(there, levelled), floor)  # noqa: B023
+        for near in (Nearness(BLOCK, True), Nearness(RACK, False), Nearness(BLOCK, False, RACK, 8)):
+            asked = [Asked("main", levelled, pods, near)]
+            measured(f"{said}, warm, {wish(near)}", lambda: place(there, asked), floor)  # noqa: B023
     measured(f"64 pods of 8 GPUs, some of {VICTIMS} gangs to be stopped", preempting(rng), floor, rounds=1)
     print(f"{mib:8.1f} MiB  nodes and {sum(1 for _ in there.all_bound())} pods on them")
 
@@ -62,12 +72,19 @@ def filled(rng: random.Random) -> Capacity:
     has = {GPU: 8, "cpu": 64, "memory": 512 * GIB, "ephemeral-storage": 1024 * GIB, PODS: 110}
     for number in range(NODES):
         name = f"node-{number:05d}"
-        labels = {"kind": "a", "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "z"}
+        labels = {"kind": "a", HOSTNAME: name, "topology.kubernetes.io/zone": "z"}
+        labels |= {BLOCK: f"b{number // 512:03d}", RACK: f"r{number // 32:03d}"}
         there.put_node(NodeRecord(name, {key: amount * MILLI for key, amount in has.items()}, labels))
         for pod in range(rng.randint(0, 7)):
             asks = {GPU: 1, "cpu": rng.choice((2, 4)), "memory": 32 * GIB, PODS: 1}
             there.bind(f"{name}-{pod}", Bound(name, {key: amount * MILLI for key, amount in asks.items()}))
     return there
+
+
+def wish(near: Nearness) -> str:
+    """Return what a set asks of the topology, in words."""
+    slices = f" in slices of {near.slice_size} to a {near.slice_level}" if near.slice_size else ""
+    return f"{'in one' if near.required else 'best in one'} {near.level}{slices}"
 
 
 def shape_of(gpus: int, cpus: int, gib: int) -> Shape:

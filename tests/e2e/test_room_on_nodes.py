@@ -106,6 +106,24 @@ def test_a_gang_that_fits_the_quota_and_not_the_nodes_waits_and_one_that_fits_pa
     wait_until(lambda: running(owner, "wide") == 2, SECONDS, "it starts when two nodes are free")
 
 
+def test_the_node_that_becomes_free_first_is_booked_for_who_came_first_and_smaller_gangs_wait(
+    owner: Kubectl, rack: list[str]
+) -> None:
+    for node in rack[1:]:
+        owner.apply(on(node, 8))
+    owner.apply(job("first", 1, pod_template(5), QUEUE))
+    wait_until(lambda: running(owner, "first") == 1, SECONDS, "three GPUs are left on one node")
+    owner.apply(job("wide", 1, pod_template(8), QUEUE))
+    booked = f"it has booked {rack[0]}, free when {owner.namespace}/first has ended"
+    wait_until(lambda: any(booked in each for each in told(owner, "wide")), SECONDS, "its owner is told")
+    owner.apply(job("small", 1, pod_template(3), QUEUE))
+    kept = f"booked for {owner.namespace}/wide, which goes before it: {rack[0]}"
+    wait_until(lambda: any(kept in each for each in told(owner, "small")), SECONDS, "who came later is told, too")
+    owner.delete("job", "first")
+    wait_until(lambda: running(owner, "wide") == 1, SECONDS, "it starts")
+    assert owner.pods("job-name=small") == []
+
+
 def test_a_cordoned_node_is_left_out_until_it_is_uncordoned(owner: Kubectl, admin: Kubectl, rack: list[str]) -> None:
     admin("cordon", rack[0])
     owner.apply(job("all", NODES, pod_template(8), QUEUE))
@@ -166,7 +184,7 @@ def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_an
     assert owner.pods("job-name=wide") == []
 
 
-def test_a_gang_waits_for_the_topology_of_its_flavor_and_takes_two_of_its_rows_in_the_order_of_its_ranks(
+def test_a_gang_waits_for_the_topology_of_its_flavor_and_takes_two_of_its_rows_in_the_order_of_its_ranks_and_slices(
     owner: Kubectl, admin: Kubectl, rows: list[str]
 ) -> None:
     template, ranks = pod_template(1), 8 * len(rows)
@@ -178,11 +196,39 @@ def test_a_gang_waits_for_the_topology_of_its_flavor_and_takes_two_of_its_rows_i
     topology = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Topology", "metadata": {"name": admin.namespace}}
     admin.apply(topology | {"spec": {"levels": levels}})
     wait_until(lambda: running(owner, "ranked") == ranks, 3 * SECONDS, "all run")
-    index = "batch.kubernetes.io/job-completion-index"
-    found = {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in owner.pods()}
+    found = ranks_of(owner, "ranked")
     assert [found[rank] for rank in range(ranks)] == [node for node in rows for _ in range(8)]
     refused = admin.refused("delete", "topology", admin.namespace)
     assert "ranked" in refused
+    owner.delete("job", "ranked")
+    wait_until(lambda: owner.pods() == [], SECONDS, "both rows are free again")
+    owner.apply(on(rows[0], 4))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "the left row has 28 GPUs left")
+    owner.apply(in_slices("three", 3, 20))
+    wait_until(lambda: told(owner, "three", "Queued"), SECONDS, "three slices of 20 do not fit, though 60 pods do")
+    (said,) = told(owner, "three", "Queued")
+    assert f", 20 and 20 within one {ROW}; 40 fit now; it starts when 20 more fit" in said
+    owner.apply(in_slices("two", 2, 20))
+    wait_until(lambda: running(owner, "two") == 40, 3 * SECONDS, "two slices run")
+    found = ranks_of(owner, "two")
+    left, right = rows[:NODES], rows[NODES:]
+    assert {found[rank] for rank in range(20)} <= set(left)
+    assert {found[rank] for rank in range(20, 40)} <= set(right)
+
+
+def in_slices(name: str, slices: int, size: int) -> dict[str, Any]:
+    """Return an indexed job of pods of one GPU, of which each slice has to be in one row."""
+    template = pod_template(1)
+    annotations = {"podset-slice-required-topology": ROW, "podset-slice-size": str(size)}
+    template["metadata"]["annotations"] |= {f"kueue.x-k8s.io/{key}": value for key, value in annotations.items()}
+    return job(name, slices * size, template, QUEUE, completionMode="Indexed")
+
+
+def ranks_of(owner: Kubectl, name: str) -> dict[int, str]:
+    """Return on which node the pod of each rank runs."""
+    index = "batch.kubernetes.io/job-completion-index"
+    found = owner.pods(f"job-name={name}", "Running")
+    return {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in found}
 
 
 def test_a_wide_gang_that_loses_three_nodes_is_whole_again_without_a_stop(

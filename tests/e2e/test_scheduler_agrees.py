@@ -22,6 +22,7 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 WORLDS: Final = int(os.environ.get("WORLDS", "24"))
 SEED: Final = int(os.environ.get("SEED", "1"))
 SLOW: Final = {"key": "example.com/slow", "effect": "NoSchedule"}
+PORT: Final = 29_500
 Manifest = dict[str, Any]
 
 
@@ -79,7 +80,9 @@ def taint(name: str) -> dict[str, str]:
 
 
 def drawn(rng: Random, name: str) -> World:
-    """Draw a world: cordoned, tainted and small nodes among others, half of them taken, and a gang that may fit."""
+    """Draw a world: cordoned, tainted and small nodes among others, half of them taken, and a gang that may fit; some
+    pods take ports of their node.
+    """
     made, others = [], []
     for number in range(rng.randint(2, 4)):
         gpus = rng.choice((2, 4, 8, 8))
@@ -96,6 +99,8 @@ def drawn(rng: Random, name: str) -> World:
         if rng.random() < 0.6:
             template = pod_template(rng.randint(1, gpus))
             template["spec"] |= {"nodeName": f"{name}-{number}"}
+            if rng.random() < 0.3:
+                template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": PORT}]
             others.append(pod(f"{name}-other-{number}", template))
     if rng.random() < 0.6:
         return World(name, made, others, {"main": (pods_drawn(rng, "main"), rng.randint(1, 5))})
@@ -113,12 +118,19 @@ def pods_drawn(rng: Random, container: str) -> Manifest:
         template["spec"]["affinity"] = {"nodeAffinity": required}
     if rng.random() < 0.4:
         template["spec"]["tolerations"] = [{"key": SLOW["key"], "operator": "Exists"}]
+    on_node = rng.random() < 0.15
+    if on_node:
+        template["spec"]["hostNetwork"] = True
+    if rng.random() < 0.15:
+        template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT} | ({} if on_node else {"hostPort": PORT})]
     return template
 
 
 @pytest.fixture
 def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     """Worlds side by side on one cluster, as they are before their gangs come."""
+    # Ports of a node are for the privileged.
+    admin("label", "namespace", admin.namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
     rng = Random(SEED)
     made = [drawn(rng, f"{admin.namespace}-w{number}") for number in range(WORLDS)]
     every = [node for world in made for node in world.nodes]

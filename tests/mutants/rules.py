@@ -346,6 +346,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "what is booked for who waits for nodes is kept from others",
+        "webhook/core/scheduler/booked_nodes.py",
+        "    nodes.claim(uid, claimed)\n",
+        "",
+        f"{UNIT}/core/scheduler/test_booked_nodes.py",
+    ),
+    Mutant(
+        "N",
         "room on nodes is kept for gangs that another leader admitted",
         OCCUPANCY,
         "        before = {} if known is None else known.places\n",

@@ -11,6 +11,7 @@ from tests.simulation.churn import USUAL, Trees
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
+from tests.simulation.racks import Racks
 from tests.simulation.running import Running
 from webhook import metrics
 from webhook.assembly import ReconcilerParts
@@ -55,6 +56,7 @@ class Invariants:
         self._pages_read: dict[str, Found] = {}
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
+        self._racks = Racks()
         self.running: Running | None = None
         """Where tenants are hostile: what runs, whatever they say that it is."""
         self._work: dict[str, dict[str, int]] = {}
@@ -145,6 +147,9 @@ class Invariants:
             self.failure = Violation(f"{where}: the reconciler failed on a job of its own")
 
     def _check(self, event: Event) -> None:
+        self._racks.take(event)
+        if torn := self._racks.torn():
+            self._fail(torn)
         if self.running is not None:
             self.running.take(event)
             if wrong := self.running.too_much():
@@ -172,6 +177,11 @@ class Invariants:
                         status = event.current.object.get("status") or {}
                         self._done[event.current.uid] = status.get("succeeded", 0)
                     self._running_is_reserved(event.current.object, suspended)
+
+    def note(self, wrong: str) -> None:
+        """Have the run fail: something that others looked at does not hold."""
+        if self.failure is None:
+            self.failure = Violation(f"seed {self._seed}, step {self.steps}: {wrong}")
 
     def _fail(self, message: str) -> None:
         raise Violation(f"seed {self._seed}, step {self.steps}: {message}")
@@ -285,7 +295,7 @@ class Invariants:
         if reservation.queue in policy:
             return policy[reservation.queue][1] or reservation.queue
         known = self._cohorts.get(reservation.queue or "")
-        return known if known == reservation.cohort else None
+        return known if known in reservation.cohorts[:1] else None
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from tests.simulation import racks
 from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -56,6 +57,7 @@ class Load:
         in_credits: bool = False,
         unlabelled: float = 0.0,
         meshed: float = 0.0,
+        racked: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -66,6 +68,7 @@ class Load:
         self._scheduled = scheduled
         self._unlabelled = unlabelled
         self._meshed = meshed
+        self._racked = racked
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
@@ -81,7 +84,8 @@ class Load:
     async def prepare(self, nodes: Sequence[int]) -> None:
         """Create nodes, namespaces, queues and quotas."""
         for number, gpus in enumerate(nodes):
-            await self._cluster.add_node(f"node-{number}", gpu=str(gpus), **{MESH_RESOURCE: "64"})
+            labels = racks.labels_of(number) if self._racked else None
+            await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **{MESH_RESOURCE: "64"})
         for namespace in NAMESPACES:
             await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for namespace, pods in HARD_PODS.items():
@@ -96,7 +100,11 @@ class Load:
         for namespace in NAMESPACES if self._scheduled else ():
             self._controllers[namespace] = await self._schedule(namespace)
         version = "kueue.x-k8s.io/v1beta2"
-        await self._cluster.create({"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}})
+        flavor: dict[str, Any] = {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}}
+        if self._racked:
+            await self._cluster.create(racks.TOPOLOGY)
+            flavor["spec"] = {"nodeLabels": racks.POOL, "topologyName": "racks"}
+        await self._cluster.create(flavor)
         for queue in QUEUES:
             resource = {"name": self._counted, "nominalQuota": NOMINAL_GPUS[queue] * self._each}
             spec: dict[str, Any] = {
@@ -206,7 +214,7 @@ class Load:
         kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
-        document = document_of(kind, name, pods, self._template())
+        document = document_of(kind, name, pods, self._template(1 if kind == "PyTorchJob" else pods))
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
@@ -231,10 +239,13 @@ class Load:
             self._jobs[namespace, name] = kind
             return
 
-    def _template(self) -> dict[str, Any]:
+    def _template(self, pods: int) -> dict[str, Any]:
         self._seconds = self._rng.choice((3, 8, 20))
         meshed = bool(self._meshed) and self._rng.random() < self._meshed
-        return template_of(self._seconds, {MESH: "true"} if meshed else None)
+        template = template_of(self._seconds, {MESH: "true"} if meshed else None)
+        if self._racked and self._rng.random() < self._racked:
+            template["metadata"]["annotations"] |= racks.asked(self._rng, pods)
+        return template
 
     async def _disturb(self) -> None:
         (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))

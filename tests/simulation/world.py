@@ -19,7 +19,9 @@ from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
+from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
+from tests.simulation.neighbours import Neighbours
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
@@ -33,24 +35,15 @@ from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources
-from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
 from webhook.laboratory.simulated.objects.resources import RELEASE
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.laboratory.simulated.requests.selectors import compile_selector
 from webhook.server.gate import Gate
 from webhook.server.sharding.forward import Forwarder
 
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
-EXEMPT: Final = compile_selector(
-    {
-        "matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tutti-system"]}
-        ]
-    }
-)
 UNLISTABLE: Final = (
     "jobsets.jobset.x-k8s.io",
     "pytorchjobs.kubeflow.org",
@@ -58,7 +51,6 @@ UNLISTABLE: Final = (
     "localqueues.kueue.x-k8s.io",
     "podgroups.scheduling.x-k8s.io",
 )
-JOB_RESOURCES: Final = frozenset({"jobs", "jobsets", "pytorchjobs", "tfjobs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +80,8 @@ class Weather:
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     hostile: int = 0
     """How many things tenants do who write whatever they may."""
+    hidden: bool = False
+    """Nobody is told names of other namespaces."""
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
     adopted: bool = False
@@ -109,6 +103,8 @@ class Weather:
     """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
     nodes: tuple[int, ...] = (8, 8, 8)
     """GPUs of each."""
+    racked: float = 0.0
+    """Chance that the pods of a job are to be in one rack; there are two then."""
     churn: int = 0
     """How often policy changes for a while."""
     page_bytes: int = 0
@@ -175,11 +171,13 @@ class World:
             in_credits=self.weather.in_credits,
             unlabelled=0.5 if self.weather.ungated else 0.0,
             meshed=self.weather.meshed,
+            racked=self.weather.racked,
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, sum(self.weather.nodes))
+        self.kept_nodes = KeptNodes(self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed))
         if self.weather.hostile:
             self.invariants.running = Running()
@@ -196,6 +194,9 @@ class World:
             self.cluster.server.injected[MESH] = {"name": MESH, "image": "mesh", "resources": asks}
             added = AddedContainer.model_validate({"name": MESH, **asks, "podLabels": {MESH: "true"}})
             self.config = self.config.model_copy(update={"added_containers": (added,)})
+        self.neighbours = Neighbours(self.cluster)
+        if self.weather.hidden:
+            self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
         self.replicas: dict[str, Replica] = {}
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
@@ -218,7 +219,7 @@ class World:
         if self.weather.adopted:
             await self.load.run_before()
             self.invariants.gpus_max = sum(NOMINAL_GPUS.values())
-        self._register()
+        self.cluster.server.admission.register(*reviews.registrations(self._review, self._is_refused))
         for number in range(2):
             self._start_webhook(f"webhook-{number}")
         for number in range(2):
@@ -230,6 +231,8 @@ class World:
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
+        if self.weather.hidden:
+            self._spawn(self.neighbours.listen(self.parts))
         try:
             grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
             sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
@@ -254,6 +257,8 @@ class World:
             self.ensembles.stop()
             stop_watching()
             await self._stop()
+        if self.weather.hidden:
+            self.neighbours.close()
 
     async def _settle(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -309,6 +314,7 @@ class World:
         if not self.weather.deadlines:
             parts.terms.held = nullcontext  # type: ignore[method-assign,assignment]
         self.invariants.watch_cycles(parts)
+        self.kept_nodes.watch(parts)
         self.parts[name] = parts
         self.replicas[name] = Replica(api, self._spawn(self._live(name, parts)))
 
@@ -445,41 +451,13 @@ class World:
         status, answer = await gate.review(path, body, 2.5)
         if status != 200:
             raise RuntimeError(f"webhook answered {status}")
+        if self.weather.hidden:
+            self.neighbours.answered(body, answer)
         return answer
 
     def _is_refused(self, request: Any) -> bool:
         ours = request["userInfo"]["username"] == ACCOUNT.name
         return ours and (request.get("namespace"), request.get("name")) in self.refused
-
-    def _register(self) -> None:
-        every = frozenset({"*"})
-        jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
-        scales = Rule(frozenset({"UPDATE"}), every, every, frozenset(f"{name}/scale" for name in JOB_RESOURCES))
-        pods = Rule(frozenset({"CREATE", "UPDATE"}), frozenset({""}), every, frozenset({"pods"}))
-        gang = compile_selector({"matchExpressions": [{"key": "tutti.dev/gang", "operator": "Exists"}]})
-        fenced = compile_selector({"matchLabels": {"tutti.dev/fenced": "true"}})
-
-        def hook(name: str, path: str, *rules: Rule, **more: Any) -> Registration:
-            options = {"namespace_selector": EXEMPT, "configuration": "tutti"} | more
-            return Registration(name, path.startswith("/mutate"), path, self._review, rules, **options)
-
-        self.cluster.server.admission.register(
-            hook("mutate-jobs", "/mutate/jobs", jobs, conditions=(reviews.by_others,)),
-            hook("plain-pods", "/mutate/pods", pods, conditions=(reviews.joins_pod_group,)),
-            hook("placed-pods", "/mutate/pods", pods, object_selector=gang),
-            hook("validate-jobs", "/validate/jobs", jobs, scales, conditions=(reviews.by_others_or_rehearsed,)),
-            hook("gang-pods", "/validate/pods", pods, object_selector=gang),
-            Registration(
-                "another",
-                mutating=False,
-                path="/refuse",
-                review=reviews.refusal,
-                rules=(jobs,),
-                configuration="another",
-                conditions=(self._is_refused,),
-            ),
-            hook("loose-pods", "/validate/pods", pods, namespace_selector=fenced),
-        )
 
 
 async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: float = 60) -> World:

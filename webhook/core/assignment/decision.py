@@ -22,7 +22,8 @@ from webhook.core.model.wake_keys import Owed
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import misplaced
-from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.core.placement.vacated import Vacated
@@ -124,7 +125,7 @@ class Decider:
             Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name], each.near, each.together)
             for each in gang.pod_sets
             # Who has to be in one domain has to know which.
-            if (each.near is not None and each.near.required)
+            if (each.near is not None and each.near.binding)
             or (self.nodes is not None and self._must_fit(self.nodes, chosen[each.name].values()))
         ]
 

@@ -67,9 +67,18 @@ class Nearness:
     """The pods of one set are to be in one domain: on nodes with the same value of a label (a rack, a block)."""
 
     level: str
-    """The label."""
+    """The label; empty for a set that has slices and may lie anywhere."""
     required: bool
     """False: only where one has room for all."""
+    slice_level: str = ""
+    """The label of which the pods of each slice have to meet one value."""
+    slice_size: int = 0
+    """Pods of a slice, one after another by their ranks; 0: there are none."""
+
+    @property
+    def binding(self) -> bool:
+        """Whether the pods may not start where this does not hold."""
+        return self.required or bool(self.slice_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,8 @@ class PodSet:
     """Pod sets of the gang with the same name here take the same flavors, and the same domain where they ask for one
     (Kueue's ``podset-group-name``)."""
     near: Nearness | None = None
+    host_ports: tuple[str, ...] = ()
+    """Ports of its node that a pod takes for itself, as ``TCP/29500``, in order."""
     job: str = ""
     """Uid of the job that it belongs to, where the gang is an ensemble."""
 

@@ -92,11 +92,10 @@ REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
 """Annotation of a pod template: the node label of which all pods of the set have to meet one value."""
 PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
 UNCONSTRAINED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
-SLICE_TOPOLOGIES: Final = (
-    "kueue.x-k8s.io/podset-slice-required-topology",
-    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
-    "kueue.x-k8s.io/podset-slice-size",
-)
+SLICE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+"""The node label of which the pods of each slice have to meet one value."""
+SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
+SLICE_LAYERS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
 RANK_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
 """Labels that controllers give pods which have a number in their pod set."""
 JOBSET_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"

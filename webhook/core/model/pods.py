@@ -40,6 +40,8 @@ class PodRecord:
     terminating: bool = False
     ready: bool = False
     node: str = ""
+    host_ports: tuple[str, ...] = ()
+    """Ports of its node that it has, as of ``PodSet``."""
     owner_uid: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     """Labels by which it joins a group, and labels of queue, priority class and preemptibility only."""

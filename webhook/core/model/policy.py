@@ -250,6 +250,8 @@ class Cohort:
     parent: str | None = None
     resource_groups: tuple[ResourceGroup, ...] = ()
     weight_millis: int = 1000
+    is_deleted: bool = False
+    """It is there only because gangs run below it that were admitted when it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,15 @@ class Policy:
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     """WorkloadPriorityClass name to its value."""
     problems: tuple[Problem, ...] = ()
+
+    def cohorts_above(self, cohort: str | None) -> tuple[str, ...]:
+        """Return ``cohort`` and what it is below, upwards, each once."""
+        found = dict[str, None]()
+        while cohort is not None and cohort not in found:
+            found[cohort] = None
+            above = self.cohorts.get(cohort)
+            cohort = None if above is None else above.parent
+        return tuple(found)
 
     def may_be_preempted(self, gang: Gang, queue: str | None) -> bool:
         """Return whether the owner of ``gang`` lets it be stopped for others in ``queue``, or that does not ask."""

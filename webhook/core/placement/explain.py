@@ -7,7 +7,7 @@ from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.fit import Misplaced
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.node import PODS
 from webhook.core.placement.shape import Shape
 
@@ -71,17 +71,21 @@ def _too_large(shape: Shape, nearest: Amounts) -> Reason:
 
 def _near(found: Misplaced) -> Nearness | None:
     near = found.asked.near
-    return near if near is not None and near.required else None
+    return near if near is not None and near.binding else None
 
 
 def _no_domain(found: Misplaced, anywhere: int | None = None) -> Reason:
     near = found.asked.near
     assert near is not None
-    asked = f"{_asked(found)} within one {near.level}"
+    asked = f"{_asked(found)} within one {near.level}" if near.required else _asked(found)
+    if near.slice_size:
+        asked += f", {near.slice_size} and {near.slice_size} within one {near.slice_level}"
     code, missing = Code.TOPOLOGY_PLACEMENT_FAILED, found.asked.count - found.found
     if found.unread:
         text = f"{asked}; the nodes are not known"
-        return Reason(code, text, help=f"let Tutti read Nodes, or take {names.REQUIRED_TOPOLOGY} off")
+        return Reason(code, text, help=f"let Tutti read Nodes, or take {_annotation(near)} off")
+    if near.slice_size and not near.required:
+        return Reason(code, f"{asked}; {found.found} fit now", help=f"it starts when {missing} more fit")
     if found.nearest is None:
         text = f"{asked}; no node with that label has room for one"
         return Reason(code, text, help="it starts when all of them fit in one")
@@ -92,9 +96,14 @@ def _no_domain(found: Misplaced, anywhere: int | None = None) -> Reason:
     return Reason(code, text, help=f"it starts when {missing} more fit in {found.nearest}, or all in another")
 
 
+def _annotation(near: Nearness) -> str:
+    return names.REQUIRED_TOPOLOGY if near.required else names.SLICE_TOPOLOGY
+
+
 def _asked(found: Misplaced) -> str:
     each = amounts.render({name: amount for name, amount in found.asked.shape.requests if name != PODS})
-    return f"asks {found.asked.count} pods of {each}"
+    ports = "".join(f", port {port} of its node" for port in found.asked.shape.ports)
+    return f"asks {found.asked.count} pods of {each}{ports}"
 
 
 def _fit(found: Misplaced) -> str:

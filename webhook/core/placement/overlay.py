@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Nearness
-from webhook.core.placement.capacity import Capacity, Index, Room
+from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.index import Index, Room
 from webhook.core.placement.shape import Shape
 
 
@@ -19,6 +20,11 @@ class Asked:
     together: str = ""
     """Sets of one name here go to the same domain."""
 
+    @property
+    def slices(self) -> int:
+        """Pods of a slice; 0 where the set has none."""
+        return 0 if self.near is None else self.near.slice_size
+
 
 @dataclass(slots=True)
 class Overlay:
@@ -28,6 +34,10 @@ class Overlay:
     more: dict[str, dict[str, int]] = field(default_factory=dict)
     """Node to amounts that are free besides; less where negative."""
 
+    def copy(self) -> "Overlay":
+        """Return an independent copy."""
+        return Overlay(self.capacity, {node: dict(more) for node, more in self.more.items()})
+
     def adjusted(self, index: Index) -> dict[str, Room]:
         """Return the room for the index's pods on the nodes that differ."""
         return {node: self.capacity.room(index, node, more) for node, more in self.more.items()}
@@ -36,5 +46,5 @@ class Overlay:
         """Take the room of such pods, or give it back."""
         for node, count in places.items():
             more = self.more.setdefault(node, {})
-            for name, amount in shape.requests:
+            for name, amount in shape.uses.items():
                 more[name] = more.get(name, 0) + amount * (count if give_back else -count)

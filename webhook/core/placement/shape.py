@@ -1,6 +1,6 @@
 """What the pods of one set ask of a node. Sets of equal shape fit the same nodes, so they share one index.
 
-Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required) and TaintToleration.
+Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required), TaintToleration and NodePorts.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,22 @@ class Shape:
     tolerations: tuple[Toleration, ...] = field(default=())
     levels: tuple[str, ...] = ()
     """Labels that a node has to bear, whatever their values: those of the flavor's topology."""
+    ports: tuple[str, ...] = ()
+    """Ports of the node itself (``TCP/29500``), each of which one pod has at a time."""
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """What one pod takes of a node: amounts, and ports, of which a node is said to have none to begin with."""
+        return {**dict(self.requests), **dict.fromkeys(self.ports, MILLI)}
 
     def admits(self, node: NodeRecord) -> bool:
         """Return whether a pod may go to ``node``, whatever is free there."""
-        if not node.usable or node.taints or self.affinity or self.levels:
+        if not node.usable or node.taints or self.affinity:
             return self.why_not(node) is None
         labels = node.labels
+        for level in self.levels:
+            if level not in labels:
+                return False
         for key, value in self.selector:  # noqa: SIM110 - asked of every node of a cluster
             if labels.get(key) != value:
                 return False
@@ -62,12 +72,18 @@ class Shape:
         for name, amount in self.requests:
             count = free.get(name, 0) // amount
             most = min(most, count)
-        return max(most, 0)
+        return max(self.with_ports(most, free), 0) if self.ports else max(most, 0)
+
+    def with_ports(self, count: int, free: Mapping[str, int]) -> int:
+        """Return how many of ``count`` pods find their ports unused; ``free`` is below 0 of those that are used."""
+        return min(count, 0 if any(free.get(port, 0) < 0 for port in self.ports) else 1)
 
     def lacks(self, free: Mapping[str, int]) -> str | None:
-        """Return the resource of which ``free`` holds least for one pod, None when one pod fits."""
+        """Return what ``free`` holds least of for one pod, or a port that is used; None when one pod fits."""
         short = [(free.get(name, 0) / amount, name) for name, amount in self.requests if free.get(name, 0) < amount]
-        return min(short)[1] if short else None
+        if short:
+            return min(short)[1]
+        return next((f"a free port {port}" for port in self.ports if free.get(port, 0) < 0), None)
 
 
 def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Shape:
@@ -85,6 +101,7 @@ def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Sh
         pod_set.node_affinity,
         tuple(tolerations),
         tuple(levels),
+        pod_set.host_ports,
     )
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.capacity import Capacity, Index
-from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.fit import place
+from webhook.core.placement.index import Index
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 
 

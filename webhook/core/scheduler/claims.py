@@ -19,7 +19,7 @@ from webhook.core.model.gang import PodSet
 from webhook.core.pending.queueing import GangRecord, PendingQueue
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.claimed import Claimed
-from webhook.core.placement.fit import Misplaced
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.shape import shape_of
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node

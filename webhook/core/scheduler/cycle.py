@@ -20,10 +20,10 @@ from webhook.core.model.policy import FlavorResource, StopPolicy
 from webhook.core.model.wake_keys import QueueHead
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.fit import Misplaced
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
-from webhook.core.scheduler import claims
+from webhook.core.scheduler import booked_nodes, claims
 from webhook.core.scheduler.entry_order import ClassicalEntryOrder, EntryOrder, FairEntryOrder
 from webhook.core.scheduler.growth import grow, joining
 from webhook.core.scheduler.plan import Plan, Preempted, Stopped
@@ -52,10 +52,13 @@ class Cycle:
         """Carry the cycle out on the state and return the plan."""
         claims.renew(self._state)
         self._state.settle_bookings(recheck=True)
+        booked_nodes.renew(self._state)
         claims.let_heads_pass(self._state)
         self._settle_claims()
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
+        self._decide_all()
+        booked_nodes.offer(self._state)
         while True:
             self._decide_all()
             grown += () if self._spent else grow_all(self._state)
@@ -120,6 +123,11 @@ class Cycle:
 
     def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
         del self._known[eclass]
+        if decision.misplaced is not None:
+            instead = booked_nodes.give_way(self._state, eclass, decision, self._smallest(eclass, decision))
+            if instead is not decision:
+                self._known.clear()
+            decision = instead
         if decision.fits or decision.preempts:
             held = self._end_hold(eclass)
             if decision.fits:
@@ -133,6 +141,13 @@ class Cycle:
         else:
             self._hold_back(eclass, decision)
             mark_unschedulable(self._state, eclass, decision)
+            if booked_nodes.book(self._state, eclass, decision, self._smallest(eclass, decision)):
+                self._known.clear()
+
+    def _smallest(self, eclass: EquivalenceClass, decision: Decision) -> Reservation:
+        """Return the smallest start of a class's head on the flavors that were decided about."""
+        smallest = replace(decision, counts=eclass.head.least_counts)
+        return plan(eclass, smallest, now=self._now, epoch=self._epoch, gang=eclass.head)
 
     def _end_hold(self, eclass: EquivalenceClass) -> tuple[Node, AmountsByFlavor] | None:
         """End what is held back for a head whose turn has come, and return it."""
@@ -147,8 +162,11 @@ class Cycle:
 
     def _admit_head(self, eclass: EquivalenceClass, decision: Decision) -> None:
         gang = eclass.head
+        kept = self._state.end_booking(gang.uid)
         self._state.pending.withdraw(gang.uid)
         reservation = admit(self._state, eclass, decision, now=self._now, epoch=self._epoch, gang=gang)
+        if kept is not None and decision.places is not None and kept.places != decision.places.places:
+            self._state.wake_nodes()
         self._count(reservation)
         self._clip_promise(eclass.queue)
         if eclass.queue.backfills:
@@ -201,6 +219,7 @@ class Cycle:
         self._preempted += stopped
         self._steps += bool(stopped)
         gang = eclass.head
+        state.lapse_booking(gang.uid)
         awaits = tuple(dict.fromkeys((*(c.allocation.uid for c in decision.victims), *decision.awaits)))
         planned = plan(eclass, decision, now=self._now, epoch=self._epoch, gang=gang)
         state.pending.claim(gang, eclass)
@@ -303,9 +322,10 @@ def admit(
 
 def plan(eclass: EquivalenceClass, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
     """Return what ``gang`` of ``eclass`` holds once what was decided about it is done."""
-    spec, flavors = eclass.queue.spec, decision.assignment.flavors
-    cohort = None if spec is None else spec.cohort
-    return reserve(gang, eclass.queue.name, decision.counts, flavors, epoch, now, eclass.request.charges, cohort)
+    flavors = decision.assignment.flavors
+    node = eclass.queue.node
+    cohorts = () if node is None else tuple(above.name for above in node.path())[1:]
+    return reserve(gang, eclass.queue.name, decision.counts, flavors, epoch, now, eclass.request.charges, cohorts)
 
 
 def charge(

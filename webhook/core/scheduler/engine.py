@@ -133,6 +133,8 @@ class Engine:
     def know_nodes(self, nodes: Capacity | None) -> None:
         """Ask of each gang from now on that its pods fit ``nodes``, which it allots room on; None: ask nothing."""
         if nodes is not self.state.nodes:
+            for uid in list(self.state.booked):
+                self.state.lapse_booking(uid)
             self.state.nodes = nodes
             self.wake_nodes()
 

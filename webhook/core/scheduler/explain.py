@@ -24,12 +24,14 @@ from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, GangRecord
+from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
 from webhook.core.scheduler.state import State
 
 HOLDERS_SHOWN = 3
+NODES_SHOWN = 3
 _HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_STARVED, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
@@ -186,7 +188,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     if queue.node is None or decision is None:
         return (eclass.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
     if decision.misplaced is not None and state.nodes is not None:
-        return why_misplaced(state.nodes, decision.misplaced)
+        return _with_booked_nodes(state, uid, why_misplaced(state.nodes, decision.misplaced))
     if eclass.unschedulable and decision.victims and decision.fence is None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
@@ -234,6 +236,42 @@ def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
             return why
         found = StartUnknown(unlimited)
     return replace(why, help=f"{why.help}; {render(found)}", blockers=(*why.blockers, found))
+
+
+def _with_booked_nodes(state: State, uid: str, why: Reason) -> Reason:
+    """Return why a gang finds no nodes, with those that are booked for it, or that the first before it has booked."""
+    own, nodes = state.booked.get(uid), state.nodes
+    if own is not None:
+        awaited = [state.allocations.by_uid[each] for each in own.awaits if each in state.allocations.by_uid]
+        if not awaited:
+            return why
+        ends = [each.end_seconds for each in awaited]
+        by = "" if None in ends else f", by {time_text(ceil(max(end for end in ends if end is not None)))}"
+        text = f"it has booked {_nodes_of(own)}, free when {_some(awaited)} ended{by}"
+        return replace(why, help=f"{why.help}; {text}")
+    if nodes is None or not state.booked:
+        return why
+    before = next((each for each in state.booked.values() if _keeps_any(nodes, each)), None)
+    if before is None:
+        return why
+    text = f"booked for {before.planned.key}, which goes before it: {_nodes_of(before)}"
+    return replace(why, help=f"{why.help}; {text}")
+
+
+def _keeps_any(nodes: Capacity, booked: Claim) -> bool:
+    return any(nodes.withheld(node) for each in booked.planned.pod_sets for node in each.places)
+
+
+def _nodes_of(booked: Claim) -> str:
+    found = sorted({node for each in booked.planned.pod_sets for node in each.places})
+    more = f" and {len(found) - NODES_SHOWN} more nodes" if len(found) > NODES_SHOWN else ""
+    return ", ".join(found[:NODES_SHOWN]) + more
+
+
+def _some(gangs: list[Allocation]) -> str:
+    names = ", ".join(str(each) for each in gangs[:HOLDERS_SHOWN])
+    more = f" and {len(gangs) - HOLDERS_SHOWN} more" if len(gangs) > HOLDERS_SHOWN else ""
+    return f"{names}{more} {'has' if len(gangs) == 1 else 'have'}"
 
 
 def _claiming(state: State, claim: Claim, node: Node) -> Reason:

@@ -1,7 +1,9 @@
 """Everything the engine remembers between cycles, and the few changes that touch more than one part of it."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
@@ -23,6 +25,9 @@ from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.core.quota.usage_decay import DecayedUsage, LocalName, local_name
 
+LOWEST: Final = (-sys.maxsize, 0.0, "")
+"""Goes before all gangs by negated priority, time, uid."""
+
 
 @dataclass(slots=True)
 class State:
@@ -38,6 +43,12 @@ class State:
     """By uid, the rights of gangs to room that is being made for them, also of those that an earlier leader wrote and
     that are not known to wait yet. What the projected usage keeps for each is among the promises of ``allocations``.
     """
+    booked: dict[str, Claim] = field(default_factory=dict)
+    """By uid, what gangs that find no nodes are to hold on those that are booked for them, and whose end they await."""
+    offered_from: tuple[int, float, str] | None = None
+    """Negated priority, time and uid of who is asked next to book what another has no more; None: nobody is."""
+    searches_left: int = 0
+    """How many more gangs may look for nodes to book in this cycle."""
     followed: Mapping[str, Claim] | None = None
     """By uid, the claims of the leader that this engine follows; None: it decides itself."""
     after: dict[str, Gang] = field(default_factory=dict)
@@ -100,6 +111,8 @@ class State:
         for uid in claimants:
             if not self.is_claiming(uid):
                 self.drop_claim(uid)
+        for uid in list(self.booked):
+            self.lapse_booking(uid)
         self.pending.end_backoffs(now)
         self.growing = dict.fromkeys(self.allocations.by_uid)
         if self.decayed is not None:
@@ -118,6 +131,7 @@ class State:
         """Forget a waiting gang, with all that is kept for it, and return it."""
         record = self.pending.records.get(uid)
         self.drop_claim(uid)
+        self.lapse_booking(uid)
         gang = self.pending.withdraw(uid)
         self.forget_stops(uid)
         if record is not None and record.queue is not None and (record.queue.strict or record.queue.backfills):
@@ -139,6 +153,23 @@ class State:
         self.allocations.withdraw_promise(uid)
         kept = None if self.nodes is None else self.nodes.unclaim(uid)
         return None if kept is None else kept.allotment
+
+    def end_booking(self, uid: str) -> Allotment | None:
+        """Let others have the nodes that are booked for a gang; return which are, if any."""
+        if self.booked.pop(uid, None) is None or self.nodes is None:
+            return None
+        self.offered_from = LOWEST
+        kept = self.nodes.unclaim(uid)
+        return None if kept is None else kept.allotment
+
+    def lapse_booking(self, uid: str) -> None:
+        """End a booking, and have its gang and all decided about again that may have the nodes."""
+        if self.end_booking(uid) is None:
+            return
+        record = self.pending.records.get(uid)
+        if record is not None and record.eclass is not None and record.eclass.unschedulable:
+            self.pending.wake_class(record.eclass)
+        self.wake_nodes()
 
     def age_usage(self, now: float) -> None:
         """Sample usage for usage-decay ordering, if that is due, and reorder the queues that use it."""
@@ -188,7 +219,15 @@ class State:
         return ranks
 
     def decide(self, eclass: EquivalenceClass) -> Decision:
-        """Decide about the head of a class, as if the class's own queue held nothing back for it."""
+        """Decide about the head of a class, as if nothing were held back for it: no nodes, nor its queue's quota."""
+        uid, nodes = eclass.head.uid, self.nodes
+        kept = nodes.unclaim(uid) if nodes is not None and uid in self.booked else None
+        decision = self._decide_beside_claims(eclass)
+        if nodes is not None and kept is not None:
+            nodes.claim(uid, kept)
+        return decision
+
+    def _decide_beside_claims(self, eclass: EquivalenceClass) -> Decision:
         queue, allocations = eclass.queue, self.allocations
         if queue.strict or queue.backfills:
             allocations.lift(QueueHead(queue.name))
@@ -328,6 +367,8 @@ class State:
 
         def still_short(eclass: EquivalenceClass) -> bool:
             asked = eclass.short_of
+            if eclass.order and eclass.head.uid in self.booked:
+                return False
             if nodes is None or asked is None or not nodes.has_nodes(dict(asked.shape.selector)):
                 return False
             known = nodes.known_index(asked.shape)
@@ -368,6 +409,7 @@ class State:
         twin = State(self.settings, self.policy, self.pending.copy(), self.allocations.copy(), self.fences)
         twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
+        twin.booked, twin.offered_from = dict(self.booked), self.offered_from
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred

@@ -9,6 +9,7 @@ from webhook.jobs.kinds.kind import (
     JobKind,
     Layout,
     Needed,
+    OpenedPort,
     PodSetSource,
     Signal,
     Tally,
@@ -106,6 +107,7 @@ def _kubeflow(
     users: frozenset[str] = _TRAINING_OPERATORS,
     children: frozenset[str] = frozenset(),
     added: tuple[AddedContainer, ...] = (),
+    opens: OpenedPort | None = None,
     endless: tuple[str, ...] = (),
 ) -> JobKind:
     return JobKind(
@@ -140,6 +142,7 @@ def _kubeflow(
         controller_users=users,
         child_kinds=children,
         added=added,
+        opens=opens,
         endless=endless,
     )
 
@@ -155,13 +158,23 @@ PYTORCHJOB: Final = _kubeflow(
             {"cpu": "50m", "memory": "10Mi"}, {"cpu": "100m", "memory": "20Mi"}, pod_sets=("worker",), beside="master"
         ),
     ),
+    opens=OpenedPort("pytorchjob-port", 23_456),
 )
 TFJOB: Final = _kubeflow(
-    "TFJob", "tfjobs", "tfReplicaSpecs", ("Chief", "Master", "PS", "Worker", "Evaluator"), endless=("ps",)
+    "TFJob",
+    "tfjobs",
+    "tfReplicaSpecs",
+    ("Chief", "Master", "PS", "Worker", "Evaluator"),
+    opens=OpenedPort("tfjob-port", 2_222),
+    endless=("ps",),
 )
-XGBOOSTJOB: Final = _kubeflow("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs", ("Master", "Worker"))
-PADDLEJOB: Final = _kubeflow("PaddleJob", "paddlejobs", "paddleReplicaSpecs", ("Master", "Worker"))
-JAXJOB: Final = _kubeflow("JAXJob", "jaxjobs", "jaxReplicaSpecs", ("Worker",))
+XGBOOSTJOB: Final = _kubeflow(
+    "XGBoostJob", "xgboostjobs", "xgbReplicaSpecs", ("Master", "Worker"), opens=OpenedPort("xgboostjob-port", 9_999)
+)
+PADDLEJOB: Final = _kubeflow(
+    "PaddleJob", "paddlejobs", "paddleReplicaSpecs", ("Master", "Worker"), opens=OpenedPort("master", 36_543)
+)
+JAXJOB: Final = _kubeflow("JAXJob", "jaxjobs", "jaxReplicaSpecs", ("Worker",), opens=OpenedPort("jaxjob-port", 6_666))
 _KUBECTL_DELIVERY: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
 """What the training operator has bring kubectl into its launcher; the MPI operator needs none."""
 MPIJOB: Final = _kubeflow(

@@ -130,6 +130,14 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenedPort:
+    """What a controller opens on pods that have no port of this name; on its node's network a pod takes it there."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobKind:
     """One API kind whose objects are gangs."""
 
@@ -144,6 +152,7 @@ class JobKind:
     """Name of a built-in reader that completes or checks what ``pod_sets`` found, where paths cannot say it all."""
     added: tuple[AddedContainer, ...] = ()
     """What its controller adds to pods behind what the templates show."""
+    opens: OpenedPort | None = None
     suspend: Path | None = None
     """The boolean that holds it; None for kinds held by scheduling gates."""
     aliases: tuple[str, ...] = ()

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.jobs.kinds.kind import AddedContainer, JobKind
+from webhook.jobs.kinds.kind import AddedContainer, JobKind, OpenedPort
 from webhook.jobs.pod_sets.readers import READERS, STATED_LABELS
 from webhook.jobs.pod_sets.sites import PodSetSite, from_source
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
+from webhook.jobs.pricing.host_ports import ports_of
 from webhook.untyped import paths
 
 BY_CONTROLLER: Final = "added-by-controller"
@@ -25,6 +26,8 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
     for added in kind.added:
         if added.version in ("", kind.version) and (not added.beside or added.beside in names):
             sites = [_with_added(site, added) if _gets(site.name, added) else site for site in sites]
+    if kind.opens is not None:
+        sites = [_with_port(site, kind.opens) for site in sites]
     return [_with_injections(site, obj, context) for site in sites] if context.injections else sites
 
 
@@ -42,6 +45,11 @@ def stated_labels(kind: JobKind, obj: Mapping[str, Any]) -> list[Mapping[str, An
 
 def _gets(name: str, added: AddedContainer) -> bool:
     return name not in added.but and (not added.pod_sets or name in added.pod_sets)
+
+
+def _with_port(site: PodSetSite, opened: OpenedPort) -> PodSetSite:
+    has = any(port.get("name") == opened.name for port in ports_of(site.spec))
+    return site if has else replace(site, opened_port=opened.number)
 
 
 def _with_added(site: PodSetSite, added: AddedContainer) -> PodSetSite:

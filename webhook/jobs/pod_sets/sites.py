@@ -53,6 +53,8 @@ class PodSetSite:
     spec_path: Place | None = None
     added: tuple[Mapping[str, Any], ...] = ()
     """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
+    opened_port: int | None = None
+    """A port that the kind's controller opens beside the template's own."""
     min_count: int | None = None
     min_count_at: str = ""
     """Where ``min_count`` is written, for people."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.ledger.text import decode_membership, encode_membership
+from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
 
@@ -34,7 +34,7 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         membership=reservation.membership,
         charges={s.name: s.charge for s in reservation.pod_sets if s.charge is not None},
         adopted=reservation.adopted,
-        cohort=reservation.cohort,
+        cohorts=reservation.cohorts,
     )
 
 
@@ -123,7 +123,7 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("membership", encode_membership(admission.membership)),
         ("charges", {name: dict(charge) for name, charge in admission.charges.items()}),
         ("adopted", admission.adopted),
-        ("cohort", admission.cohort),
+        ("cohort", encode_cohorts(admission.cohorts)),
     ):
         if value:
             fields[key] = value
@@ -151,7 +151,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             membership=decode_membership(record.get("membership")),
             charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()} or _NOTHING,
             adopted=record.get("adopted") is True,
-            cohort=None if record.get("cohort") is None else str(record["cohort"]),
+            cohorts=decode_cohorts(record.get("cohort")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -10,12 +10,15 @@ from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Tol
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.pricing.pod_requests import named, price, with_limit_range_defaults
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import paths
 from webhook.untyped.values import items, text
 
 _TOPOLOGIES: Final = (names.REQUIRED_TOPOLOGY, names.PREFERRED_TOPOLOGY, names.UNCONSTRAINED_TOPOLOGY)
+_SLICES: Final = (names.SLICE_TOPOLOGY, names.SLICE_SIZE, names.SLICE_LAYERS)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _LABEL: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
@@ -50,31 +53,64 @@ def pod_set_of(
         node_selector=_node_selector(scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),
         tolerations=_tolerations(scheduling.get("tolerations")),
-        near=_near(site),
+        near=_near(site, admitted),
+        host_ports=host_ports(site.spec, site.opened_port),
         together=str(paths.find(site.metadata or {}, ("annotations", names.POD_SET_GROUP)) or ""),
     )
     return pod_set if undo is None else _undone(pod_set, undo)
 
 
-def _near(site: PodSetSite) -> Nearness | None:
-    """Return the domain that a pod set has to be in, or had best be in. Raises Unreadable."""
+def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
+    """Return the domain that a pod set has to be in, or had best be in, and its slices. Raises Unreadable."""
     annotations = paths.find_mapping(site.metadata or {}, ("annotations",))
-    for name in names.SLICE_TOPOLOGIES:
-        if annotations.get(name) not in (None, ""):
-            fix = f"leave it out, or make each slice a pod set with {names.REQUIRED_TOPOLOGY}"
-            raise Unreadable(f"pod set {site.name}: annotation {name}", annotations[name], "is not carried out", fix)
     asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
     if len(asked) > 1:
         why = f"goes with no other of {', '.join(_TOPOLOGIES)}"
         raise Unreadable(f"pod set {site.name}: annotation {asked[1]}", annotations[asked[1]], why, "keep one of them")
-    if not asked or asked[0] == names.UNCONSTRAINED_TOPOLOGY:
+    named = [name for name in asked if name != names.UNCONSTRAINED_TOPOLOGY]
+    level = _label(site, annotations, named[0]) if named else ""
+    slice_level, slice_size = _slices(site, annotations, admitted)
+    if not level and not slice_size:
         return None
-    level = annotations[asked[0]]
+    return Nearness(level, named == [names.REQUIRED_TOPOLOGY], slice_level, slice_size)
+
+
+def _label(site: PodSetSite, annotations: Mapping[str, Any], name: str) -> str:
+    level = annotations[name]
     if not isinstance(level, str) or not _LABEL.fullmatch(level):
         why = "is not the name of a node label"
         fix = "name the label that tells racks or blocks apart"
-        raise Unreadable(f"pod set {site.name}: annotation {asked[0]}", level, why, fix)
-    return Nearness(level, required=asked[0] == names.REQUIRED_TOPOLOGY)
+        raise Unreadable(f"pod set {site.name}: annotation {name}", level, why, fix)
+    return level
+
+
+def _slices(site: PodSetSite, annotations: Mapping[str, Any], admitted: bool) -> tuple[str, int]:
+    """Return the label that holds each slice together and its pods; empty and 0 where there are none."""
+    stated = {name: annotations[name] for name in _SLICES if annotations.get(name) not in (None, "")}
+    if not stated:
+        return "", 0
+
+    def wrong(name: str, why: str, fix: str) -> Unreadable:
+        return Unreadable(f"pod set {site.name}: annotation {name}", stated[name], why, fix)
+
+    if names.SLICE_LAYERS in stated:
+        fix = f"name one level by {names.SLICE_TOPOLOGY} and {names.SLICE_SIZE}"
+        raise wrong(names.SLICE_LAYERS, "is not carried out", fix)
+    if len(stated) == 1:
+        (one,) = stated
+        other = names.SLICE_TOPOLOGY if one == names.SLICE_SIZE else names.SLICE_SIZE
+        raise wrong(one, f"needs {other} beside it", "write both, or neither")
+    if annotations.get(names.POD_SET_GROUP):
+        why = f"goes with no {names.POD_SET_GROUP}"
+        raise wrong(names.SLICE_TOPOLOGY, why, "keep one of them")
+    level, size = _label(site, annotations, names.SLICE_TOPOLOGY), stated[names.SLICE_SIZE]
+    if not isinstance(size, str) or not _NUMBER.fullmatch(size):
+        raise wrong(names.SLICE_SIZE, "is not a number of pods", f"write 1 to {site.count}, in quotes")
+    # A start may have written fewer pods than the owner did.
+    if site.count % int(size) and not admitted:
+        why = f"does not divide the {site.count} pods of the set"
+        raise wrong(names.SLICE_SIZE, why, "write a number that does, or change the number of pods")
+    return (level, int(size)) if int(size) > 1 else ("", 0)
 
 
 def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:

@@ -49,8 +49,8 @@ class Admission:
     """Pod set to resource to what one pod is charged, where that differs from its price."""
     adopted: bool = False
     """It ran before Tutti knew it."""
-    cohort: str | None = None
-    """What its queue was below."""
+    cohorts: tuple[str, ...] = ()
+    """What its queue was below, upwards."""
 
     def is_of(self, reservation: Reservation) -> bool:
         """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""

@@ -7,6 +7,7 @@ would put it; what a cycle admits runs and does not end.
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from webhook.cluster.nodes.occupancy import Held
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import encode_entry
 from webhook.core.model.gang import Gang
@@ -81,6 +82,9 @@ class Run:
             if entrant.reservation.stopping is not None:
                 self._going[uid] = None
             self.engine.restore(entrant.reservation, entrant.gang, entrant.reclaimed)
+        if view.nodes is not None:
+            self._settle()
+            self.engine.know_nodes(view.nodes.capacity)
 
     def cycles(self, *, only_one: bool = False) -> list[Cycle]:
         """Return the cycles until nothing changes; the last one changed something unless it is the only one."""
@@ -90,6 +94,7 @@ class Run:
             start = (self.engine.undecided(), frozenset(map(encode_entry, self._held.values())))
             plan = self.engine.cycle(self.now, self.world.view.fences, _EPOCH)
             self._take(plan)
+            self._settle()
             done.append(Cycle(plan, self._waiting()))
             if not plan and not self._going and start in seen:
                 return _without_rest(done)
@@ -125,6 +130,7 @@ class Run:
             self.engine.release(uid)
             self._drop(reservation)
             self.engine.wake_namespace(reservation.namespace)
+        self._settle()
         for uid in going:
             if not self.world.entrants[uid].leaves:
                 self._queue(self.world.entrants[uid])
@@ -137,6 +143,18 @@ class Run:
         for pod in list(fences.pods(namespace)):
             if (pod.gang == reservation.uid or pod.uid in unmarked) and not pod.gated:
                 fences.drop_pod(namespace, pod.uid)
+                if self.world.view.nodes is not None:
+                    self.world.view.nodes.drop_pod(pod.uid)
+
+    def _settle(self) -> None:
+        """Keep room on nodes for what is held and has no pods there yet, and wake who waits where some became free."""
+        view, entrants = self.world.view, self.world.entrants
+        if view.nodes is None:
+            return
+        view.nodes.set_reservations(dict(self._held))
+        changed = [(entry, entrants[entry.uid]) for entry in view.nodes.unsettled()]
+        if view.nodes.settle([Held(e, by.reclaimed, by.gang) for e, by in changed], view.policy.flavors):
+            self.engine.wake_nodes()
 
     def _queue(self, entrant: Entrant) -> None:
         if entrant.withheld is None:

@@ -56,6 +56,7 @@ def _reservation(reservation: Reservation) -> Document:
                 "name": pod_set.name,
                 "count": pod_set.count,
                 "flavors": {name: flavor for name, flavor in sorted(pod_set.flavors.items()) if not is_ours(name)},
+                **({"places": dict(pod_set.places)} if pod_set.places else {}),
             }
             for pod_set in reservation.pod_sets
         ],

@@ -1,11 +1,13 @@
 """A report for people: one table a cycle, then what is skipped and what is wrong."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+PLACES_SHOWN: Final = 3
 
 
 def show(out: Console, document: Mapping[str, Any]) -> None:
@@ -44,9 +46,17 @@ def _cells(each: Mapping[str, Any], what: str) -> Iterable[str]:
 
 def _pod_sets(pod_sets: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(
-        f"{each['name']} x{each['count']}" + "".join(f" {name}={flavor}" for name, flavor in each["flavors"].items())
+        f"{each['name']} x{each['count']}"
+        + "".join(f" {name}={flavor}" for name, flavor in each["flavors"].items())
+        + _places(each.get("places", {}))
         for each in pod_sets
     )
+
+
+def _places(places: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{node} x{count}" for node, count in list(places.items())[:PLACES_SHOWN])
+    more = len(places) - PLACES_SHOWN
+    return (f" on {shown}" if shown else "") + (f" and {more} more nodes" if more > 0 else "")
 
 
 def _reason(reason: Mapping[str, Any]) -> str:

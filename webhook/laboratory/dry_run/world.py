@@ -28,13 +28,14 @@ from webhook.jobs.reading.record import JobRecord
 from webhook.laboratory.dry_run.files import classes, status_rules
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.dry_run.files.belonging import belonging, key_of, owned_by
+from webhook.laboratory.dry_run.files.nodes import read_nodes
 from webhook.laboratory.dry_run.files.objects import Object, label
 from webhook.laboratory.dry_run.files.pods import read_pod_groups, read_pods
 from webhook.laboratory.dry_run.workloads import reading as workloads
 from webhook.laboratory.dry_run.workloads.entrant import Entrant, Skipped, Surroundings
 from webhook.untyped import paths
 
-_CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace"})
+_CLUSTER_WIDE: Final = frozenset({"PriorityClass", "RuntimeClass", "ClusterTrainingRuntime", "Namespace", "Node"})
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
             gangs.append(_identified(_in_namespace(obj)))
         else:
             by_kind.setdefault(obj["kind"], []).append(_in_namespace(obj))
-    pods = by_kind.pop("Pod", [])
+    pods, nodes = by_kind.pop("Pod", []), by_kind.pop("Node", [])
     world.problems += read_pod_groups(world.view, by_kind.pop("PodGroup", []))
     _read_namespaces(world, by_kind.pop("Namespace", []), [*gangs, *pods, *policy_files.quotas])
     ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
@@ -91,6 +92,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
             world.followers.setdefault(uid, []).append(pod["metadata"]["uid"])
     groups, problems = read_pods(world.view, pods, kinds, around.context, whose)
     world.problems += problems
+    world.problems += read_nodes(world.view, nodes, config.exempt_namespaces)
     _read_gangs(world, gangs, kinds, around, groups)
     world.skipped += [
         Skipped(label(obj), "is not a kind that Tutti decides about") for found in by_kind.values() for obj in found

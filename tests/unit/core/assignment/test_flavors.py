@@ -53,6 +53,11 @@ def test_taints_of_a_flavor_must_be_tolerated(placement: dict[str, object], fits
         (("block", "rack"), {"near": Nearness("row", required=True)}, False),
         (("block", "rack"), {"near": Nearness("row", required=False)}, False),
         (("block", "rack"), {}, True),
+        (("block", "rack"), {"near": Nearness("block", False, "rack", 2)}, True),
+        (("block", "rack"), {"near": Nearness("", False, "rack", 2)}, True),
+        (("block", "rack"), {"near": Nearness("", False, "row", 2)}, False),
+        (("block", "rack"), {"near": Nearness("rack", True, "block", 2)}, False),
+        ((), {"near": Nearness("rack", True, "block", 2)}, True),
         ((), {"near": Nearness("row", required=True)}, True),
     ],
 )

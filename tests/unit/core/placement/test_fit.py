@@ -13,7 +13,8 @@ from webhook.core.model.gang import Nearness, PodPrice, PodSet, Toleration
 from webhook.core.model.policy import Flavor, Taint
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Bound, Capacity
-from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import Shape, shape_of

@@ -161,9 +161,9 @@ def test_stopping_comes_to_an_end_and_nobody_is_stopped_for_a_gang_that_does_not
             made.submit(waiting[uid], now)
     assert not claims, "others were stopped for nothing"
     assert made.claims() == {}
-    for node, free in there.free.items():
+    for node in there.nodes:
         held = sum(
             waiting[uid].pod_sets[0].price.requests["cpu"] * each.places["main"].get(node, 0)
             for uid, each in there.allotments.items()
         )
-        assert free["cpu"] == there.nodes[node].capacity["cpu"] - held >= 0
+        assert there.spare(node)["cpu"] == there.nodes[node].capacity["cpu"] - held >= 0

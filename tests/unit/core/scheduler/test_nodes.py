@@ -11,7 +11,8 @@ from webhook.core.model.reasons import Code
 from webhook.core.placement import capacity
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Bound, Capacity
-from webhook.core.placement.fit import Misplaced, place
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
@@ -259,11 +260,28 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     assert (reservation.name, reservation.pod_sets[0].domain) == ("wide", {"rack": "r1"})
 
 
+def test_a_gang_in_slices_waits_until_each_is_whole_in_a_rack_and_lists_its_places_slice_by_slice() -> None:
+    made, there = engine(queue("q", 32), nodes={})
+    for name, rack in (("a", "r2"), ("b", "r1")):
+        there.put_node(NodeRecord(name, {"cpu": 3000}, {"rack": rack}))
+    made.wake_nodes()
+    made.submit(gang("sliced", "q", pods=6, placement={"near": Nearness("", False, "rack", 2)}), 0.0)
+    assert admitted(made) == []
+    assert str(made.reason("sliced")) == (
+        "asks 6 pods of 1 cpu, 2 and 2 within one rack; 4 fit now; it starts when 2 more fit"
+    )
+    there.put_node(NodeRecord("c", {"cpu": 1000}, {"rack": "r1"}))
+    made.wake_nodes()
+    (reservation,) = made.cycle(2.0, Fences(), epoch=1).admitted
+    assert list(reservation.pod_sets[0].places.items()) == [("b", 3), ("c", 1), ("a", 2)]
+
+
 def test_a_gang_that_has_to_be_in_one_rack_does_not_start_where_nobody_knows_the_nodes() -> None:
     made = Engine()
     made.set_policy(policy(queue("q", 32)), LABELS, 0.0)
     made.submit(gang("g", "q", pods=2, placement={"near": Nearness("rack", required=True)}), 0.0)
     made.submit(gang("any", "q", pods=2, placement={"near": Nearness("rack", required=False)}), 0.0)
+    made.submit(gang("sliced", "q", pods=2, placement={"near": Nearness("", False, "rack", 2)}), 0.0)
     assert admitted(made) == ["any"]
     assert "within one rack; the nodes are not known" in str(made.reason("g"))
 

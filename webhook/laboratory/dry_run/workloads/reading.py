@@ -58,6 +58,14 @@ KIND: Final = JobKind(
 )
 
 
+_TOPOLOGY_REQUEST: Final = {
+    "required": names.REQUIRED_TOPOLOGY,
+    "preferred": names.PREFERRED_TOPOLOGY,
+    "podSetSliceRequiredTopology": names.SLICE_TOPOLOGY,
+    "podSetSliceSize": names.SLICE_SIZE,
+}
+
+
 def read(obj: Mapping[str, Any], around: Surroundings) -> Entrant | str:
     """Return the gang of a Workload, or a sentence when there is nothing to decide about it. Raises Unreadable."""
     conditions = _conditions(obj)
@@ -157,7 +165,17 @@ def _with_defaults(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_given(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"name": "main", "count": 1} | {key: value for key, value in item.items() if value is not None}
+    given = {"name": "main", "count": 1} | {key: value for key, value in item.items() if value is not None}
+    asked, template = given.get("topologyRequest"), given.get("template")
+    if not isinstance(asked, dict) or not isinstance(template, dict):
+        return given
+    # Kueue reads it of the template's annotations, where a job has them.
+    metadata = paths.find_mapping(template, ("metadata",))
+    annotations = dict(paths.find_mapping(metadata, ("annotations",)))
+    annotations |= {name: str(asked[key]) for key, name in _TOPOLOGY_REQUEST.items() if asked.get(key) is not None}
+    if asked.get("unconstrained") is True:
+        annotations[names.UNCONSTRAINED_TOPOLOGY] = "true"
+    return {**given, "template": {**template, "metadata": {**metadata, "annotations": annotations}}}
 
 
 def _groups(spec: Mapping[str, Any]) -> list[str]:
@@ -304,7 +322,7 @@ def _reservation(
         since_seconds=since,
         priority=gang.priority,
         preemptible=around.policy.may_be_preempted(gang, name),
-        cohort=None if queue is None else queue.cohort,
+        cohorts=() if queue is None else around.policy.cohorts_above(queue.cohort),
     )
 
 

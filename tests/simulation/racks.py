@@ -1,0 +1,55 @@
+"""Nodes in racks, and jobs whose pods are to be in one: a pod set that requires it is never seen in two."""
+
+from random import Random
+from typing import Final
+
+from webhook.core.model import names
+from webhook.laboratory.simulated.objects.store import Event
+
+RACK: Final = "example.com/rack"
+POOL: Final = {"example.com/pool": "gpus"}
+TOPOLOGY: Final = {
+    "apiVersion": "kueue.x-k8s.io/v1beta1",
+    "kind": "Topology",
+    "metadata": {"name": "racks"},
+    "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": names.HOSTNAME}]},
+}
+PODS: Final = ("", "pods")
+
+
+def labels_of(node: int) -> dict[str, str]:
+    """Return the labels of a node by its number: two and two are in one rack."""
+    return {**POOL, RACK: f"r{node // 2}"}
+
+
+def asked(rng: Random, pods: int) -> dict[str, str]:
+    """Return annotations of a pod set of so many pods."""
+    kinds = ({names.REQUIRED_TOPOLOGY: RACK}, {names.PREFERRED_TOPOLOGY: RACK})
+    slices = {names.SLICE_TOPOLOGY: RACK, names.SLICE_SIZE: str(pods)}
+    return rng.choice((*kinds, slices, kinds[0] | slices))
+
+
+class Racks:
+    """Where pods of sets are that have to be in one rack, by the objects alone."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], dict[str, str]] = {}
+        """Gang and pod set to the racks of its pods, by their uids."""
+
+    def take(self, event: Event) -> None:
+        """Take in one stored write."""
+        if event.storage != PODS:
+            return
+        pod = event.current.object
+        metadata, node = pod["metadata"], pod["spec"].get("nodeName")
+        labels = metadata.get("labels") or {}
+        key = (labels.get(names.GANG_LABEL, ""), labels.get(names.POD_SET_LABEL, ""))
+        self._seen.get(key, {}).pop(event.current.uid, None)
+        ended = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
+        if node and not ended and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
+            self._seen.setdefault(key, {})[event.current.uid] = labels_of(int(node.removeprefix("node-")))[RACK]
+
+    def torn(self) -> str:
+        """Return which pod set is in two racks, if any is; otherwise nothing."""
+        torn = (f"pods of {key} are in {racks}" for key, racks in self._seen.items() if len({*racks.values()}) > 1)
+        return next(torn, "")

@@ -1,0 +1,97 @@
+"""The nodes that pods of one shape may use, by how many of them they hold."""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.placement.domains import Domain, Domains, Path, Sums, keep_last
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.shape import Shape
+
+Room = tuple[int, int]
+"""How many pods of a shape a node holds, and what is left then of the resource that the shape asks most of."""
+
+
+@dataclass(slots=True)
+class Index:
+    """The nodes that a shape may use, by the room that they have for its pods now."""
+
+    shape: Shape
+    scarce: str
+    """The resource of which one pod asks the largest share of a node."""
+    seen: int = 0
+    """How much of the log of changes is in it."""
+    rooms: dict[str, Room] = field(default_factory=dict)
+    """By node, for nodes that hold at least one pod."""
+    by_room: dict[Room, list[str]] = field(default_factory=dict)
+    """The names of nodes with the same room, in order."""
+    total: int = 0
+    """Pods that all nodes together hold."""
+    _sums: dict[Path, Sums] = field(default_factory=dict)
+
+    def sums(self, domains: Domains) -> Mapping[Domain, int]:
+        """Return how many pods each domain holds, of those that hold any."""
+        sums = self._sums.pop(domains.path, None)
+        if sums is None or sums.domains is not domains:
+            sums = Sums(domains)
+            for node, (count, _) in self.rooms.items():
+                sums.add(node, count)
+        keep_last(self._sums, domains.path, sums)
+        return sums.pods
+
+    def room(self, free: Mapping[str, int]) -> Room:
+        """Return the room for pods in ``free`` amounts."""
+        count = self.shape.fits(free)
+        return count, free.get(self.scarce, 0) - count * self.shape.amount(self.scarce)
+
+    def read(
+        self, nodes: Mapping[str, NodeRecord], free: Mapping[str, Mapping[str, int]], scarce: Mapping[str, int]
+    ) -> None:
+        """Take note of all nodes at once, as the index is new; ``scarce`` is what is free of its scarce resource, by
+        node. Written out, as it looks at ten thousand in a row.
+        """
+        rooms, one, admits = dict[str, Room](), dict[Room, Room](), self.shape.admits
+        each = self.shape.amount(self.scarce)
+        others = [(name, amount) for name, amount in self.shape.requests if name != self.scarce]
+        for name, left in scarce.items():
+            if left < each or name not in nodes:
+                continue
+            count, has = left // each, free[name]
+            for resource, amount in others:
+                found = has.get(resource, 0) // amount
+                if found < count:  # noqa: PLR1730 - a call of min takes longer than all the rest
+                    count = found
+            if self.shape.ports:
+                count = self.shape.with_ports(count, has)
+            if count > 0 and admits(nodes[name]):
+                room = (count, left - count * each)
+                rooms[name] = one.setdefault(room, room)
+        self._fill(rooms)
+
+    def _fill(self, rooms: dict[str, Room]) -> None:
+        """Take note of the nodes that hold any pod, with their room."""
+        self.rooms = rooms
+        for node, room in rooms.items():
+            self.by_room.setdefault(room, []).append(node)
+            self.total += room[0]
+        for names in self.by_room.values():
+            names.sort()
+
+    def set(self, node: str, room: Room) -> None:
+        """Take note of the room that ``node`` has now."""
+        before = self.rooms.get(node)
+        if before == room or (before is None and not room[0]):
+            return
+        for sums in self._sums.values():
+            sums.add(node, room[0] - (0 if before is None else before[0]))
+        if before is not None:
+            self.total -= before[0]
+            names = self.by_room[before]
+            del names[bisect_left(names, node)]
+            if not names:
+                del self.by_room[before]
+            del self.rooms[node]
+        if room[0]:
+            self.total += room[0]
+            self.rooms[node] = room
+            insort(self.by_room.setdefault(room, []), node)

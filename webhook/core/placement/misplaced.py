@@ -1,0 +1,22 @@
+"""Why a gang fits no nodes, as placing it found."""
+
+from dataclasses import dataclass
+
+from webhook.core.placement.overlay import Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """Why a gang fits no nodes now: the first pod set that did not, and the numbers."""
+
+    asked: Asked
+    found: int
+    """Pods of it that fit."""
+    certain: bool
+    """It is impossible, not only unfound: every other pod set left out, it would not fit either."""
+    postponed: bool = False
+    """It is not known yet: too many shapes are new in this round."""
+    unread: bool = False
+    """It has to be in one domain, and nobody knows the nodes."""
+    nearest: str | None = None
+    """The domain that has most room, where it has to be in one: that of ``found`` pods. None where there is none."""

@@ -1,0 +1,219 @@
+"""Booked nodes: who has quota and finds no nodes keeps those that become free first.
+
+Otherwise smaller gangs take each node as it becomes free, and a wide one never finds enough of them at once, in a
+queue of any strategy. Nobody is stopped for it. Of the gangs that run, as few are awaited as make room for it: first
+those that end first by their run-time limits, then those without a limit, from the oldest on. What it is to have on its
+nodes beside what those hold there is kept free for it (``placement.claimed``). It waits in its queue as before, and
+starts wherever it fits first.
+
+Of those that share a flavor one gang books, the first by priority, time, uid that waits for nodes alone. It looks for
+nodes again whenever there is room beside what it keeps, so that it keeps what others left before they were expected to.
+While no node goes away and nobody else's pods come, the last gang that it awaits never becomes a later one.
+
+A booking ends with the wait, or when the quota would not do even once those are gone that are awaited. It is not in the
+ledger: nobody was stopped for it, and a new leader books again.
+"""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final
+
+from webhook.core.assignment.decision import Decision
+from webhook.core.assignment.flavors import Mode
+from webhook.core.ledger.record import Claim, Reservation, with_places
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import FlavorResource
+from webhook.core.model.wake_keys import NodesFreed
+from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.placement.claimed import Claimed
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.quota.allocations import Allocation
+from webhook.core.scheduler.state import State
+
+MOST_AWAITED: Final = 1_000
+"""Who would have to wait for more gangs than these books nothing: to look for them would hold up everybody."""
+
+SEARCHES: Final = 4
+"""So many gangs look for nodes to book in one cycle, the others in a later one: each may take 20 ms, and who makes a
+thousand jobs that fit no nodes at all would hold up everybody."""
+
+OFFERS: Final = 2
+"""So many gangs are asked in one cycle whether they book what another has no more."""
+
+
+def renew(state: State) -> None:
+    """End bookings of gangs whose turn it is no more, and have those decided about again whose nodes went away."""
+    state.searches_left = SEARCHES
+    for uid in list(state.booked):
+        eclass = _turn_of(state, uid)
+        if eclass is None or not _has_quota(state, uid, eclass):
+            state.lapse_booking(uid)
+        elif eclass.unschedulable and state.nodes is not None and not state.nodes.keeps(uid):
+            state.pending.wake_class(eclass)
+
+
+def offer(state: State) -> bool:
+    """Have the next few decided about that lack nodes, in their order, since a booking has ended; return whether there
+    were any. One of them may book nodes now, also where there are not enough for it yet.
+    """
+    since = state.offered_from
+    if since is None:
+        return False
+    waiting = {_order(state, each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
+    turn = sorted(place for place in waiting if place >= since)
+    for place in turn[:OFFERS]:
+        state.pending.wake_class(waiting[place])
+    state.offered_from = turn[OFFERS] if len(turn) > OFFERS else None
+    return bool(turn)
+
+
+def give_way(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> Decision:
+    """Return what can be decided about the head of ``eclass``, which finds no nodes, if those after it had booked none.
+
+    Where it starts then, or books some, they have none any more.
+    """
+    nodes, uid = state.nodes, eclass.head.uid
+    later = [each for each in _rivals(state, eclass, decision) if _order(state, each) > _order(state, uid)]
+    if nodes is None or not later or not _lacks_nodes(decision) or not _may_search(state, uid):
+        return decision
+    kept = {each: nodes.unclaim(each) for each in later}
+    instead = state.decide(eclass)
+    helps = instead.fits or instead.preempts
+    if not helps and _waits_for_nodes_alone(instead):
+        helps = _first_to_be_free(state, eclass.head, planned) is not None
+    for each, claimed in kept.items():
+        if claimed is not None:
+            nodes.claim(each, claimed)
+    if not helps:
+        return decision
+    for each in later:
+        state.lapse_booking(each)
+    return instead
+
+
+def book(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> bool:
+    """Book nodes for the blocked head of ``eclass`` if it waits for nodes alone and nobody goes before it; return
+    whether anything changed. ``planned`` is its smallest start.
+    """
+    nodes, uid = state.nodes, eclass.head.uid
+    if nodes is None:
+        return False
+    if not _waits_for_nodes_alone(decision) or _rivals(state, eclass, decision):
+        lost = uid in state.booked and not nodes.keeps(uid)
+        if lost:
+            state.lapse_booking(uid)
+        return lost
+    if nodes.keeps(uid) and decision.misplaced is not None and not nodes.index(decision.misplaced.asked.shape).total:
+        return False
+    if not _may_search(state, uid):
+        return False
+    kept = nodes.unclaim(uid)
+    found = _first_to_be_free(state, eclass.head, planned)
+    if found is None:
+        if kept is not None:
+            state.lapse_booking(uid)
+        return kept is not None
+    claimed, awaits = found
+    nodes.claim(uid, claimed)
+    state.booked[uid] = Claim(with_places(planned, claimed.allotment.places), awaits)
+    if kept is not None and kept.allotment.places != claimed.allotment.places:
+        state.wake_nodes()
+    return True
+
+
+def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[Claimed, tuple[str, ...]] | None:
+    """Return where a gang would go once as few as possible have ended, in their order, and which of them are there."""
+    counts, flavors = planned.counts, planned.flavors
+    nodes, seats = state.nodes, state.decider.vacated(gang, counts, flavors)
+    assert nodes is not None
+    assert seats is not None
+    ends: list[Allocation] = []
+    for allocation in sorted(_beside(state, planned.usage()), key=lambda each: _end(state, each)):
+        if seats.found():
+            break
+        if len(ends) == MOST_AWAITED:
+            return None
+        seats.take(allocation.uids)
+        ends.append(allocation)
+    places = state.decider.places(gang, counts, flavors, [uid for each in ends for uid in each.uids])
+    if places is None or isinstance(places, Misplaced):
+        return None
+    used = {node for of_set in places.places.values() for node in of_set}
+    awaited = [each for each in ends if used & nodes.held_by(each.uids).keys()]
+    claimed = Claimed(places, {uid for each in awaited for uid in each.uids})
+    return claimed, tuple(each.uid for each in awaited)
+
+
+def _beside(state: State, usage: Mapping[FlavorResource, int]) -> list[Allocation]:
+    """Return the gangs on the same flavors."""
+    flavors = {key.flavor for key in usage}
+    allocations = state.allocations.by_uid.values()
+    return [each for each in allocations if any(key.flavor in flavors for key in each.amounts)]
+
+
+def _end(state: State, allocation: Allocation) -> tuple[bool, float, float, str]:
+    """Return the sort key by which gangs are expected to end."""
+    end = allocation.end_seconds
+    going = allocation.uid in state.allocations.stopping
+    return not going, inf if end is None else end, allocation.reservation.since_seconds, allocation.uid
+
+
+def _may_search(state: State, uid: str) -> bool:
+    """Count one more search; where there were too many in this cycle, have who has to wait be asked in later ones."""
+    if state.searches_left <= 0:
+        place = _order(state, uid)
+        state.offered_from = place if state.offered_from is None else min(place, state.offered_from)
+        return False
+    state.searches_left -= 1
+    return True
+
+
+def _lacks_nodes(decision: Decision) -> bool:
+    misplaced = decision.misplaced
+    return misplaced is not None and not (misplaced.postponed or misplaced.unread)
+
+
+def _waits_for_nodes_alone(decision: Decision) -> bool:
+    """Return whether the quota of a queue has room, and the nodes have none."""
+    return _lacks_nodes(decision) and decision.assignment.mode is Mode.FIT and bool(decision.assignment.usage)
+
+
+def _rivals(state: State, eclass: EquivalenceClass, decision: Decision) -> list[str]:
+    """Return the gangs that have nodes of the same flavors booked."""
+    flavors = {key.flavor for key in decision.assignment.usage}
+    return [
+        uid
+        for uid, booked in state.booked.items()
+        if uid != eclass.head.uid and any(key.flavor in flavors for key in booked.planned.usage())
+    ]
+
+
+def _order(state: State, uid: str) -> tuple[int, float, str]:
+    gang = state.pending.records[uid].gang
+    return (-gang.priority, gang.created_seconds, uid)
+
+
+def _turn_of(state: State, uid: str) -> EquivalenceClass | None:
+    """Return the class of which a gang is the head and which its queue would let start; None where there is none."""
+    record = state.pending.records.get(uid)
+    eclass = None if record is None else record.eclass
+    if eclass is None or eclass.ineligible is not None or eclass.queue.closed is not None or eclass.head.uid != uid:
+        return None
+    ahead = (eclass.queue.top() or eclass.queue.strict_head()) if eclass.queue.strict else None
+    return eclass if ahead in {None, eclass} else None
+
+
+def _has_quota(state: State, uid: str, eclass: EquivalenceClass) -> bool:
+    """Return whether quota and fences would let a gang start once those are gone that it awaits."""
+    booked, node, allocations = state.booked[uid], eclass.queue.node, state.allocations
+    if node is None:
+        return False
+    awaited = [allocations.by_uid[each] for each in booked.awaits if each in allocations.by_uid]
+    left = allocations.projected.copy_of(node.root)
+    for each in awaited:
+        home = allocations.node_of(each)
+        if home is not None and home.root is node.root and each.uid not in allocations.stopping:
+            left.remove(home, each.amounts)
+    jobs = {job for each in awaited for job in each.reservation.jobs}
+    counts = booked.planned.counts
+    return left.fits(node, booked.planned.usage()) and state.fences.shortfall(eclass.head, counts, jobs) is None
