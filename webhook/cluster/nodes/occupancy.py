@@ -267,7 +267,8 @@ class Occupancy:
     def _too_many(self, name: str, shape: Shape) -> int:
         """Return how many pods of a shape would have to leave a node for it not to be overfull."""
         free = self.capacity.spare(name)
-        return max((-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests), default=0)
+        beyond = [-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests]
+        return max(*beyond, *(-free.get(port, 0) // MILLI - 1 for port in shape.ports), 0)
 
     def _fitting(self, name: str, shape: Shape) -> int:
         """Return how many more pods of a shape a node takes."""
@@ -285,10 +286,11 @@ class Occupancy:
             self.capacity.unbind(pod)
             due = node is not None and not self._served[uid, name] and shape.admits(node)
             if due and shape.fits(self.capacity.spare(name)):
-                self.capacity.bind(pod, Bound(name, dict(shape.requests)))
+                self.capacity.bind(pod, Bound(name, shape.uses))
 
     def _requests(self, pod: PodRecord) -> Amounts:
         amounts = {name: amount for name, amount in pod.price.requests.items() if amount}
+        amounts |= dict.fromkeys(pod.host_ports, MILLI)
         return self._prices.setdefault(tuple(sorted(amounts.items())), {**amounts, PODS: MILLI})
 
 
