@@ -17,6 +17,7 @@ RUN: Final = {
     "kubectl events --for job/train": "kubectl events -n team-vision --for job/training",
     "kubectl events -n NAMESPACE --for job/NAME": "kubectl events -n team-vision --for job/training",
     "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE": "",
+    "kubectl get topologies": "",
     "kubectl get workloads -n team-vision -l run=night -o json": "",
     'kubectl patch job train --type merge -p \'{"spec":{"suspend":true}}\'': (
         'kubectl patch job training -n team-vision --type merge -p \'{"spec":{"suspend":true}}\''

@@ -54,7 +54,7 @@ def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(tea
     with Watch(team) as watch:
         for name in ("pytorchjob-1", "pytorchjob-2"):
             # The manifests' ten seconds of training, shortened.
-            team.apply((ROOT / EXAMPLE / f"{name}.yaml").read_text().replace("runtime: 10s", "runtime: 3s"))
+            team.apply((ROOT / EXAMPLE / f"{name}.yaml").read_text().replace("runtime: 10s", "runtime: 6s"))
         wait_until(lambda: len(team.pods(f"{JOB}=pytorch-test", "Running")) == 3, what="the first runs")
         assert team.get("pytorchjob", "pytorch-test-2")["spec"]["runPolicy"]["suspend"] is True
         reason = wait_until(lambda: told(team, "pytorch-test-2", "Queued"), what="the second says why it waits")[-1]
