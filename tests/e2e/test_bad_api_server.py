@@ -21,11 +21,13 @@ FAULT_SECONDS: Final = 10
 """More than a lease lasts."""
 ACCOUNTS: Final = ("tutti-reconciler", "tutti-webhook")
 FLOW: Final = "flowcontrol.apiserver.k8s.io/v1"
+LEVEL: Final = "jail"
+"""The priority level that a test puts our accounts into."""
 
 STARTED: Final = {"spec": {"suspend": False}}
 
 BIG: Final = 100
-"""ConfigMaps of 5 kB: a list of them is half a megabyte, of work enough for the API server to count it double."""
+"""ConfigMaps of 20 kB: each list of them is work for the API server, and little for who lists."""
 
 Fault = Callable[[Installation, Team], AbstractContextManager[None]]
 
@@ -55,41 +57,56 @@ def gone(tutti: Installation, team: Team) -> Iterator[None]:
 @contextmanager
 def throttled(tutti: Installation, team: Team) -> Iterator[None]:
     """Answer 429 to our accounts whenever one other request of theirs is under way."""
-    level: dict[str, Any] = {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0}}
-    level["limited"] |= {"limitResponse": {"type": "Reject"}}
-    jail = {"apiVersion": FLOW, "metadata": {"name": "jail"}}
-    team.admin.apply(jail | {"kind": "PriorityLevelConfiguration", "spec": level})
-    subjects: list[dict[str, Any]] = [
-        {"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": NAMESPACE}} for name in ACCOUNTS
-    ]
-    everything = {"apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "verbs": ["*"], "clusterScope": True}
-    spec = {
-        "matchingPrecedence": 2,
-        "priorityLevelConfiguration": {"name": "jail"},
-        "rules": [{"subjects": subjects, "resourceRules": [everything]}],
-    }
-    team.admin.apply(jail | {"kind": "FlowSchema", "spec": spec})
-    try:
+    limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
+    with level(team.admin, limited, precedence=2):
         yield
-        assert "jail" in rejected(team.admin), "there was no fault"
-    finally:
-        team.admin("delete", "flowschema,prioritylevelconfiguration", "jail")
+        assert LEVEL in rejected(team.admin), "there was no fault"
 
 
 @contextmanager
 def full(tutti: Installation, team: Team) -> Iterator[None]:
-    """Let somebody else list until half of that is answered with 429."""
-    one = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"filling": "x" * 5_000}}
+    """Let somebody else list, where our accounts ask too, until half of that is answered with 429.
+
+    The level is small, to be full before the processors of this machine are. The ledger has its own, which Tutti ships.
+    """
+    one = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"filling": "x" * 20_000}}
     big = [one | {"metadata": {"name": f"big-{number}"}} for number in range(BIG)]
     team.owner.create({"apiVersion": "v1", "kind": "List", "items": big})
     here = team.admin.namespace
-    lister = member(tutti.cluster, team.admin, here, f"{here}-lister")
-    with Lists(lister.kubeconfig, f"/api/v1/namespaces/{here}/configmaps") as lists:
+    user = f"{here}-lister"
+    lister = member(tutti.cluster, team.admin, here, user)
+    queuing = {"queues": 16, "handSize": 4, "queueLengthLimit": 5}
+    limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "lendablePercent": 0}
+    limited |= {"limitResponse": {"type": "Queue", "queuing": queuing}}
+    with (
+        level(team.admin, limited, {"kind": "User", "user": {"name": user}}, precedence=300),
+        Lists(lister.kubeconfig, f"/api/v1/namespaces/{here}/configmaps") as lists,
+    ):
         wait_until(lambda: lists.answers["429"] > lists.answers["200"] > 0, what="half of the lists are refused")
         refused = lists.answers["429"]
         yield
-    print(f"lists by answer: {dict(lists.answers)}")
-    assert lists.answers["429"] > refused, "it was full at the beginning only"
+        print(f"lists by answer: {dict(lists.answers)}")
+        assert lists.answers["429"] > refused, "it was full at the beginning only"
+
+
+@contextmanager
+def level(admin: Kubectl, limited: dict[str, Any], *others: dict[str, Any], precedence: int) -> Iterator[None]:
+    """Let all that our accounts ask, and these others, go through one priority level of its own."""
+    named = {"apiVersion": FLOW, "metadata": {"name": LEVEL}}
+    admin.apply(named | {"kind": "PriorityLevelConfiguration", "spec": {"type": "Limited", "limited": limited}})
+    ours = [{"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": NAMESPACE}} for name in ACCOUNTS]
+    everything = {"apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "verbs": ["*"], "clusterScope": True}
+    spec = {
+        "matchingPrecedence": precedence,
+        "priorityLevelConfiguration": {"name": LEVEL},
+        "distinguisherMethod": {"type": "ByUser"},
+        "rules": [{"subjects": [*ours, *others], "resourceRules": [everything]}],
+    }
+    admin.apply(named | {"kind": "FlowSchema", "spec": spec})
+    try:
+        yield
+    finally:
+        admin("delete", "flowschema,prioritylevelconfiguration", LEVEL)
 
 
 def link_of(tutti: Installation) -> Link:
