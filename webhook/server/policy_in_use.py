@@ -9,6 +9,7 @@ from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.problem import some
 from webhook.dialects import elastic_quota_tree, kueue, volcano
 from webhook.dialects.fragment import Source
 
@@ -47,10 +48,9 @@ def _told(what: str, holding: Iterable[Reservation], fix: str = "") -> str | Non
     holders = sorted(holding, key=lambda reservation: reservation.key)
     if not holders:
         return None
-    named = ", ".join(reservation.key for reservation in holders[:_NAMED_MAX])
-    more = f" and {len(holders) - _NAMED_MAX} more" if len(holders) > _NAMED_MAX else ""
+    named = some(holders, _NAMED_MAX, lambda reservation: reservation.key)
     gangs = "a gang" if len(holders) == 1 else f"{len(holders)} gangs"
-    return f"{what} holds {gangs} ({named}{more}): wait until they have ended, or delete them{fix and '; '}{fix}"
+    return f"{what} holds {gangs} ({named}): wait until they have ended, or delete them{fix and '; '}{fix}"
 
 
 def _holders(source: Source, view: View) -> Iterator[Reservation]:

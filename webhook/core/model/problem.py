@@ -4,9 +4,11 @@ Policy objects, jobs, pods, configuration and files all say it the same way, so 
 """
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
+T = TypeVar("T")
 _SHOWN_CHARACTERS: Final = 80
 _ENCODER: Final = json.JSONEncoder(default=str)
 
@@ -59,6 +61,12 @@ def shown(value: object) -> str:
     except (RecursionError, ValueError, TypeError):
         text = f"a {type(value).__name__} that is too deep to show"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def some(things: Sequence[T], most: int, told: Callable[[T], str] = str, between: str = ", ") -> str:
+    """Return the first of ``things`` as ``told``, at most so many, and how many more there are."""
+    more = f" and {len(things) - most} more" if len(things) > most else ""
+    return between.join(map(told, things[:most])) + more
 
 
 def _beginning(value: object) -> str:

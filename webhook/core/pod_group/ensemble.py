@@ -7,11 +7,11 @@ reservation a job, each with a ``Membership``, from which the whole is composed 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Final
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import Gang, PodSet
+from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Reason
 
 Key = tuple[str, str]
@@ -73,12 +73,6 @@ def too_many(key: Key, gangs: Iterable[Gang]) -> Reason | None:
         return None
     text = f"the jobs that PodGroup {key[0]}/{key[1]} needs have {pod_sets} pod sets, more than {POD_SETS_MAX}"
     return Reason(Code.ENTRY_TOO_LARGE, text, help="lower its minMember, or bring the pods by fewer jobs")
-
-
-def named(names: Iterable[str], number: int) -> str:
-    """Return the first of so many ``names``, and how many more there are."""
-    more = f" and {number - NAMED_MAX} more" if number > NAMED_MAX else ""
-    return ", ".join(islice(names, NAMED_MAX)) + more
 
 
 def compose(key: Key, gangs: Sequence[Gang], quorum: int | None) -> Gang:
@@ -176,7 +170,7 @@ def incomplete(key: Key, needed: int, brought: int, held: int) -> Reason:
 
 def behind(gangs: Sequence[Gang]) -> Reason:
     """Return the reason of a job whose PodGroup has its quorum in ``gangs``, which wait themselves."""
-    names = named((gang.key for gang in gangs), len(gangs))
+    names = some(gangs, NAMED_MAX, lambda gang: gang.key)
     return Reason(Code.BEHIND_HEAD, f"{names} of its PodGroup start first", help="it follows once they run")
 
 

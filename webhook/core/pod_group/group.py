@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
+from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble import Key, Part
@@ -121,7 +122,7 @@ def _succeeded(jobs: Iterable[Gang]) -> int:
 
 
 def _awaiting(members: Sequence[Part]) -> Reason:
-    names = ensemble.named((str(part.reservation) for part in members), len(members))
+    names = some(members, ensemble.NAMED_MAX, lambda part: str(part.reservation))
     return Reason(
         Code.SUSPENDED,
         f"{names} of its PodGroup still being stopped",

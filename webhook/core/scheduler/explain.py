@@ -21,6 +21,7 @@ from webhook.core.model.blockers import (
 from webhook.core.model.gang import Gang
 from webhook.core.model.moments import time_text
 from webhook.core.model.policy import FlavorResource, Queue
+from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, GangRecord
@@ -269,9 +270,7 @@ def _nodes_of(booked: Claim) -> str:
 
 
 def _some(gangs: list[Allocation]) -> str:
-    names = ", ".join(str(each) for each in gangs[:HOLDERS_SHOWN])
-    more = f" and {len(gangs) - HOLDERS_SHOWN} more" if len(gangs) > HOLDERS_SHOWN else ""
-    return f"{names}{more} {'has' if len(gangs) == 1 else 'have'}"
+    return f"{some(gangs, HOLDERS_SHOWN)} {'has' if len(gangs) == 1 else 'have'}"
 
 
 def _claiming(state: State, claim: Claim, node: Node) -> Reason:
@@ -281,11 +280,9 @@ def _claiming(state: State, claim: Claim, node: Node) -> Reason:
 
 def awaiting(going: list[Allocation], node: Node) -> Reason:
     """Return the reason of a gang at ``node`` for which others are ``going``."""
-    names = ", ".join(str(allocation) for allocation in going[:HOLDERS_SHOWN]) or "others"
-    more = f" and {len(going) - HOLDERS_SHOWN} more" if len(going) > HOLDERS_SHOWN else ""
     return Reason(
         Code.WAITING_FOR_PREEMPTED,
-        f"{names}{more} being stopped to make room",
+        f"{some(going, HOLDERS_SHOWN) or 'others'} being stopped to make room",
         node=str(node),
         help="it starts when they are gone",
     )

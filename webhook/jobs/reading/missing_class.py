@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from webhook.core.model.problem import some
+
 _SHOWN: Final = 10
 _OF_THE_SYSTEM: Final = "system-"
 
@@ -24,5 +26,4 @@ class MissingClass(NamedTuple):
 def missing_class(kind: str, name: str, known: Iterable[str]) -> MissingClass:
     """Return what is missing; classes of the system itself are not for jobs, and are not proposed."""
     others = sorted(other for other in known if not other.startswith(_OF_THE_SYSTEM))
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return MissingClass(f"{kind} {name!r}", ", ".join(others[:_SHOWN]) + more)
+    return MissingClass(f"{kind} {name!r}", some(others, _SHOWN))

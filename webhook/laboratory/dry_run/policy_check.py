@@ -18,7 +18,7 @@ from webhook.commands.terminal import counted
 from webhook.config import Config
 from webhook.core.model import quantity
 from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
-from webhook.core.model.problem import Problem, shown
+from webhook.core.model.problem import Problem, shown, some
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.dialects import kueue, merge
 from webhook.dialects.fragment import source_of
@@ -75,8 +75,7 @@ class _Places:
     def of(self, path: str) -> str:
         """Return where the object of a problem's path is; empty for one that is no object's, as a file's own."""
         found = list(self._places.get(_object_in(path), ()))
-        more = f" and {len(found) - _PLACES_SHOWN} more" if len(found) > _PLACES_SHOWN else ""
-        return "; ".join(found[:_PLACES_SHOWN]) + more
+        return some(found, _PLACES_SHOWN, between="; ")
 
 
 def _object_in(path: str) -> str:
