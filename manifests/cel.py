@@ -66,8 +66,8 @@ class Family:
 
     @property
     def placed(self) -> bool:
-        """Whether a hub places any of the kinds, as ``fleet.hub`` picks them."""
-        return any(kind.managed_by is not None and kind.suspend is not None for kind in self.kinds)
+        """Whether a hub places any of the kinds."""
+        return any(kind.placed for kind in self.kinds)
 
     @property
     def suspends(self) -> tuple[Path, ...]:

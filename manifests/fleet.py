@@ -97,8 +97,7 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
 
 
 def _placed(kinds: Sequence[JobKind]) -> list[Family]:
-    """Return the kinds that a hub places, as ``fleet.hub`` picks them."""
-    return cel.families(kind for kind in kinds if kind.managed_by is not None and kind.suspend is not None)
+    return cel.families(kind for kind in kinds if kind.placed)
 
 
 def _plurals(family: Family) -> list[str]:

@@ -56,9 +56,7 @@ class Hub:
     def __init__(
         self, api: Api, members: Mapping[str, Api], kinds: Mapping[str, JobKind], *, clock: Clock, rng: Random
     ) -> None:
-        self.kinds = {
-            key: kind for key, kind in kinds.items() if kind.managed_by is not None and kind.suspend is not None
-        }
+        self.kinds = {key: kind for key, kind in kinds.items() if kind.placed}
         reached = {name: Member(name, member) for name, member in members.items()}
         self.fleet = Fleet(api, reached, clock, epoch=int(clock.now()), unswept=set(reached))
         self._rng = rng

@@ -87,9 +87,7 @@ async def _gangs(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
 ) -> AsyncIterator[str]:
     fleet = Fleet(api, {}, clock, epoch=0)
-    for kind in kinds.values():
-        if kind.managed_by is None or kind.suspend is None:
-            continue
+    for kind in (kind for kind in kinds.values() if kind.placed):
         async for namespace, name in _jobs(api, kind):
             if await _given_up(FleetJob(fleet, kind, namespace, name), member, dry_run=dry_run):
                 yield f"{kind.kind} {namespace}/{name}"

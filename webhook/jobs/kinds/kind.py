@@ -211,6 +211,11 @@ class JobKind:
         return f"{self.kind}.{self.group}"
 
     @property
+    def placed(self) -> bool:
+        """Whether a hub places jobs of the kind in other clusters."""
+        return self.managed_by is not None and self.suspend is not None
+
+    @property
     def every_version(self) -> tuple["JobKind", ...]:
         """The kind in each of its versions, the preferred one first."""
         return (self, *(self.at(version) for version in self.other_versions if version != self.version))
