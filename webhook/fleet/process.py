@@ -96,7 +96,7 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(hub.run(), name="hub"),
-                tasks.create_task(_follow(hub, config.fleet_members, known), name="members"),
+                tasks.create_task(follow(hub, config.fleet_members, known), name="members"),
             ]
             await stop.wait()
             for task in running:
@@ -107,7 +107,7 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
         await api.close()
 
 
-async def _follow(hub: Hub, directory: Path, known: dict[str, Account]) -> None:
+async def follow(hub: Hub, directory: Path, known: dict[str, Account]) -> None:
     """Take new credentials of members that are known; which members there are is read at the start alone."""
     told = ""
     while True:

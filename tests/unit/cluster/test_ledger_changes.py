@@ -106,13 +106,13 @@ class Calls:
         self.count = 0
 
     def __enter__(self) -> "Calls":
-        sys.setprofile(self._note)
+        sys.setprofile(self.note)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
 
-    def _note(self, _frame: FrameType, event: str, _about: Any) -> None:
+    def note(self, _frame: FrameType, event: str, _about: Any) -> None:
         self.count += event in ("call", "c_call")
 
 
@@ -160,7 +160,7 @@ async def test_a_leader_writes_and_takes_in_what_changed_whatever_runs() -> None
                 try:
                     return await patch(*args)
                 finally:
-                    sys.setprofile(calls._note)
+                    sys.setprofile(calls.note)
 
             keeper._objects.patch = quiet  # type: ignore[method-assign]
             with Calls() as calls:

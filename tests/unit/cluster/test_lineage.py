@@ -74,4 +74,4 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
         lineage.put(uid, "")
     for uid in "abcd":
         lineage.drop(uid)
-    assert not any((lineage._owners, lineage._children, lineage._pods, lineage._controllers, lineage._gone))
+    assert vars(lineage) == vars(Lineage())

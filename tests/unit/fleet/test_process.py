@@ -87,7 +87,7 @@ async def test_new_credentials_are_taken_and_hostile_ones_are_not(
     known = accounts(tmp_path)
     own = SimulatedCluster(Random(1)).api()
     hub = Hub(own, {"m": reached(known["m"])}, KINDS, clock=LoopClock(), rng=Random(4))
-    following = asyncio.create_task(process._follow(hub, tmp_path, known))
+    following = asyncio.create_task(process.follow(hub, tmp_path, known))
     try:
         write(tmp_path, "m", "second")
         async with asyncio.timeout(10):

@@ -61,9 +61,11 @@ def test_an_object_that_left_a_selection_may_come_back_newer() -> None:
 
 def test_deletions_are_remembered_in_bounded_memory() -> None:
     store: Store[Thing] = Store()
-    for number in range(3 * TOMBSTONES_MAX):
-        store.drop(("team", str(number)), f"uid-{number}", number)
-    assert len(store._tombstones) == TOMBSTONES_MAX
+    gone = [Thing("team", str(number), f"uid-{number}", number, "") for number in range(3 * TOMBSTONES_MAX)]
+    for each in gone:
+        store.drop((each.namespace, each.name), each.uid, each.resource_version)
+    brought_back = [each for each in gone if store.put(each)]
+    assert brought_back == gone[:-TOMBSTONES_MAX]
 
 
 def test_what_a_complete_list_does_not_name_is_gone() -> None:

@@ -56,7 +56,7 @@ async def perform(api: Api, seconds: float, check: Callable[[], None], *, tidy: 
 
 async def create(api: Api, document: dict[str, Any]) -> None:
     """Create one object. Raises ApiError."""
-    await api.request("POST", _collection(document), body=orjson.dumps(document))
+    await api.request("POST", collection(document), body=orjson.dumps(document))
 
 
 def decoded(raw: bytes) -> Any:
@@ -77,7 +77,7 @@ async def _set_up(api: Api, made: list[dict[str, Any]]) -> None:
 
 async def _show(api: Api, seconds: float, check: Callable[[], None], made: list[dict[str, Any]]) -> int:
     summary, loop = Summary(), asyncio.get_running_loop()
-    watcher = Watcher(api, _queues(made))
+    watcher = Watcher(api, queues_of(made))
     tasks = await watcher.follow()
     scenes = {name: files.teams(name) for _, name in SCENES}
     expected = sum(map(len, scenes.values()))
@@ -145,7 +145,7 @@ async def _clear(api: Api, made: list[dict[str, Any]]) -> None:
 
 async def _delete(api: Api, document: dict[str, Any], body: bytes) -> None:
     try:
-        await api.request("DELETE", f"{_collection(document)}/{document['metadata']['name']}", body=body)
+        await api.request("DELETE", f"{collection(document)}/{document['metadata']['name']}", body=body)
     except NotFound:
         return
     except ApiError as error:
@@ -156,7 +156,7 @@ async def _gone(api: Api, document: dict[str, Any]) -> None:
     try:
         async with asyncio.timeout(GONE_SECONDS):
             while True:
-                await api.request("GET", f"{_collection(document)}/{document['metadata']['name']}")
+                await api.request("GET", f"{collection(document)}/{document['metadata']['name']}")
                 await asyncio.sleep(0.5)
     except NotFound:
         return
@@ -164,11 +164,12 @@ async def _gone(api: Api, document: dict[str, Any]) -> None:
         say(f"Namespace {document['metadata']['name']} is still being deleted")
 
 
-def _collection(document: dict[str, Any]) -> str:
+def collection(document: dict[str, Any]) -> str:
+    """Return the path of the collection that an object of the demo is created in. Raises KeyError for another kind."""
     return _PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace", ""))
 
 
-def _queues(quota: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
+def queues_of(quota: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
     """Return of each team's namespace the name of its queue and its own GPUs."""
     nominal = {
         document["metadata"]["name"]: quantity.parse(resource["nominalQuota"]) // quantity.MILLI

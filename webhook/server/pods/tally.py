@@ -54,6 +54,10 @@ class Tally:
         self._passed: dict[str, dict[str, Passed]] = {}
         self._swept_seconds = -inf
 
+    def __len__(self) -> int:
+        """Return how many pods are remembered, those among them that nobody has asked about since they expired."""
+        return sum(map(len, self._passed.values()))
+
     def add(
         self,
         namespace: str,
@@ -81,8 +85,7 @@ class Tally:
 
     def full(self, namespace: str) -> bool:
         """Return whether the namespace holds as many entries as are kept, or all together do."""
-        in_all = sum(map(len, self._passed.values()))
-        return in_all >= ENTRIES_IN_ALL_MAX or len(self._passed.get(namespace, ())) >= ENTRIES_MAX
+        return len(self) >= ENTRIES_IN_ALL_MAX or len(self._passed.get(namespace, ())) >= ENTRIES_MAX
 
     def pending(self, namespace: str, now_seconds: float, but: str = "") -> list[Passed]:
         """Return what was let pass in ``namespace`` and neither seen nor expired, except the pod ``but`` itself."""

@@ -1,5 +1,6 @@
 """The ledger rules that are about writing: compare-and-swap, epochs, unknown outcomes, lost leases."""
 
+import asyncio
 from random import Random
 
 import orjson
@@ -12,7 +13,7 @@ from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.errors import Unavailable
+from webhook.errors import Conflict, Unavailable
 from webhook.kube.api import JSON, MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import Elector
 from webhook.laboratory.simulated.api import SimulatedApi
@@ -23,13 +24,17 @@ PATH = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
 
 
 class LossyApi:
-    """Applies a write and loses the reply, or loses the write, where a test says so."""
+    """Applies a write late, loses its reply, or loses or refuses the write, where a test says so."""
 
     def __init__(self, api: SimulatedApi) -> None:
         self._api = api
         self.lose_replies = 0
         self.lose_requests = 0
         self.writes = 0
+        self.write_seconds = 0.0
+        """How long each write takes."""
+        self.conflicts = ""
+        """A write of an object with this in its name conflicts."""
 
     async def request(
         self,
@@ -48,6 +53,9 @@ class LossyApi:
             self.lose_requests -= 1
             raise Unavailable(0, "Timeout", "lost", outcome_unknown=True)
         self.writes += 1
+        if self.conflicts and self.conflicts in path:
+            raise Conflict(409, "Conflict", "a late write of the leader before")
+        await asyncio.sleep(self.write_seconds)
         answer = await self._api.request(method, path, query=query, body=body, content_type=content_type, accept=accept)
         if self.lose_replies:
             self.lose_replies -= 1
@@ -66,10 +74,14 @@ class Stage:
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(Random(1), namespaces=("tutti-system",))
         self.admin = self.cluster.api()
+        self.electors: dict[str, Elector] = {}
 
     def keeper(self, name: str) -> tuple[LedgerKeeper, LossyApi]:
         api = LossyApi(self.cluster.api())
-        keeper = LedgerKeeper(api, Elector(name), namespace="tutti-system", name="tutti-ledger", now=LoopClock().now)  # type: ignore[arg-type]
+        self.electors[name] = Elector(name)
+        keeper = LedgerKeeper(
+            api, self.electors[name], namespace="tutti-system", name="tutti-ledger", now=LoopClock().now
+        )  # type: ignore[arg-type]
         return keeper, api
 
     async def leader(self, name: str = "one") -> tuple[LedgerKeeper, LossyApi]:
@@ -94,8 +106,6 @@ async def stage():  # type: ignore[no-untyped-def]
 
 
 async def elect(keeper: LedgerKeeper) -> None:
-    import asyncio
-
     while not await keeper.campaign():
         await asyncio.sleep(1)
 

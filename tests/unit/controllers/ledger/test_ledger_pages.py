@@ -9,12 +9,11 @@ from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, el
 from webhook.controllers.ledger import keeper as keeping
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
-from webhook.controllers.ledger.stored import Stored
+from webhook.controllers.ledger.stored import Objects, Stored
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import Decoder
 from webhook.core.model import names
-from webhook.errors import Conflict
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -35,11 +34,15 @@ async def stage():  # type: ignore[no-untyped-def]
         yield stage
 
 
+def objects_of(stage: Stage) -> Objects:
+    return Objects(stage.admin, "tutti-system", "tutti-ledger", attempt_seconds=1.0)
+
+
 async def stored(stage: Stage) -> dict[str, Stored]:
     """Return every object of the ledger that is stored, by name."""
-    keeper, _ = stage.keeper("reader")
-    found = {page.name: page async for page in keeper._objects.pages()}
-    index = await keeper._objects.read("tutti-ledger")
+    objects = objects_of(stage)
+    found = {page.name: page async for page in objects.pages()}
+    index = await objects.read("tutti-ledger")
     return found if index is None else found | {"tutti-ledger": index}
 
 
@@ -53,10 +56,10 @@ async def filled(stage: Stage, count: int = 6) -> tuple[LedgerKeeper, LossyApi]:
 
 async def whole(stage: Stage) -> Ledger:
     """Return the ledger as the next leader finds it."""
-    reader, _ = stage.keeper("reader")
-    index = await reader._objects.read("tutti-ledger")
+    objects = objects_of(stage)
+    index = await objects.read("tutti-ledger")
     assert index is not None
-    found = {page.name: pages.Found(page.uid, page.data) async for page in reader._objects.pages()}
+    found = {page.name: pages.Found(page.uid, page.data) async for page in objects.pages()}
     said = text.decode(index.data)
     pages.placed(said, found)
     return pages.merged(said, {name: pages.read(said, name, found[name], Decoder()) for name in said.pages})
@@ -119,11 +122,11 @@ async def test_a_take_over_raises_the_epoch_of_each_page_and_fences_its_late_wri
     assert new.ledger is not None
     assert old.ledger is not None
     assert new.ledger.entries == old.ledger.entries
-    late = reservation("late")
-    home = next(iter(old._pages))
-    old._layout.put("late", home, 0, 1)
+    late = next(
+        uid for name, page in (await stored(stage)).items() if "page" in name for uid in page.data if uid != text.META
+    )
     with pytest.raises(LeaseLost):
-        await old._write(home, ("late",), old.ledger.amended([late]))
+        await old.commit(drop=[late])
     assert (await whole(stage)).entries.keys() == new.ledger.entries.keys()
 
 
@@ -131,7 +134,7 @@ async def test_a_page_that_a_deposed_leader_creates_late_is_never_read(stage: St
     old, _ = await filled(stage, 2)
     new = await depose(stage, "new")
     with pytest.raises(LeaseLost):
-        await old._new_page()
+        await old.commit([reservation("late")])
     assert new.ledger is not None
     assert await whole(stage) == new.ledger
     third = await depose(stage, "third")
@@ -207,14 +210,8 @@ async def test_a_page_whose_creation_got_lost_in_a_rebuild_is_no_reason_for_anot
 
 
 async def test_a_rebuild_of_more_pages_than_a_lease_lasts_for_renews_it(stage: Stage) -> None:
-    keeper, _ = await stage.leader("old")
-    create = keeper._objects.create
-
-    async def slow(*args, **named):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(1)
-        return await create(*args, **named)
-
-    keeper._objects.create = slow  # type: ignore[method-assign]
+    keeper, api = await stage.leader("old")
+    api.write_seconds = 1
     await keeper.replace(Ledger(1, 1, {f"gang-{number}": reservation(f"gang-{number}") for number in range(60)}))
     assert await whole(stage) == keeper.ledger
 
@@ -224,35 +221,26 @@ async def test_a_take_over_of_more_pages_than_a_lease_lasts_for_renews_it(stage:
     monkeypatch.setattr(keeping, "AT_ONCE", 2)
     old, _ = await filled(stage, 40)
     assert old.ledger is not None
-    new, _ = stage.keeper("new")
-    patch = new._objects.patch
-
-    async def slow(*args, **named):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(1)
-        return await patch(*args, **named)
-
-    new._objects.patch = slow  # type: ignore[method-assign]
+    new, api = stage.keeper("new")
+    api.write_seconds = 1
     await elect(new)
-    assert len(new._pages) > 10
-    assert not new._elector.must_quit(asyncio.get_running_loop().time() + 1.5)
+    assert new.ledger is not None
+    assert len(new.ledger.pages) > 10
+    assert not stage.electors["new"].must_quit(asyncio.get_running_loop().time() + 1.5)
     await new.commit([reservation("late")])
     assert await whole(stage) == new.ledger
 
 
-async def test_a_commit_that_writes_more_pages_than_a_lease_lasts_for_renews_it(stage: Stage) -> None:
+async def test_a_commit_that_writes_more_pages_than_a_lease_lasts_for_renews_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gangs by the thousand that fail to start are stopped at one time."""
-    keeper, _ = await filled(stage, 100)
-    assert len(keeper._pages) > keeping.AT_ONCE
-    patch = keeper._objects.patch
-
-    async def slow(*args, **named):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(1.5)
-        return await patch(*args, **named)
-
-    keeper._objects.patch = slow  # type: ignore[method-assign]
-    keeper._slots = asyncio.Semaphore(4)
-    await keeper.commit(drop=[f"gang-{number}" for number in range(0, 100, 2)])
+    monkeypatch.setattr(keeping, "AT_ONCE", 4)
+    keeper, api = await filled(stage, 100)
     assert keeper.ledger is not None
+    assert len(keeper.ledger.pages) > 32
+    api.write_seconds = 1.5
+    await keeper.commit(drop=[f"gang-{number}" for number in range(0, 100, 2)])
     assert len(keeper.ledger.entries) == 50
     assert await whole(stage) == keeper.ledger
 
@@ -262,10 +250,7 @@ async def test_a_take_over_that_fails_half_way_hands_the_lease_back(stage: Stage
     old, _ = await filled(stage)
     new, api = stage.keeper("new")
 
-    async def failing(stored: Stored, page: Ledger, index: Ledger) -> None:
-        raise Conflict(409, "Conflict", "a late write of the leader before")
-
-    new._raise_page = failing  # type: ignore[method-assign]
+    api.conflicts = "page"
     while not api.writes:
         assert not await new.campaign()
         await asyncio.sleep(1)

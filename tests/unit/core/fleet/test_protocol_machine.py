@@ -19,7 +19,7 @@ def whole(world: World) -> None:
     world.cut.clear()
     for job in JOBS:
         if not world.jobs[job].runs:
-            world._toggle(job)
+            world.toggle(job)
     chance = Random(0)
     for _ in range(300):
         world.walk(chance, 40, faults=0.0, sweep=1.0)

@@ -123,7 +123,7 @@ class World:
             )
             yield "lose a member's ledger", self.members[name].lose_ledger
         for job in JOBS:
-            yield ("stop" if self.jobs[job].runs else "resume"), lambda job=job: self._toggle(job)
+            yield ("stop" if self.jobs[job].runs else "resume"), lambda job=job: self.toggle(job)
             if self.jobs[job].over and not self.jobs[job].placement.holds:
                 yield "submit again", lambda job=job: self._submit_again(job)
 
@@ -297,7 +297,7 @@ class World:
     def _lose(self, number: int) -> None:
         self.wires.pop(number)
 
-    def _toggle(self, job: str) -> None:
+    def toggle(self, job: str) -> None:
         known = self.jobs[job]
         self._store(job, known, replace(known, runs=not known.runs))
 

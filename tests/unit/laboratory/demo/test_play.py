@@ -11,7 +11,7 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 
 def test_each_team_has_its_own_half_of_the_gpus() -> None:
-    queues = play._queues(files.teams("quota"))
+    queues = play.queues_of(files.teams("quota"))
     assert queues == {"team-vision": ("vision", 8), "team-speech": ("speech", 8)}
     assert sum(nominal for _, nominal in queues.values()) == play.GPUS
 
@@ -19,7 +19,7 @@ def test_each_team_has_its_own_half_of_the_gpus() -> None:
 def test_every_object_that_the_demo_applies_has_a_path() -> None:
     documents = [*files.teams("quota"), *files.registrations()]
     documents += [document for _, scene in play.SCENES for document in files.teams(scene)]
-    assert all(play._collection(document).startswith("/api") for document in documents)
+    assert all(play.collection(document).startswith("/api") for document in documents)
 
 
 async def test_without_a_folder_to_write_in_the_demo_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ async def test_a_job_that_nobody_admits_is_seen_waiting_without_pods() -> None:
         job = files.teams("vision-jobs")[0]
         job["spec"]["suspend"] = True
         await cluster.create(job)
-        watcher = Watcher(cluster.api(), play._queues(files.teams("quota")))
+        watcher = Watcher(cluster.api(), play.queues_of(files.teams("quota")))
         tasks = await watcher.follow()
         seen = watcher.look()
         for task in tasks:
