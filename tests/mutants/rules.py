@@ -354,6 +354,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "a running gang grows no further than the nodes hold",
+        "webhook/core/scheduler/growth.py",
+        "            and not isinstance(self.places(old, larger), Misplaced)\n",
+        "",
+        f"{UNIT}/core/scheduler/test_growth.py",
+    ),
+    Mutant(
+        "N",
+        "room on nodes is kept for pods by which a running gang grew",
+        "webhook/core/scheduler/cycle.py",
+        "                state.nodes.allot_more(uid, places)\n",
+        "                pass\n",
+        f"{UNIT}/core/scheduler/test_growth.py",
+    ),
+    Mutant(
+        "N",
         "room on nodes is kept for gangs that another leader admitted",
         OCCUPANCY,
         "        before = {} if known is None else known.places\n",

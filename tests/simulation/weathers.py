@@ -26,6 +26,10 @@ PAST_FAILURES = (
     ("crashing on few nodes", 525324903),
     ("crashing on few nodes", 3698835553),
     ("rough on few nodes", 1721633276),
+    ("rough with growing groups on few nodes", 7),
+    ("rough with growing groups on few nodes", 8),
+    ("rough with growing groups on few nodes", 12),
+    ("rough with growing groups on few nodes", 18),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -35,7 +39,7 @@ never happened, a start that was never tried again, two leaders that took jobs f
 read yet, a rebuild that gave away the room of pods that were ending, a count that forgot succeeded pods because
 they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
 wait too short to be ever over, room on nodes that a gang being stopped lost when another took over, room that
-was kept on a node where others came first."""
+was kept on a node where others came first, groups that grew beyond what the nodes have."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
@@ -87,6 +91,7 @@ WEATHERS = {
     "rough with hostile tenants": (Weather(hostile=60), 9),
     "crashing with hostile tenants": (Weather(crash=0.05, hostile=60), 2),
     "rough with hostile tenants on few nodes": (Weather(hostile=60, nodes=FEW_NODES), 2),
+    "rough with growing groups on few nodes": (Weather(hostile=60, pod_groups=3, ensembles=2, nodes=FEW_NODES), 4),
     "calm with names hidden": (replace(CALM_WEATHER, hidden=True, pod_groups=3, ensembles=2), 1),
     "rough with names hidden": (Weather(hidden=True, hostile=60, pod_groups=3, ensembles=2), 2),
     "calm with pages": (replace(CALM_WEATHER, page_bytes=300), 5),

@@ -11,7 +11,7 @@ hold room on every node and never have a pod there.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
 from webhook.cluster.nodes.node import StoredNode
@@ -305,8 +305,4 @@ def _shape(held: Held, name: str, flavors: Mapping[str, Flavor]) -> Shape:
     of_gang = next((each for each in sets if each.name == name), PodSet(name, reserved.count, reserved.price))
     chosen = dict.fromkeys(reserved.flavors.values())
     found = shape_of(of_gang, {flavor: flavors[flavor] for flavor in chosen if flavor in flavors})
-    return found if not reserved.domain else replace(found, selector=_both(found.selector, reserved.domain))
-
-
-def _both(selector: tuple[tuple[str, str], ...], domain: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({**dict(selector), **domain}.items()))
+    return found.within(reserved.domain)

@@ -455,6 +455,8 @@ class Reconciler:
             if known is not None and (grown.uid in self.marks.gangs or not bounds.fits_alone(grown)):
                 self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
                 self._view.fences.put_reservation(known)
+                if self._view.nodes is not None:
+                    self._view.nodes.touch(grown.uid)
             elif known is not None and grown.uid not in batch.drop:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)

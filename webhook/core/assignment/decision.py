@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from webhook.core.assignment.fair_sharing import targets_of
 from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, assign
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.assignment.request import Request
+from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, PreemptionPolicy, Queue
 from webhook.core.model.reasons import Code, Reason
@@ -103,10 +104,22 @@ class Decider:
         if self.nodes is None:
             blind = next((each for each in asked if each.count), None)
             return None if blind is None else Misplaced(blind, 0, certain=False, unread=True)
-        late = next((each for each in asked if not self.nodes.may_ask(each.shape)), None)
-        if late is not None:
-            return Misplaced(late, 0, certain=False, postponed=True)
-        return place(self.nodes, asked, self.nodes.held_by(gone)) if asked else None
+        return _in_turn(self.nodes, asked, gone)
+
+    def more_places(self, gang: Gang, held: Reservation, larger: Reservation) -> Allotment | Misplaced | None:
+        """Return where the pods go by which a running gang would be ``larger`` than what it has ``held``, or why
+        nowhere; None where nobody asks. Who has to be in one domain is in it already.
+        """
+        if self.nodes is None or held.adopted or held.loose_pods:
+            return None
+        before, domains = held.counts, {each.name: each.domain for each in held.pod_sets}
+        extra = {each.name: larger.counts.get(each.name, 0) - before.get(each.name, 0) for each in gang.pod_sets}
+        asked = [
+            Asked(each.name, each.shape.within(domains.get(each.name, {})), each.count)
+            for each in self._asked(gang, extra, larger.flavors)
+            if each.count > 0
+        ]
+        return _in_turn(self.nodes, asked)
 
     def vacated(
         self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]
@@ -158,6 +171,14 @@ class Decider:
         if request.refusal is not None:
             return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
         return Attempt(self, gang, request, queue, node, room=room or {}).best()
+
+
+def _in_turn(nodes: Capacity, asked: Sequence[Asked], gone: Iterable[str] = ()) -> Allotment | Misplaced | None:
+    """Return places for pod sets whose shapes may be looked at in this round; None where there is nothing to place."""
+    late = next((each for each in asked if not nodes.may_ask(each.shape)), None)
+    if late is not None:
+        return Misplaced(late, 0, certain=False, postponed=True)
+    return place(nodes, asked, nodes.held_by(gone)) if asked else None
 
 
 @dataclass(slots=True)

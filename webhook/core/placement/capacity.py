@@ -168,6 +168,15 @@ class Capacity:
         self.allotments[gang] = allotment
         self._add_all(gang, allotment, -1)
 
+    def allot_more(self, gang: str, more: Allotment) -> None:
+        """Keep room for further pods of ``gang``, beside what it has."""
+        known = self.allotments.get(gang, Allotment({}, {}))
+        places = {name: Counter(nodes) for name, nodes in known.places.items()}
+        for name, nodes in more.places.items():
+            places.setdefault(name, Counter()).update(nodes)
+        summed = {name: dict(nodes) for name, nodes in places.items()}
+        self.allot(gang, Allotment({**more.shapes, **known.shapes}, summed, {**known.domains, **more.domains}))
+
     def withdraw(self, gang: str) -> None:
         """Give back what is still kept for ``gang``; an unknown one is fine."""
         allotment = self.allotments.pop(gang, None)
@@ -187,7 +196,9 @@ class Capacity:
         for uid, sets in names.items():
             own = {name: of_whole for name, of_whole in sets.items() if of_whole in whole.places}
             shapes = {name: whole.shapes[of_whole] for name, of_whole in own.items()}
-            self.allot(uid, Allotment(shapes, {name: dict(whole.places[of_whole]) for name, of_whole in own.items()}))
+            places = {name: dict(whole.places[of_whole]) for name, of_whole in own.items()}
+            if any(places.values()):
+                self.allot_more(uid, Allotment(shapes, places))
 
     def _settle(self, gang: str, pod_set: str, node: str) -> None:
         """One pod came: at the place that was kept for it, or at another, and then any of its set's is given back."""

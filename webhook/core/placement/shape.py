@@ -4,7 +4,7 @@ Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required), Tain
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core.model.gang import PodSet, Requirement, Toleration
 from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
@@ -33,6 +33,10 @@ class Shape:
     def uses(self) -> dict[str, int]:
         """What one pod takes of a node: amounts, and ports, of which a node is said to have none to begin with."""
         return {**dict(self.requests), **dict.fromkeys(self.ports, MILLI)}
+
+    def within(self, domain: Mapping[str, str]) -> "Shape":
+        """Return the same, of pods that may go only to nodes with the labels of ``domain``."""
+        return replace(self, selector=tuple(sorted({**dict(self.selector), **domain}.items()))) if domain else self
 
     def admits(self, node: NodeRecord) -> bool:
         """Return whether a pod may go to ``node``, whatever is free there."""

@@ -151,10 +151,7 @@ class EnsembleEngine:
         group.charged = True
         self._hand_over(whole, parts, fences)
         if self._engine.nodes is not None:
-            names = {
-                job.uid: {s.name: ensemble.pod_set_name(job, s.name) for s in job.pod_sets} for job in group.composed
-            }
-            self._engine.nodes.split(whole.uid, names)
+            self._engine.nodes.split(whole.uid, {job.uid: _names(job) for job in group.composed})
         return [part.reservation for part in parts]
 
     def _grown(self, whole: Reservation, fences: Fences) -> Iterable[Reservation]:
@@ -171,6 +168,8 @@ class EnsembleEngine:
                 group.held[known.uid] = replace(part, reservation=larger[-1])
         if whole.uid == group.uid:
             self._hand_over(whole, group.members, fences)
+            if self._engine.nodes is not None:
+                self._engine.nodes.split(whole.uid, {part.reservation.uid: _names(part.reservation) for part in parts})
             # While the engine grew it, its jobs and the whole of it claimed the same room.
             self.wake_namespace(whole.namespace)
             self._unsettled[group.key] = None
@@ -337,3 +336,8 @@ class EnsembleEngine:
             if group.submitted.get(uid) != gang:
                 self._engine.submit(gang, self._now)
         group.submitted = wanted
+
+
+def _names(job: Gang | Reservation) -> dict[str, str]:
+    """Return what each pod set of a job is called in its ensemble."""
+    return {each.name: ensemble.pod_set_name(job, each.name) for each in job.pod_sets}

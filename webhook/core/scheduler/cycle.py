@@ -25,7 +25,7 @@ from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler import booked_nodes, claims
 from webhook.core.scheduler.entry_order import ClassicalEntryOrder, EntryOrder, FairEntryOrder
-from webhook.core.scheduler.growth import grow, joining
+from webhook.core.scheduler.growth import Room, grow, joining
 from webhook.core.scheduler.plan import Plan, Preempted, Stopped
 from webhook.core.scheduler.queueing_hints import mark_unschedulable
 from webhook.core.scheduler.state import State
@@ -360,13 +360,14 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     """Let gangs that started below full size take what is left."""
     grown = []
     partial = state.partial() if state.growing else {}
-    seats = joining(state.policy, state.settings)
+    seats, room = joining(state.policy, state.settings), Room(state.allocations, state.fences, state.decider)
     for uid in sorted(state.growing):
         allocation = partial.get(uid)
-        larger = (
-            None if allocation is None else grow(allocation, state.allocations, state.fences, state.lets_grow, seats)
-        )
-        if larger is not None:
+        larger = None if allocation is None else grow(allocation, room, state.lets_grow, seats)
+        if allocation is not None and larger is not None:
+            places = room.places(allocation, larger.reservation)
+            if isinstance(places, Allotment) and state.nodes is not None:
+                state.nodes.allot_more(uid, places)
             state.allocations.put(larger)
             state.fences.put_reservation(larger.reservation, larger.reclaimed)
             grown.append(larger.reservation)

@@ -1,4 +1,4 @@
-"""Growth of gangs admitted below full size: their quorum started, the rest follows when quota and fences allow.
+"""Growth of gangs admitted below full size: their quorum started, the rest follows when quota, fences and nodes allow.
 
 Only a gang-wide quorum grows. A pod set that was admitted smaller by its own ``min_count`` (partial admission) was
 started with that size and stays there, as in Kueue. Plain pods are created one by one, and may be of a shape that was
@@ -6,15 +6,18 @@ not there yet when the others started: it joins the gang as one more pod set, fr
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
+from webhook.core.assignment.decision import Decider
 from webhook.core.assignment.request import Choice, compile_request
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import PodSet
 from webhook.core.model.names import COUNTED
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 
@@ -24,9 +27,39 @@ Seats = Callable[[Allocation, PodSet], Iterator[ReservedPodSet]]
 """The ways in which pods of a new shape could join a gang, none of them in it yet; the best first."""
 
 
-def grow(
-    allocation: Allocation, allocations: Allocations, fences: Fences, allowed: Allowed, seats: Seats
-) -> Allocation | None:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a gang may grow into."""
+
+    allocations: Allocations
+    fences: Fences
+    decider: Decider
+
+    def holds(self, old: Allocation, larger: Reservation) -> bool:
+        """Return whether quota, fences and nodes have room for an admitted gang to be ``larger``."""
+        return (
+            self._has_quota(old, larger.usage(old.reclaimed))
+            and self._passes_fences(old, larger)
+            and not isinstance(self.places(old, larger), Misplaced)
+        )
+
+    def places(self, old: Allocation, larger: Reservation) -> Allotment | Misplaced | None:
+        """Return where the pods go by which a gang is ``larger``, or why nowhere; None where nodes are not asked."""
+        return None if old.gang is None else self.decider.more_places(old.gang, old.reservation, larger)
+
+    def _has_quota(self, old: Allocation, amounts: Mapping[FlavorResource, int]) -> bool:
+        node = self.allocations.node_of(old)
+        if node is None:
+            return old.reservation.queue is None
+        return self.allocations.fits(node, _extra(amounts, old))
+
+    def _passes_fences(self, old: Allocation, larger: Reservation) -> bool:
+        before = old.reservation.counts
+        more = {name: count - before.get(name, 0) for name, count in larger.counts.items()}
+        return old.gang is not None and self.fences.shortfall(old.gang, more) is None
+
+
+def grow(allocation: Allocation, room: Room, allowed: Allowed, seats: Seats) -> Allocation | None:
     """Return ``allocation`` with as many more pods as fit now, the first pod sets first; None when none does."""
     if allocation.gang is None:
         return None
@@ -36,7 +69,7 @@ def grow(
         for seat in (known,) if known is not None else seats(allocation, pod_set):
             seated = grown if known is not None else replace(grown, reservation=_with_set(grown.reservation, seat))
             more = pod_set.count - seat.count
-            extra = _largest(seated, pod_set.name, more, old=allocation, allocations=allocations, fences=fences)
+            extra = _largest(seated.reservation, pod_set.name, more, old=allocation, room=room)
             if extra:
                 larger = _with_more(seated.reservation, pod_set.name, extra)
                 grown = replace(grown, reservation=larger, amounts=larger.usage(allocation.reclaimed))
@@ -88,38 +121,21 @@ def _ways(choice: Choice, reservation: Reservation) -> list[dict[str, str]]:
     return sorted(found, key=lambda way: taken.isdisjoint(way.items()))
 
 
-def _largest(
-    grown: Allocation, name: str, most: int, *, old: Allocation, allocations: Allocations, fences: Fences
-) -> int:
+def _largest(grown: Reservation, name: str, most: int, *, old: Allocation, room: Room) -> int:
     """Return by how many pods set ``name`` can grow beyond ``grown``; growing by more never fits better."""
     fits, beyond = 0, most + 1
     while beyond - fits > 1:
         middle = (fits + beyond) // 2
-        larger = _with_more(grown.reservation, name, middle)
-        room = _has_room(larger.usage(old.reclaimed), old, allocations)
-        if room and _passes_fences(old, larger, fences):
+        if room.holds(old, _with_more(grown, name, middle)):
             fits = middle
         else:
             beyond = middle
     return fits
 
 
-def _has_room(amounts: Mapping[FlavorResource, int], old: Allocation, allocations: Allocations) -> bool:
-    node = allocations.node_of(old)
-    if node is None:
-        return old.reservation.queue is None
-    return allocations.fits(node, _extra(amounts, old))
-
-
 def _extra(amounts: Mapping[FlavorResource, int], old: Allocation) -> dict[FlavorResource, int]:
     extra = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
     return {key: amount for key, amount in extra.items() if amount > 0}
-
-
-def _passes_fences(old: Allocation, larger: Reservation, fences: Fences) -> bool:
-    before = old.reservation.counts
-    more = {name: count - before.get(name, 0) for name, count in larger.counts.items()}
-    return old.gang is not None and fences.shortfall(old.gang, more) is None
 
 
 def _with_set(reservation: Reservation, pod_set: ReservedPodSet) -> Reservation:

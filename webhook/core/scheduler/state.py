@@ -375,6 +375,7 @@ class State:
             return known is not None and known.total < asked.count
 
         self.pending.wake(NodesFreed(), unless=still_short)
+        self.growing.update(dict.fromkeys(self.partial()))
         self.stirred = True
 
     def renounce(self, uid: str) -> None:

@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.gang import Gang, Nearness, PodPrice, PodSet
 from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
+from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.shape import shape_of
 from webhook.core.quota.fence import Fence
 
 MAIN = PodSet("main", 2, PodPrice({"cpu": MILLI}))
@@ -126,3 +132,83 @@ def test_the_gang_is_counted_once_whatever_joins_it() -> None:
 def test_a_gang_of_which_one_object_tells_all_pods_takes_no_others() -> None:
     world = World(queue("a", 9))
     assert joined(world, started(world, joinable=False), shape("big", cpu=2)) is None
+
+
+def on_nodes(world: World, **cpus: int) -> Capacity:
+    nodes = Capacity()
+    for name, cpu in cpus.items():
+        nodes.put_node(NodeRecord(name, {"cpu": cpu * MILLI}))
+    world.engine.know_nodes(nodes)
+    return nodes
+
+
+def test_as_many_pods_join_as_the_nodes_hold_and_the_others_when_there_is_room_on_one() -> None:
+    world = World(queue("a", 20))
+    nodes = on_nodes(world, one=3, two=3)
+    two = started(world)
+    grown = joined(world, two, shape("big", 4, cpu=2))
+    assert grown is not None
+    assert grown.counts == {"main": 2, "big": 1}, "the quota has room for 4 of them"
+    assert nodes.allotments["crew"].places == {"main": {"one": 2}, "big": {"two": 1}}
+    assert not world.plan()
+    nodes.put_node(NodeRecord("three", {"cpu": 4 * MILLI}))
+    world.engine.wake_nodes()
+    (more,) = world.plan().grown
+    assert more.counts == {"main": 2, "big": 3}
+    assert nodes.allotments["crew"].places["big"] == {"two": 1, "three": 2}
+
+
+def test_who_joins_passes_over_a_flavor_whose_nodes_are_full() -> None:
+    flavors = (Flavor("old", node_labels={"pool": "old"}), Flavor("new", node_labels={"pool": "new"}))
+    world = World(queue("a", None, group(old={"cpu": 9}, new={"cpu": 9})), flavors=flavors)
+    nodes = on_nodes(world)
+    for pool, cpu in (("old", 3), ("new", 4)):
+        nodes.put_node(NodeRecord(pool, {"cpu": cpu * MILLI}, {"pool": pool}))
+    grown = joined(world, started(world), shape("big", cpu=2))
+    assert grown is not None
+    assert grown.pod_sets[1].flavors == {"cpu": "new"}
+    assert nodes.allotments["crew"].places == {"main": {"old": 2}, "big": {"new": 1}}
+
+
+def test_who_is_in_one_domain_grows_within_it() -> None:
+    world = World(queue("a", 20))
+    nodes = on_nodes(world)
+    for name, rack in (("a", "r1"), ("b", "r1"), ("c", "r2")):
+        nodes.put_node(NodeRecord(name, {"cpu": 2 * MILLI}, {"rack": rack}))
+    near = replace(MAIN, count=6, near=Nearness("rack", required=True))
+    elastic = gang("crew", "a", pod_sets=(near,), quorum=3)
+    world.submit(elastic)
+    (admitted,) = world.plan().admitted
+    assert (admitted.counts, admitted.pod_sets[0].domain) == ({"main": 4}, {"rack": "r1"})
+    nodes.put_node(NodeRecord("d", {"cpu": 9 * MILLI}, {"rack": "r2"}))
+    world.engine.wake_nodes()
+    assert not world.plan().grown
+    nodes.put_node(NodeRecord("e", {"cpu": MILLI}, {"rack": "r1"}))
+    world.engine.wake_nodes()
+    assert [each.counts for each in world.plan().grown] == [{"main": 5}]
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5),
+    st.lists(st.integers(1, 5), max_size=3),
+)
+def test_whoever_starts_or_grows_no_node_is_promised_more_than_it_has(
+    cpus: list[int], asked: list[tuple[int, int, int]], later: list[int]
+) -> None:
+    world = World(queue("a", 1000))
+    nodes = on_nodes(world, **{f"n{number}": cpu for number, cpu in enumerate(cpus)})
+    for number, (cpu, least, pods) in enumerate(asked):
+        world.submit(gang(f"g{number}", "a", cpu=cpu, pods=max(least, pods), quorum=least, created=number))
+    held: dict[str, int] = {}
+    for number, cpu in enumerate([0, *later]):
+        if cpu:
+            nodes.put_node(NodeRecord(f"m{number}", {"cpu": cpu * MILLI}))
+            world.engine.wake_nodes()
+        plan = world.plan()
+        held |= {each.uid: sum(each.counts.values()) for each in (*plan.admitted, *plan.grown)}
+        assert all(amount >= 0 for free in nodes.free.values() for amount in free.values())
+        assert held == {uid: sum(places.places["main"].values()) for uid, places in nodes.allotments.items()}
+        for uid, allocation in world.engine.state.partial().items():
+            (each,) = allocation.gang.pod_sets if allocation.gang is not None else ()
+            assert nodes.index(shape_of(each)).total == 0, f"{uid} could have grown"
