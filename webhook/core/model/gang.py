@@ -67,7 +67,7 @@ class Nearness:
     """The pods of one set are to be in one domain: on nodes with the same value of a label (a rack, a block)."""
 
     level: str
-    """The label; empty for a set that has slices and may lie anywhere."""
+    """The label; empty for a set that may lie anywhere."""
     required: bool
     """False: only where one has room for all."""
     slice_level: str = ""
@@ -79,6 +79,11 @@ class Nearness:
     def binding(self) -> bool:
         """Whether the pods may not start where this does not hold."""
         return self.required or bool(self.slice_size)
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether any nodes will do: the smallest holes are filled first then."""
+        return not self.level and not self.slice_size
 
 
 @dataclass(frozen=True, slots=True)

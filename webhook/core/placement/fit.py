@@ -9,14 +9,15 @@ fewest such pods; else the one that holds most. So holes are filled first and wi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
+from dataclasses import dataclass
+from heapq import merge, nsmallest
 
 from webhook.core.model.amounts import Amounts
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.index import Index, Room
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.near import in_order, place_near, units
+from webhook.core.placement.near import in_order, levels_of, place_near, units
 from webhook.core.placement.overlay import Asked, Overlay
 from webhook.core.placement.search import search
 from webhook.core.placement.shape import Shape
@@ -45,7 +46,8 @@ def place(
     loose = [each for each in rest if each.name not in places]
     for each in loose:
         index = capacity.index(each.shape)
-        found, left = _pick(index, overlay.adjusted(index), each.count)
+        pick = _pick if each.near is None else _Smallest(capacity, each)
+        found, left = pick(index, overlay.adjusted(index), each.count)
         if left:
             alone = _alone(capacity, each, more) if places else each.count - left
             for placed in loose:
@@ -86,6 +88,32 @@ def _pick(index: Index, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict
             found[node] = count
             wanted -= count
     return found, wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Smallest:
+    """Picks the smallest holes first, as Kueue does for pods that may lie anywhere, unless one node holds all of them;
+    of equal ones the first by the values of their topology's labels.
+    """
+
+    capacity: Capacity
+    asked: Asked
+
+    def __call__(self, index: Index, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict[str, int], int]:
+        """Return places for ``wanted`` pods, and how many of them found none."""
+        found: dict[str, int] = {}
+        rooms: dict[int, set[Room]] = {}
+        for room in (*index.by_room, *adjusted.values()):
+            rooms.setdefault(room[0], set()).add(room)
+        rooms.pop(0, None)
+        domain_of = self.capacity.domains(levels_of(self.asked)).of
+        enough = [count for count in rooms if count >= wanted]
+        for count in [min(enough)] if enough else sorted(rooms):
+            nodes = (node for room in rooms[count] for node in _having(index, adjusted, room))
+            for node in nsmallest(-(-wanted // count), nodes, key=lambda each: (domain_of.get(each, ()), each)):
+                found[node] = min(count, wanted)
+                wanted -= found[node]
+        return found, wanted
 
 
 def _tightest(

@@ -23,7 +23,7 @@ def units(asked: Iterable[Asked]) -> list[list[Asked]]:
     """Return the sets that are to be in one domain, those together that are to be in the same; required ones first."""
     found: dict[tuple[bool, str, str], list[Asked]] = {}
     for each in asked:
-        if each.near is not None:
+        if each.near is not None and not each.near.anywhere:
             key = (not each.near.required, each.near.level, f"/{each.together}" if each.together else each.name)
             found.setdefault(key, []).append(each)
     return [found[key] for key in sorted(found, key=lambda key: key[0])]

@@ -53,7 +53,7 @@ class Vacated:
         if any(each.total < each.asked.count for each in self._counts):
             return False
         # Of one set that may lie anywhere the count alone is exact.
-        alone = len(self._asked) == 1 and self._asked[0].near is None
+        alone = len(self._asked) == 1 and (self._asked[0].near is None or self._asked[0].near.anywhere)
         if alone or not self._asked:
             return True
         return not isinstance(place(self._capacity, self._asked, self._more, thorough=False), Misplaced)

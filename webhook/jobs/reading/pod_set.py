@@ -70,7 +70,7 @@ def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
     named = [name for name in asked if name != names.UNCONSTRAINED_TOPOLOGY]
     level = _label(site, annotations, named[0]) if named else ""
     slice_level, slice_size = _slices(site, annotations, admitted)
-    if not level and not slice_size:
+    if not level and not slice_size and annotations.get(names.UNCONSTRAINED_TOPOLOGY) != "true":
         return None
     return Nearness(level, named == [names.REQUIRED_TOPOLOGY], slice_level, slice_size)
 

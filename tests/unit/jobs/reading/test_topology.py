@@ -16,7 +16,8 @@ def test_a_pod_template_says_which_domain_all_its_pods_have_to_be_in_or_had_best
     for written, near in (
         ({names.REQUIRED_TOPOLOGY: "cloud/rack"}, Nearness("cloud/rack", required=True)),
         ({names.PREFERRED_TOPOLOGY: "cloud/rack"}, Nearness("cloud/rack", required=False)),
-        ({names.UNCONSTRAINED_TOPOLOGY: "true"}, None),
+        ({names.UNCONSTRAINED_TOPOLOGY: "true"}, Nearness("", required=False)),
+        ({names.UNCONSTRAINED_TOPOLOGY: "false"}, None),
     ):
         template["annotations"] = written
         assert record_of(obj).gang.pod_sets[0].near == near
