@@ -104,7 +104,7 @@ def test_of_two_objects_by_one_name_both_files_are_told(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(BROKEN.replace("lots", f'"{ord(name[0])}"'))
     text = check(tmp_path / "a.yaml", tmp_path / "b.yaml")[1]
-    assert re.search(r"file\s+\S+a.yaml, document 1;\s+\S+b.yaml, document 1", text), text
+    assert re.search(r"file\s+\S+a.yaml,\s+document\s+1;\s+\S+b.yaml,\s+document\s+1", text), text
 
 
 def test_a_queue_that_every_namespace_may_use_is_warned_of(tmp_path: Path) -> None:
