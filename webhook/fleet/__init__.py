@@ -4,6 +4,6 @@ In reading order: ``kubeconfig`` (what a member's credentials may be, pure), ``a
 (objects and annotations, pure), ``member`` (what is asked of one member and written there), ``choice`` (which member is
 asked next, pure), ``propagation`` (users' policies: where, and after a failure; pure), ``told`` (the event that says
 where a gang runs, pure), ``job`` (one job, from look to step), ``watching`` (what wakes it), ``hub`` (all jobs, and the
-sweeps), ``lost`` (a member that somebody gives up), ``process`` (``tutti hub``). It imports nothing of a cluster's own
-two processes, nor they of it.
+sweeps; ``counting`` counts what comes of its offers), ``lost`` (a member that somebody gives up), ``process`` (``tutti
+hub``). It imports nothing of a cluster's own two processes, nor they of it.
 """

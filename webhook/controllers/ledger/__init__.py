@@ -1,4 +1,6 @@
 """The ledger as stored: its keeper, how much more it may take, and its recovery when it is lost.
 
-``keeper`` says what is written, ``stored`` sends it under compare-and-swap; the text is made in ``core/ledger/text``.
+``keeper`` says what is written, ``fenced`` writes it under one lease until the outcome is known, ``stored`` is one
+object of it; the text is made in ``core/ledger/text``. ``terms`` gives each leadership its own keeper, ``capacity``
+holds back what does not fit, ``faults`` says what ends a term, and ``recovery`` and ``quarantine`` what comes after.
 """

@@ -1,1 +1,5 @@
-"""The loop that decides, what feeds it, and what it writes: ``reconciler`` is the way in."""
+"""The loop that decides, and what feeds it: ``reconciler`` is the way in.
+
+``dirty_set`` is what changed, ``engine_feed`` tells the engine of it; ``leadership`` goes from term to term;
+``namespaces`` keeps the two labels of namespaces.
+"""

@@ -1,1 +1,3 @@
-"""What people are told: events on jobs, the status of policy objects, and metrics by queue."""
+"""What people are told: ``announce`` says what was decided, by ``events`` on jobs and in the log; ``status`` writes the
+status of policy objects (``status_documents``); ``queue_metrics`` has the metrics by queue.
+"""

@@ -1,3 +1,3 @@
-"""What is written to the API server after a cycle: its batch, and the effects on jobs and gated pods; starts are
-rehearsed.
+"""What a cycle writes to the API server: ``batch`` gathers it, ``effects`` sends it once the ledger has it;
+``rehearsal`` tries whether the pods of a start would be let in.
 """

@@ -1,1 +1,3 @@
-"""The ledger: what was admitted (``record``), and its form as the data of a ConfigMap (``text``)."""
+"""The ledger: what was admitted (``record``), its form as the data of ConfigMaps (``text``), which of them holds what
+(``pages``), and how large an entry may be (``bounds``).
+"""

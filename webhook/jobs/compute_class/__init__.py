@@ -1,1 +1,3 @@
-"""Rules for pods and gangs that carry the compute-class label, and the policy file they are read from."""
+"""Rules for pods and gangs that carry the compute-class label (``rules``), and the policy file that they are read from
+(``policy``; what is shipped is ``compute_classes.yaml``).
+"""

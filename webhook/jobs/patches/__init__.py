@@ -1,1 +1,3 @@
-"""The JSON Patches that Tutti writes: on jobs, on their pod templates, and on pods behind our scheduling gate."""
+"""The JSON Patches that Tutti writes: at creation (``marking``), on jobs (``job``) and their pod templates
+(``template``), and on pods behind our scheduling gate (``pod``).
+"""

@@ -1,1 +1,6 @@
-"""From a job object to a ``JobRecord``: is it gated, which gang it asks for, where it stands, what we wrote on it."""
+"""From a job object to a ``JobRecord`` (``record``): ``job`` is the way in.
+
+``gating`` says whether it waits for us, ``gang`` and ``pod_set`` what it asks, ``status`` where it stands,
+``annotations`` what we wrote on it, ``missing_class`` which of its classes does not exist; ``ours`` is the table of all our
+names on objects.
+"""

@@ -1,1 +1,3 @@
-"""How the gate is served: the aiohttp application, its listener, and the serving certificate."""
+"""How the gate is served: the aiohttp application (``app``), its ``listener``, the serving certificate (``tls``), and
+``one_thread`` for what would keep pods waiting.
+"""

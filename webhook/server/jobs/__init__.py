@@ -1,1 +1,5 @@
-"""Reviews of jobs: mutated at creation, validated at every change."""
+"""Reviews of jobs: ``mutate`` suspends and marks them at creation, ``validate`` judges every change.
+
+``gang_checks`` says whether a gang is well-formed and could ever fit, ``changes`` and ``growth`` what a stored job may
+become, ``children`` what its controller may create; ``ungated`` judges what does not wait for Tutti.
+"""
