@@ -16,13 +16,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from manifests import cel, output
+from manifests import cel, output, own_kinds
 from manifests.cel import Family
 from webhook.core.model import names
 from webhook.fleet.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.registry import KINDS
 from webhook.server.pods.changes import BARE_LABELS
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
 from webhook.server.review.resources_table import BUILT_IN, Handling
@@ -50,7 +49,6 @@ OPERATOR_NAMESPACES: Final = (
 TUTTI_QUEUE, KUEUE_QUEUE = names.QUEUE_LABELS
 RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 HUB: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{HUB_ACCOUNT}"
-RBAC: Final = "rbac.authorization.k8s.io"
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
 
@@ -470,29 +468,9 @@ def configurations(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
     ]
 
 
-def own_kinds_role(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
-    """Return the rights on an operator's own kinds, which the shipped roles cannot know; nothing without such kinds."""
-    shipped = {(kind.group, kind.plural) for kind in KINDS.values()}
-    own = [
-        family for family in cel.families(kinds) if not {(family.group, name) for name in family.resources} <= shipped
-    ]
-    documents: list[dict[str, Any]] = []
-    for name, verbs, accounts in (
-        ("tutti-own-kinds-read", ["get", "list", "watch"], ["tutti-webhook", "tutti-reconciler"]),
-        ("tutti-own-kinds-write", ["patch"], ["tutti-reconciler"]),
-    ):
-        rules = [{"apiGroups": [each.group], "resources": list(each.resources), "verbs": verbs} for each in own]
-        subjects = [{"kind": "ServiceAccount", "name": who, "namespace": names.SYSTEM_NAMESPACE} for who in accounts]
-        reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
-        head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}}
-        documents.append({**head, "kind": "ClusterRole", "rules": rules})
-        documents.append({**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects})
-    return documents if own else []
-
-
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return the registrations of the kinds, and the rights on those that do not come with Tutti."""
-    return [*configurations(kinds), *own_kinds_role(kinds)]
+    return [*configurations(kinds), *own_kinds.role(kinds)]
 
 
 if __name__ == "__main__":
