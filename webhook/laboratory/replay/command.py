@@ -24,7 +24,7 @@ from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import Job, JobLog
 from webhook.laboratory.replay.measures import Measures, measure
-from webhook.laboratory.replay.nodes import Pool, StartRule, pool
+from webhook.laboratory.replay.nodes import Pool, StartRule, pool, topologies
 from webhook.laboratory.replay.report import report, show
 from webhook.laboratory.replay.run import Outcome, replay
 
@@ -111,6 +111,8 @@ def _compiled(name: str, log: JobLog, options: Options, problems: list[Problem])
     """Return the policy ``name``, with a way in for each queue of the log that it knows."""
     named = built_in.parse(name)
     objects = built_in.objects(log, *named, options.load) if named is not None else _policy_objects(name, problems)
+    known = {files.label(each) for each in objects}
+    objects = [*objects, *(each for each in topologies(options.nodes) if files.label(each) not in known)]
     policy = merge.compile_policy(objects)
     problems += (_under(name, problem) for problem in policy.problems)
     return queues.fitted(replace(policy, problems=()), sorted({job.queue for job in log.jobs}))

@@ -92,6 +92,13 @@ def pool(text: str, resource: str, quota: int) -> Pool:
     return Pool(having, resource)
 
 
+def topologies(text: str | None) -> list[files.Object]:
+    """Return the Topology objects in the file that ``--nodes`` names; what cannot be read there ``pool`` tells."""
+    if text is None or not Path(text).exists():
+        return []
+    return [each for each in files.read([Path(text)])[0] if each.get("kind") == "Topology"]
+
+
 def _node(document: Mapping[str, Any], resource: str, problems: list[Problem]) -> NodeRecord | None:
     name = str((document.get("metadata") or {}).get("name", ""))
     spec, status = document.get("spec") or {}, document.get("status") or {}

@@ -161,3 +161,29 @@ def test_what_the_configuration_says_of_decisions_counts(log: Path, three: list[
     out = io.StringIO()
     assert run(log, [three[0]], output="json", config=config, console=Console(file=out)) == 0
     assert columns(out.getvalue())[three[0]]["wait"]["maxSeconds"] == 0
+
+
+def test_a_topology_may_stand_beside_the_nodes_or_in_the_policy_and_says_which_nodes_a_flavor_has(
+    log: Path, tmp_path: Path
+) -> None:
+    policy, nodes = tmp_path / "policy.yaml", tmp_path / "nodes.yaml"
+    topology = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata: {name: racks}\n"
+    topology += "spec: {levels: [{nodeLabel: rack}]}\n---\n"
+    flavor = "metadata: {name: default}\n"
+    policy.write_text(POLICY.replace(flavor, flavor + "spec: {nodeLabels: {pool: a}, topologyName: racks}\n"))
+    text = ""
+    for name, labels in (("in-one", "pool: a, rack: r"), ("in-none", "pool: a")):
+        text += f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
+        text += "status: {allocatable: {nvidia.com/gpu: 8}}\n---\n"
+    nodes.write_text(text)
+
+    def waits() -> tuple[int, float]:
+        status, shown = simulate(log, str(policy), options=Options(nodes=str(nodes)))
+        return status, columns(shown)[f"{policy} pack"]["wait"]["maxSeconds"]
+
+    nodes.write_text(topology + text)
+    assert waits() == (0, 1140), "one after another on the one node in a rack"
+    policy.write_text(topology + policy.read_text())
+    assert waits() == (0, 1140), "the same object in both is no error"
+    nodes.write_text(text)
+    assert waits() == (0, 1140)
