@@ -208,7 +208,7 @@ _KUEUE_ALONE: Final = {
     "managedJobsNamespaceSelector": "name the namespaces to leave alone in exempt_namespaces",
     "integrations": "remove it: every job kind is on; describe your own in kinds",
     "featureGates": "remove it: Tutti decides as Kueue does with its default gates",
-    "multiKueue": "remove it: one Tutti serves one cluster",
+    "multiKueue": "remove it: a hub's members are the kubeconfigs in fleet_members",
     "objectRetentionPolicies": "remove it: Tutti stores no Workload and deletes no job",
     "fairSharing.enable": "remove it: fair sharing is on when preemptionStrategies are given",
     "waitForPodsReady.enable": "remove it: gangs that do not become whole are always stopped; set timeout",

@@ -115,6 +115,7 @@ def test_prefixes_are_excluded_only_where_undeclared_resources_block(strategy: s
         ("manageJobsWithoutQueueName: true", "manageJobsWithoutQueueName", "tutti.dev/gated=true"),
         ("resources: {deviceClassMappings: []}", "resources.deviceClassMappings", "not charged"),
         ("featureGates: {PriorityBoost: true}", "featureGates", "default gates"),
+        ("multiKueue: {gcInterval: 1m}", "multiKueue", "fleet_members"),
     ],
 )
 def test_a_setting_that_only_kueue_has_is_refused_with_what_to_do(text: str, path: str, fix: str) -> None:

@@ -42,6 +42,7 @@ _SEARCH: Final = {
 }
 _PREFERENCES: Final = {str(preference): preference for preference in Preference}
 _MODES: Final = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
+_WITHOUT_CHECKS: Final = "remove them; MultiKueue's, too: in a hub all queues place jobs in its members"
 _SMALLEST_WEIGHT: Final = Decimal("1e-9")
 _SMALL_UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 
@@ -196,7 +197,7 @@ def _unsupported(spec: Place, flavors: set[str]) -> str | None:
     if not checks:
         return None
     place = spec["admissionChecksStrategy" if spec["admissionChecksStrategy"].present else "admissionChecks"]
-    place.warn("admission checks are not supported: the queue admits nothing", "remove them")
+    place.warn("admission checks are not supported: the queue admits nothing", _WITHOUT_CHECKS)
     return f"admission checks are not supported: {', '.join(checks)}"
 
 
