@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.controlplane import nodes
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
-from tests.e2e.objects import job, pod, pod_template
+from tests.e2e.objects import job, pod, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, cluster_queue_of
 
 pytestmark = pytest.mark.usefixtures("tutti")
@@ -46,6 +46,14 @@ def rows(admin: Kubectl) -> Iterator[list[str]]:
     names = own_nodes(admin, 2 * NODES, topologyName=admin.namespace)
     yield names
     admin.delete("node", *names)
+
+
+@pytest.fixture
+def halves(admin: Kubectl) -> Iterator[list[str]]:
+    """Two rows of four nodes each."""
+    names = own_nodes(admin, 2 * NODES)
+    yield names
+    admin("delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
 def own_nodes(admin: Kubectl, count: int, **of_flavor: str) -> list[str]:
@@ -249,3 +257,35 @@ def test_a_wide_gang_that_loses_three_nodes_is_whole_again_without_a_stop(
     kept = {node: pod["uid"] for node, pod in where.items() if node not in lost}
     assert kept.items() <= now.items(), "the others were not touched"
     assert now.keys() - kept.keys() == set(hall) - where.keys(), "it took the nodes that were left"
+
+
+def test_a_training_job_that_loses_a_node_is_whole_again_in_the_same_row_without_a_stop(
+    owner: Kubectl, admin: Kubectl, halves: list[str]
+) -> None:
+    template = pod_template(8, container="pytorch")
+    annotations = {"podset-required-topology": ROW, "podset-group-name": "all"}
+    template["metadata"]["annotations"] |= {f"kueue.x-k8s.io/{key}": value for key, value in annotations.items()}
+    train = pytorchjob("train", 2, template, QUEUE)
+    for replica in train["spec"]["pytorchReplicaSpecs"].values():
+        # With Never the operator fails the whole job, if it sees the pod as failed before that is gone.
+        replica["restartPolicy"] = "OnFailure"
+    owner.apply(train)
+
+    def pods() -> dict[str, dict[str, Any]]:
+        found = owner.items("pods", "training.kubeflow.org/job-name=train")
+        return {pod["spec"]["nodeName"]: pod["metadata"] for pod in found if pod["status"].get("phase") == "Running"}
+
+    wait_until(lambda: len(pods()) == 3, 3 * SECONDS, "master and workers run, each on a node of its own")
+    before, left = pods(), set(halves[:NODES])
+    assert before.keys() < left, "all are in the first of two equal rows"
+    lost = next(node for node, metadata in before.items() if "-worker-" in metadata["name"])
+    admin("delete", "node", "--wait=false", lost)
+    owner("delete", "pod", "--force", "--grace-period=0", before[lost]["name"])
+    wait_until(lambda: len(pods()) == 3, SECONDS, "it is whole again")
+    now = pods()
+    assert now.keys() == left - {lost}, "the new pod took the node that was left in the row"
+    assert all(now[node]["uid"] == before[node]["uid"] for node in before if node != lost), (
+        "the others were not touched"
+    )
+    failed = [each for each in owner.get("pytorchjob", "train")["status"]["conditions"] if each["type"] == "Failed"]
+    assert not failed, "its operator goes on with it"
