@@ -4,8 +4,10 @@ A running job is held by its suspend field, as without Tutti. A waiting one is s
 annotation for admission gates instead, which Kueue's users know: it leaves the queue until the annotation is gone.
 """
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
-from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, WrongName
+from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
@@ -27,6 +29,8 @@ from webhook.kube.api import MERGE_PATCH, Api
 from webhook.untyped import paths
 
 _USER_AGENT: Final = "tutti-cli"
+_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Before a change is tried again: a job is written to several times within the second in which its state changes."""
 
 Kinds = Mapping[str, JobKind]
 Verb = Callable[[Api, str, str, Kinds], Awaitable[str]]
@@ -94,6 +98,22 @@ async def selected(api: Api, words: Sequence[str], selector: str, namespace: str
     return found
 
 
+def _until_unmoved(verb: Verb) -> Verb:
+    """Return a verb that reads the job again where somebody, as the reconciler, has written to it meanwhile."""
+
+    @wraps(verb)
+    async def repeated(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+        for pause_seconds in _PAUSES_SECONDS:
+            try:
+                return await verb(api, job, namespace, kinds)
+            except Conflict:
+                await asyncio.sleep(pause_seconds)
+        return await verb(api, job, namespace, kinds)
+
+    return repeated
+
+
+@_until_unmoved
 async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Keep a job from starting, or stop it whole, until ``release``."""
     kind, path, obj = await _find(api, job, namespace, kinds)
@@ -111,6 +131,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     return f"{job}: does not start until it is released"
 
 
+@_until_unmoved
 async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Let a held job wait for its turn again."""
     kind, path, obj = await _find(api, job, namespace, kinds)
@@ -136,6 +157,7 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> st
     return f"{job}: is deleted; its quota returns when its last pod is gone"
 
 
+@_until_unmoved
 async def top(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
     kind, path, obj = await _find(api, job, namespace, kinds)

@@ -14,12 +14,12 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
-from webhook.commands.verbs import cancel, each, every_kind, hold, release, selected, top
+from webhook.commands.verbs import Verb, cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
 from webhook.core.model import names
-from webhook.errors import NotFound, WrongName
-from webhook.jobs.kinds.registry import by_name
-from webhook.kube.api import Api
+from webhook.errors import Conflict, NotFound, WrongName
+from webhook.jobs.kinds.registry import KINDS, by_name
+from webhook.kube.api import MERGE_PATCH, Api
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -50,6 +50,24 @@ async def stored(api: Api, name: str = "train") -> dict[str, Any]:
     return found
 
 
+class Busy(Api):
+    """A connection to a cluster in which somebody writes to a job each time after it was read."""
+
+    def __init__(self, api: Api, times: int = 2) -> None:
+        self._api, self._left = api, times
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:  # type: ignore[override]
+        found = await self._api.request(method, path, **more)
+        if method == "GET" and path.endswith("/train") and self._left:
+            self._left -= 1
+            note = orjson.dumps({"metadata": {"annotations": {"written": str(self._left)}}})
+            await self._api.request("PATCH", path, body=note, content_type=MERGE_PATCH)
+        return found
+
+    def watch(self, path: str, **more: Any) -> Any:  # type: ignore[override]
+        return self._api.watch(path, **more)
+
+
 async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() -> None:
     async with cluster() as api:
         await create(api, waiting_job("first", pods=3))
@@ -68,6 +86,29 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         job = await stored(api)
         assert not job["spec"]["suspend"]
         assert names.ADMISSION_GATES not in job["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "done"),
+    [(hold, "does not start until"), (release, "waits for"), (top, "is the first")],
+)
+async def test_a_change_is_made_to_a_job_that_was_written_to_meanwhile(verb: Verb, done: str) -> None:
+    async with cluster() as api:
+        await create(api, waiting_job("first", pods=3))
+        await create(api, waiting_job(pods=3))
+        await asyncio.sleep(3)
+        if verb is release:
+            await hold(api, "job/train", "team-a")
+        assert done in await verb(Busy(api), "job/train", "team-a", KINDS)
+
+
+async def test_a_job_that_is_always_written_to_ends_in_the_conflict() -> None:
+    async with cluster() as api:
+        await create(api, waiting_job("first", pods=3))
+        await create(api, waiting_job(pods=3))
+        await asyncio.sleep(3)
+        with pytest.raises(Conflict):
+            await hold(Busy(api, times=100), "job/train", "team-a")
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, api: Api) -> None:
