@@ -153,7 +153,7 @@ FLEET_MUTANTS: Final = (
         "webhook/fleet/job.py",
         "        return self.unswept <= self.lost.keys()\n",
         "        return True\n",
-        f"{SIMULATION} -k 'hub and back'",
+        "tests/unit/fleet/test_hub.py -k 'set_back_by_less'",
     ),
     Mutant(
         "P5",
