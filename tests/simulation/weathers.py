@@ -30,6 +30,8 @@ PAST_FAILURES = (
     ("rough with growing groups on few nodes", 8),
     ("rough with growing groups on few nodes", 12),
     ("rough with growing groups on few nodes", 18),
+    ("rough on few nodes in racks", 410000014),
+    ("rough with growing groups on few nodes", 410000008),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -39,7 +41,8 @@ never happened, a start that was never tried again, two leaders that took jobs f
 read yet, a rebuild that gave away the room of pods that were ending, a count that forgot succeeded pods because
 they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
 wait too short to be ever over, room on nodes that a gang being stopped lost when another took over, room that
-was kept on a node where others came first, groups that grew beyond what the nodes have."""
+was kept on a node where others came first, groups that grew beyond what the nodes have, a second pod set whose node was
+full and a started gang without nodes beside a booking."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -222,6 +222,7 @@ class Occupancy:
         before = {} if known is None else known.places
         places: dict[str, dict[str, int]] = {}
         shapes = {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets}
+        others = {name: dict(nodes) for name, nodes in before.items() if name in shapes}
         for each in entry.pod_sets:
             own = Counter(before.get(each.name, {}))
             for node in [node for node in own if not self._admits(node, shapes[each.name])]:
@@ -245,10 +246,10 @@ class Occupancy:
                 own[node] += fitting
             places[each.name] = dict(+own)
             if meant:
-                capacity.allot(uid, Allotment(shapes, dict(places)))
+                capacity.allot(uid, Allotment(shapes, {**others, **places}))
             if own.total() < missing:
                 # Beside what it has already, and what its other sets have.
-                capacity.allot(uid, Allotment(shapes, dict(places)))
+                capacity.allot(uid, Allotment(shapes, {**others, **places}))
                 own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
             if own.total() < missing and entry.stopping is not None:
                 self._unkept.add(uid)

@@ -284,6 +284,11 @@ class Capacity:
         free, withheld = self.free.get(node, {}), self._withheld.get(node)
         return free if withheld is None else {name: free.get(name, 0) + withheld.get(name, 0) for name in free}
 
+    @property
+    def kept(self) -> dict[str, dict[str, int]]:
+        """What is kept free for claims, by node."""
+        return self._withheld
+
     def withheld(self, node: str) -> Mapping[str, int]:
         """Return what is kept free on a node for claims."""
         return self._withheld.get(node, {})

@@ -64,8 +64,14 @@ def place(
 
 
 def place_most(capacity: Capacity, asked: Asked) -> Mapping[str, int]:
-    """Return places for as many pods of one set as fit now."""
-    return _pick(capacity.index(asked.shape), {}, asked.count)[0]
+    """Return places for as many pods of one set of a gang that has started as fit now. What is kept for claims it takes
+    where nothing else is left: who claims waits, and its pods are on the way.
+    """
+    index = capacity.index(asked.shape)
+    found, left = _pick(index, {}, asked.count)
+    if left and capacity.kept:
+        found, _ = _pick(index, Overlay(capacity, capacity.kept).adjusted(index), asked.count)
+    return found
 
 
 def _alone(capacity: Capacity, asked: Asked, more: Mapping[str, Amounts] | None) -> int:

@@ -15,6 +15,8 @@ from webhook.core.ledger.record import Reservation, reserve, with_places
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Taint
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.claimed import Claimed
 
 
 def stored_node(name: str, cpu: int = 4, rack: str = "", **spec: Any) -> node.StoredNode:
@@ -225,6 +227,32 @@ def test_what_was_to_go_where_others_came_first_is_placed_again() -> None:
     cluster.settled()
     assert cluster.places("g") == {"b": 2}
     assert cluster.cpus()["a"] == 0
+
+
+def test_all_sets_are_placed_again_where_others_came_first() -> None:
+    """Else the node is counted for the second set still, as its room was not taken while the first was placed."""
+    cluster, whole = Cluster(), entry("g", 1)
+    (main,) = whole.pod_sets
+    sets = (replace(main, name="first", places={"a": 1}), replace(main, places={"a": 1}))
+    cluster.set_reservations({"g": replace(whole, pod_sets=sets)})
+    cluster.settled()
+    assert cluster.cpus() == {"a": 0, "b": 4}
+    cluster.put_pod(pod("foreign", "a", 4))
+    cluster.settled()
+    assert cluster.cpus() == {"a": 0, "b": 0}
+
+
+def test_who_has_started_goes_before_who_claims() -> None:
+    """Else who claims starts there beside it, and one of the two is not whole."""
+    cluster = Cluster()
+    cluster.set_reservations({"g": with_places(entry("g"), {"main": {"a": 2}})})
+    cluster.settled()
+    shape = cluster.capacity.allotments["g"].shapes["main"]
+    cluster.capacity.claim("waits", Claimed(Allotment({"main": shape}, {"main": {"b": 2}}), set()))
+    cluster.put_pod(pod("foreign", "a", 2))
+    cluster.settled()
+    assert (cluster.places("g"), cluster.short) == ({"a": 1, "b": 1}, {})
+    assert not cluster.capacity.keeps("waits")
 
 
 def test_what_has_to_be_in_one_rack_is_placed_again_within_it_or_not_at_all() -> None:
