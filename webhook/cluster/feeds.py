@@ -113,7 +113,7 @@ class Feeds:
         self._add(
             "ledger-pages",
             f"/api/v1/namespaces/{config.namespace}/configmaps",
-            plain,
+            self._ledger.read_page,
             self._ledger.page_changed,
             label_selector=f"{names.LEDGER_PAGE}={config.ledger_name}",
         )

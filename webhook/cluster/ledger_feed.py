@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -13,7 +14,7 @@ from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
-from webhook.kube.plain import Plain
+from webhook.kube.plain import Plain, plain
 from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
@@ -56,6 +57,12 @@ class LedgerFeed:
             self._lease_seen(lease)
         self._book.index = None if new is None else new.document.get("data") or None
         self._read_soon()
+
+    def read_page(self, raw: bytes) -> Plain:
+        """Return a page as it is stored, with no text that is kept already: another entry of it is what changes."""
+        found = plain(raw)
+        kept = self.decoder(found.name).kept(found.document.get("data") or {})
+        return replace(found, document={**found.document, "data": kept})
 
     def page_changed(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
         """Take in one page."""

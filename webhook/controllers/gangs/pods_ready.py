@@ -26,12 +26,15 @@ from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
+from webhook.core.model.shared import shared
 from webhook.jobs.kinds.entries import JOB
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 NO_NODE_SECONDS: Final = 15.0
 """So long a gang may lack nodes for its pods before it is stopped: room comes and goes."""
+_NOBODY: Final[frozenset[str]] = frozenset()
+"""One for all gangs: an empty set takes 216 bytes."""
 Started = tuple[JobRecord, Reservation]
 """A job and what it holds."""
 
@@ -45,13 +48,13 @@ class _Progress:
     """Its pods have been seen to reach the quorum."""
     since_seconds: float
     """Unix time since which it lacks its quorum, counted from the last progress of an ordered start."""
-    succeeded: set[str] = field(default_factory=set)
+    succeeded: frozenset[str] = _NOBODY
     """Uids of plain pods that were seen to succeed: deleted ones count on, and nobody else knows of them."""
     short_since: float | None = None
     """Unix time since which some of its pods fit no node."""
-    before: frozenset[str] = frozenset()
+    before: frozenset[str] = _NOBODY
     """Uids of pods of a Job that had ended before the first look."""
-    spared: Mapping[str, int] = field(default_factory=dict)
+    spared: Mapping[str, int] = field(default_factory=lambda: shared({}))
     """Of the pods that a Job wants, those that were not needed any more at the first look."""
     whole: bool = False
     """At the last look."""
@@ -205,7 +208,8 @@ def _schedulers_word(parts: Sequence[Started], view: View) -> str:
 
 
 def _ended(job: JobRecord, view: View) -> frozenset[str]:
-    return frozenset(pod.uid for pod in view.fences.pods_of(job.namespace, job.uid) if pod.phase == "Succeeded")
+    pods = view.fences.pods_of(job.namespace, job.uid)
+    return frozenset(pod.uid for pod in pods if pod.phase == "Succeeded") or _NOBODY
 
 
 def _running(job: JobRecord, reservation: Reservation, view: View, progress: _Progress) -> int:
@@ -215,6 +219,6 @@ def _running(job: JobRecord, reservation: Reservation, view: View, progress: _Pr
     if is_pod_group(job):
         # What an earlier start left behind does nothing for this one.
         known = (pod for pod in pods if pod.uid in ended - progress.succeeded)
-        progress.succeeded.update(pod.uid for pod in known if started_by(pod, reservation))
+        progress.succeeded |= {pod.uid for pod in known if started_by(pod, reservation)}
         done = len(progress.succeeded)
     return sum(pod.phase == "Running" for pod in pods) + done

@@ -171,7 +171,7 @@ class LedgerKeeper(Fenced):
 
     async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> None:
         kept = Kept(stored.name, stored.uid, stored.resource_version)
-        kept.take(stored.data)
+        kept.take(self._decoder(stored.name).kept(stored.data))
         meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
         # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
         version = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
@@ -331,7 +331,9 @@ class LedgerKeeper(Fenced):
         meta = ledger_text.encode_meta(about, digest)
         async with self._slots:
             await self._settle(kept, changes | {ledger_text.META: meta}, meta)
+        decoder = self._decoder(page)
         for uid in uids:
+            decoder.written(uid, changes[uid], ledger.entries.get(uid))
             size_before = _length(uid, kept.texts.get(uid))
             if changes[uid] is None:
                 self._layout.drop(uid, size_before)

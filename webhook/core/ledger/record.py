@@ -13,6 +13,7 @@ from webhook.core.model.gang import Gang, PodPrice
 from webhook.core.model.names import COUNTED
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.quantity import MILLI
+from webhook.core.model.shared import shared
 
 MAX_JOBS_REQUEST: Final = 1000
 """Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""
@@ -147,7 +148,11 @@ def with_places(
     """Return a reservation with the nodes (by pod set) that its pods are to go to, and the domains they have to."""
     known = {name: nodes for name, nodes in places.items() if len(nodes) <= PLACES_MAX}
     pod_sets = (
-        replace(each, places=dict(known.get(each.name, {})), domain=dict((domains or {}).get(each.name, {})))
+        replace(
+            each,
+            places=dict(known.get(each.name, {})) or shared({}),
+            domain=shared((domains or {}).get(each.name, {})),
+        )
         for each in reservation.pod_sets
     )
     return replace(reservation, pod_sets=tuple(pod_sets))
@@ -176,7 +181,12 @@ def reserve(  # noqa: PLR0917
         queue=queue,
         pod_sets=tuple(
             ReservedPodSet(
-                s.name, counts[s.name], _stated(s.price), flavors.get(s.name, {}), (charges or {}).get(s.name), s.job
+                s.name,
+                counts[s.name],
+                _stated(s.price),
+                shared(flavors.get(s.name, {})),
+                (charges or {}).get(s.name),
+                s.job,
             )
             for s in gang.pod_sets
         ),

@@ -9,11 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Final
 
 from webhook.core.ledger.record import Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.policy import FlavorResource
+from webhook.core.model.shared import shared
 
 SCHEMA: Final = 2
 """The newest that is known: an index that lists pages."""
@@ -133,8 +135,8 @@ def encode_cohorts(cohorts: tuple[str, ...]) -> str | list[str]:
 def decode_cohorts(written: object) -> tuple[str, ...]:
     """Return what ``encode_cohorts`` wrote."""
     if isinstance(written, list):
-        return tuple(map(str, written))
-    return (str(written),) if written else ()
+        return tuple(intern(str(name)) for name in written)
+    return (intern(str(written)),) if written else ()
 
 
 def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
@@ -188,27 +190,42 @@ def entry_digest(uid: str, text: str) -> int:
 class Decoder:
     """Decodes successive versions of one ledger: entries whose text did not change are the same objects as before."""
 
-    _known: dict[str, tuple[str, int, Any]] = field(default_factory=dict)
-    """Key to text, its part of the checksum, and what it says."""
+    _known: dict[str, tuple[str, str, int, Any]] = field(default_factory=dict)
+    """Key to key, text, its part of the checksum, and what it says."""
 
     def decode(self, data: Mapping[str, str]) -> Ledger:
         """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
         epoch, seq, digest = _decode_meta(data)
-        known: dict[str, tuple[str, int, Any]] = {}
+        known: dict[str, tuple[str, str, int, Any]] = {}
         for key, text in data.items():
             if key == META:
                 continue
             before = self._known.get(key)
-            if before is None or before[0] != text:
-                before = (text, entry_digest(key, text), _decode_key(key, text))
-            known[key] = before
-            digest ^= before[1]
+            if before is None or before[1] != text:
+                before = (key, text, entry_digest(key, text), _decode_key(key, text))
+            known[before[0]] = before
+            digest ^= before[2]
         if digest:
             raise LedgerCorrupt("checksum differs: an entry was added, removed or edited by another program")
         self._known = known
-        said = {key: each[2] for key, each in known.items()}
+        said = {key: each[3] for key, each in known.items()}
         claims, bookings, pages = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {}), said.pop(PAGES, {})
         return Ledger(epoch, seq, said, claims, bookings, pages)
+
+    def written(self, key: str, text: str | None, says: Any) -> None:
+        """Know what one key says from now on, because this process wrote it: it is not decoded when it is read."""
+        if text is None:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = (key, text, entry_digest(key, text), says)
+
+    def kept(self, data: Mapping[str, str]) -> dict[str, str]:
+        """Return ``data`` with the very texts that are known: so that whoever keeps it keeps none of them twice."""
+        found: dict[str, str] = {}
+        for key, text in data.items():
+            known = self._known.get(key)
+            found[key if known is None else known[0]] = text if known is None or known[1] != text else known[1]
+        return found
 
 
 def decode(data: Mapping[str, str]) -> Ledger:
@@ -274,12 +291,14 @@ def _decode_booked(record: Mapping[str, Any]) -> Booked:
 
 def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:
     namespace, _, name = record["job"].partition("/")
+    # Words of the cluster's own are kept once. A tenant's are not: some Pythons never forget what is interned.
+    queue = record["queue"]
     return Reservation(
         uid=uid,
-        kind=record["kind"],
+        kind=intern(str(record["kind"])),
         namespace=namespace,
         name=name,
-        queue=record["queue"],
+        queue=None if queue is None else intern(str(queue)),
         pod_sets=tuple(_decode_pod_set(pod_set) for pod_set in record["podSets"]),
         epoch=int(record["epoch"]),
         since_seconds=float(record["since"]),
@@ -309,11 +328,11 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
             priority_class=str(record.get("priorityClass", "")),
             cross_namespace_affinity=bool(record.get("crossNamespace", False)),
         ).shared(),
-        flavors={str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()},
+        flavors=shared({str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()}),
         charge=None if charge is None else _amounts(charge),
         job=str(record.get("job", "")),
-        places={str(node): int(count) for node, count in record.get("places", {}).items()},
-        domain={str(label): str(value) for label, value in record.get("domain", {}).items()},
+        places={str(node): int(count) for node, count in record.get("places", {}).items()} or shared({}),
+        domain=shared({str(label): str(value) for label, value in record.get("domain", {}).items()}),
     )
 
 

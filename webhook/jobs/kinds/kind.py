@@ -8,6 +8,7 @@ a kind is a value, so that an operator can add one for their own CRD in configur
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from sys import intern
 
 from webhook.untyped.paths import Path
 
@@ -208,7 +209,7 @@ class JobKind:
     @property
     def key(self) -> str:
         """``Kind.group``, the registry key."""
-        return f"{self.kind}.{self.group}"
+        return intern(f"{self.kind}.{self.group}")
 
     @property
     def placed(self) -> bool:

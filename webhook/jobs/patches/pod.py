@@ -35,7 +35,7 @@ def lift(
         pod_set=pod.pod_set,
         path="",
         has_metadata=True,
-        labels=waiting.labels,
+        marks=waiting.labels,
         has_annotations=waiting.has_annotations,
         node_selector=waiting.node_selector,
         tolerations=waiting.tolerations,

@@ -30,7 +30,7 @@ def stamp(template: Template, uid: str, version: tuple[int, int]) -> Patch:
     at = _metadata_pointer(template)
     if not template.has_metadata:
         return [{"op": "add", "path": at, "value": {"labels": labels, "annotations": marks}}]
-    operations = _put_all(f"{at}/labels", labels, template.labels)
+    operations = _put_all(f"{at}/labels", labels, template.marks)
     return operations + _put_all(f"{at}/annotations", marks, {} if template.has_annotations else None)
 
 

@@ -6,17 +6,15 @@ still takes them as untrusted text.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership
+from webhook.core.model.shared import shared
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
-
-_NOTHING: Final[dict[str, Any]] = {}
-"""One for all records, which nobody writes to."""
 
 
 def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, int]) -> Admission:
@@ -139,17 +137,19 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             seq=int(record["seq"]),
             queue=None if queue is None else str(queue),
             counts=_counts(record["counts"]),
-            flavors={
-                str(name): {str(resource): str(flavor) for resource, flavor in flavors.items()}
-                for name, flavors in record.get("flavors", {}).items()
-            },
+            flavors=shared(
+                {
+                    str(name): shared({str(resource): str(flavor) for resource, flavor in flavors.items()})
+                    for name, flavors in record.get("flavors", {}).items()
+                }
+            ),
             since_seconds=float(record.get("since", 0)),
-            injected={str(name): _injected(change) for name, change in record.get("injected", {}).items()} or _NOTHING,
+            injected=_injections(record.get("injected", {})),
             original_counts=_counts(record.get("originalCounts", {})),
             attempts=int(record.get("attempts", 0)),
             ran_seconds=float(record.get("ran", 0)),
             membership=decode_membership(record.get("membership")),
-            charges={str(name): _counts(charge) for name, charge in record.get("charges", {}).items()} or _NOTHING,
+            charges=shared({str(name): _counts(charge) for name, charge in record.get("charges", {}).items()}),
             adopted=record.get("adopted") is True,
             cohorts=decode_cohorts(record.get("cohort")),
         )
@@ -157,8 +157,12 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
         return None
 
 
-def _counts(record: Mapping[str, Any]) -> dict[str, int]:
-    return {str(name): int(count) for name, count in record.items()} or _NOTHING
+def _counts(record: Mapping[str, Any]) -> Mapping[str, int]:
+    return shared({str(name): int(count) for name, count in record.items()})
+
+
+def _injections(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, object]]:
+    return {str(name): _injected(change) for name, change in record.items()} or shared({})
 
 
 def _injected(change: Mapping[str, Any]) -> dict[str, object]:

@@ -12,6 +12,7 @@ from webhook.core.fleet.placement import Phase
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
+from webhook.core.model.shared import shared
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite
@@ -67,10 +68,10 @@ def read(
         admission=admission,
         requeue=asking.requeue,
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
-        reclaimed=asking.reclaimed,
+        reclaimed=shared(asking.reclaimed),
         spared=asking.spared,
         runs_again=asking.runs_again,
-        templates=tuple(_template(site) for site in sites if site.metadata_path is not None),
+        templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),
         generation=integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
         out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
@@ -143,7 +144,7 @@ def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext
     return ""
 
 
-def _template(site: PodSetSite) -> Template:
+def _template(site: PodSetSite, uid: str) -> Template:
     metadata, scheduling = site.metadata, site.scheduling
     tolerations = scheduling.get("tolerations")
     selector = scheduling.get("nodeSelector")
@@ -152,7 +153,7 @@ def _template(site: PodSetSite) -> Template:
         pod_set=site.name,
         path=site.path,
         has_metadata=metadata is not None,
-        labels=labels if isinstance(labels, dict) else None,
+        marks=_marks(labels, uid, site.name) if isinstance(labels, dict) else None,
         has_annotations=metadata is not None and isinstance(metadata.get("annotations"), dict),
         node_selector=selector if isinstance(selector, dict) else None,
         tolerations=len(tolerations) if isinstance(tolerations, list) else None,
@@ -166,6 +167,12 @@ def _template(site: PodSetSite) -> Template:
         node=str(site.spec.get("nodeName") or ""),
         containers=tuple(str(each.get("name")) for each in (*containers_of(site.spec), *site.added)),
     )
+
+
+def _marks(labels: Mapping[str, object], *known: str) -> dict[str, Any]:
+    """Return our labels among ``labels``; what they say is mostly ``known`` already, and then kept once."""
+    marks = {key: labels[key] for key in (names.GANG_LABEL, names.POD_SET_LABEL) if key in labels}
+    return {key: next((word for word in known if word == value), value) for key, value in marks.items()}
 
 
 def _suspend_gap(kind: JobKind, obj: Mapping[str, Any]) -> str | None:

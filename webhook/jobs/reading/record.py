@@ -7,6 +7,7 @@ from webhook.core.fleet.placement import Phase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
+from webhook.core.model.shared import shared
 from webhook.jobs.reading.missing_class import MissingClass
 
 
@@ -88,8 +89,8 @@ class Template:
     path: str
     """JSON pointer of the pod template, for example ``/spec/template``."""
     has_metadata: bool
-    labels: Mapping[str, str] | None
-    """None when the map is absent (a patch must create it)."""
+    marks: Mapping[str, str] | None
+    """The labels of ours on it; None when the map of labels is absent (a patch must create it)."""
     has_annotations: bool
     node_selector: Mapping[str, str] | None
     tolerations: int | None
@@ -225,7 +226,7 @@ class JobRecord:
         """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
         return None if self.gang is None else self.gang.without(self.spared)
 
-    def given_back(self, reservation: Reservation) -> dict[str, int]:
+    def given_back(self, reservation: Reservation) -> Mapping[str, int]:
         """Return how many pods of each set of its ``reservation`` will not run again.
 
         Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
@@ -238,7 +239,7 @@ class JobRecord:
             number = self.reclaimed.get(reserved.name, 0) - never
             if number > 0 and reserved.name in counts:
                 given[reserved.name] = number
-        return given
+        return shared(given)
 
     @property
     def key(self) -> str:

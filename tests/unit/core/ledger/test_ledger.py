@@ -1,6 +1,7 @@
 """The ledger as text: what is written is read back, and what was not written by us is not believed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -109,6 +110,32 @@ def test_decoding_versions_one_after_another_changes_nothing(ledgers: list[Ledge
     decoder = Decoder()
     for ledger in ledgers:
         assert decoder.decode(ledger_text.encode(ledger)) == ledger
+
+
+@given(LEDGERS)
+def test_what_is_known_of_a_ledger_is_kept_once(ledger: Ledger) -> None:
+    """Another version's texts are new objects, read from the wire; and entries are decoded from them only once."""
+    decoder, data = Decoder(), ledger_text.encode(ledger)
+    before = decoder.decode(data)
+    copy = decoder.kept({f"{key} "[:-1]: f"{text} "[:-1] for key, text in data.items()})
+    assert copy == data
+    kept = {id(part) for each in data.items() for part in each}
+    assert all({id(key), id(text)} <= kept for key, text in copy.items() if key != ledger_text.META)
+    after = decoder.decode(copy)
+    assert all(after.entries[uid] is entry for uid, entry in before.entries.items())
+
+
+@given(LEDGERS)
+def test_what_this_process_wrote_is_not_decoded(ledger: Ledger) -> None:
+    """The leader reads its own writes back; an entry that somebody else has written is read all the same."""
+    decoder, data = Decoder(), ledger_text.encode(ledger)
+    for uid, entry in ledger.entries.items():
+        decoder.written(uid, data[uid], entry)
+    assert all(decoder.decode(data).entries[uid] is entry for uid, entry in ledger.entries.items())
+    for uid, entry in ledger.entries.items():
+        decoder.written(uid, data[uid], replace(entry, epoch=entry.epoch + 1))
+        decoder.written(uid, None, None)
+    assert decoder.decode(data) == ledger
 
 
 def test_every_successor_is_newer() -> None:

@@ -67,8 +67,8 @@ def test_mark_holds_each_kind_and_labels_every_pod_template(name):
     assert record.marked
     assert record.templates
     for template in record.templates:
-        assert template.labels[names.GANG_LABEL] == names.GANG_PENDING
-        assert template.labels[names.POD_SET_LABEL] == template.pod_set
+        assert template.marks[names.GANG_LABEL] == names.GANG_PENDING
+        assert template.marks[names.POD_SET_LABEL] == template.pod_set
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -48,7 +48,7 @@ def test_a_start_stamps_every_template_and_lets_the_job_go(name):
     assert (running.admission.epoch, running.admission.seq) == (3, 14)
     assert running.admission.counts == running.gang.counts
     for template in running.templates:
-        assert template.labels[names.GANG_LABEL] == running.uid
+        assert template.marks[names.GANG_LABEL] == running.uid
         assert template.node_selector["pool/kind"] == "spot"
         assert template.has_annotations
 
