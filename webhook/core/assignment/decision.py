@@ -15,7 +15,7 @@ from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, as
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.gang import Gang
+from webhook.core.model.gang import ANYWHERE, Gang
 from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, PreemptionPolicy, Queue
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
@@ -134,8 +134,16 @@ class Decider:
     def _asked(self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]) -> list[Asked]:
         """Return the pod sets that wait until they fit nodes."""
         chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
+        shapes = {each.name: shape_of(each, chosen[each.name]) for each in gang.pod_sets}
         return [
-            Asked(each.name, shape_of(each, chosen[each.name]), counts[each.name], each.near, each.together)
+            Asked(
+                each.name,
+                shapes[each.name],
+                counts[each.name],
+                # On a flavor with a topology, who asks for nothing may lie anywhere in it, as in Kueue.
+                each.near or (ANYWHERE if shapes[each.name].levels else None),
+                each.together,
+            )
             for each in gang.pod_sets
             # Who has to be in one domain has to know which.
             if (each.near is not None and each.near.binding)

@@ -86,6 +86,10 @@ class Nearness:
         return not self.level and not self.slice_size
 
 
+ANYWHERE: Final = Nearness("", required=False)
+"""Kueue's ``podset-unconstrained-topology``."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodSet:
     """Identical pods of a gang."""

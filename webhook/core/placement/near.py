@@ -3,10 +3,13 @@
 Kueue's order and tie-breaks: of the domains that hold the set, the one with least room, of equal ones the first by the
 values of its labels. A wish that no domain holds climbs to the next wider level, and at last takes as few domains as
 hold the set. On each level below, as few as hold it are taken; below the level of the slices those with least room.
-A set with slices and no level of its own goes to the widest level, the smallest holes first.
+A set with slices and no level of its own goes to the widest level, the smallest holes first. Of a group of a leader and
+its workers the domain is chosen by the workers, and in it the leader's node, where it takes least of their room.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Final
 
 from webhook.core.model import names
 from webhook.core.placement.capacity import Capacity
@@ -14,6 +17,10 @@ from webhook.core.placement.domains import Domain, Path
 from webhook.core.placement.index import Index, Room
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked, Overlay
+from webhook.core.placement.shape import Shape
+
+MOST_SEATS: Final = 256
+"""Nodes that are looked at for a leader, those with least room for it: each costs some microseconds."""
 
 Size = tuple[int, int]
 """How many slices something holds, and how many pods; a set without slices has them of one pod."""
@@ -84,7 +91,8 @@ def _place_in_one(
     overlay: Overlay, unit: Sequence[Asked], depth: int, places: dict[str, dict[str, int]]
 ) -> Domain | None:
     """Place a unit in one domain ``depth`` levels deep, and return it; None where no one holds it."""
-    grounds = [_Ground(overlay, each) for each in unit]
+    # Of a leader and its workers these choose.
+    grounds = [_Ground(overlay, each) for each in (unit if _leader(unit) is None else sorted(unit, key=_fewer))]
     first, *others = [(ground.sizes(depth), ground.wanted) for ground in grounds]
     enough = {
         domain: size
@@ -105,9 +113,25 @@ def _place_in_one(
 
 def _place_within(overlay: Overlay, unit: Sequence[Asked], domain: Domain) -> dict[str, dict[str, int]] | None:
     """Return places for all sets of a unit on the nodes of one domain, or None."""
+    leader = _leader(unit)
+    seat = None if leader is None else _seat(overlay, leader, max(unit, key=lambda each: each.count), domain)
+    if leader is not None and seat is not None:
+        found = _in_turn(overlay, unit, domain, {leader.name: {seat: 1}})
+        if found is not None:
+            return found
+    return _in_turn(overlay, unit, domain, {})
+
+
+def _in_turn(
+    overlay: Overlay, unit: Sequence[Asked], domain: Domain, found: dict[str, dict[str, int]]
+) -> dict[str, dict[str, int]] | None:
+    """Return places within one domain for one set after the other, beside those that are ``found`` already."""
     trial = overlay if len(unit) == 1 else overlay.copy()
-    found: dict[str, dict[str, int]] = {}
     for each in unit:
+        trial.take(each.shape, found.get(each.name, {}))
+    for each in unit:
+        if each.name in found:
+            continue
         ground = _Ground(trial, each)
         placed = ground.place([(domain, ground.wanted)], len(domain))
         if placed is None:
@@ -116,6 +140,29 @@ def _place_within(overlay: Overlay, unit: Sequence[Asked], domain: Domain) -> di
         if trial is not overlay:
             trial.take(each.shape, placed)
     return found
+
+
+def _leader(unit: Sequence[Asked]) -> Asked | None:
+    """Return the set of one pod beside another one, as Kueue tells a leader from its workers."""
+    leader = min(unit, key=lambda each: each.count)
+    return leader if len(unit) == 2 and leader.count == 1 else None
+
+
+def _fewer(asked: Asked) -> int:
+    return -asked.count
+
+
+def _seat(overlay: Overlay, leader: Asked, workers: Asked, domain: Domain) -> str | None:
+    """Return the node of a domain on which the leader takes least of the workers' room."""
+    nodes, ground = _Ground(overlay, leader).nodes(domain), _Ground(overlay, workers)
+    levels = levels_of(workers)
+
+    def price(node: str) -> tuple[tuple[int, int, int], list[str], str]:
+        labels = overlay.capacity.nodes[node].labels
+        return ground.beside(node, leader.shape), [labels.get(level, "") for level in levels], node
+
+    tightest = nsmallest(MOST_SEATS, nodes, key=lambda node: (nodes[node], node))
+    return min(tightest, key=price, default=None)
 
 
 def _why(overlay: Overlay, unit: Sequence[Asked], depth: int) -> Misplaced:
@@ -144,6 +191,7 @@ class _Ground:
         """Slices; the last may lack some pods."""
         self.least = not near.level
         """The smallest holes are filled first."""
+        self._overlay = overlay
         self._capacity = overlay.capacity
         self._index: Index = overlay.capacity.index(asked.shape)
         self._adjusted: Mapping[str, Room] = overlay.adjusted(self._index)
@@ -188,7 +236,7 @@ class _Ground:
         nodes = {
             (*domain, node): (count // self.size, count)
             for domain in domains
-            for node, count in self._nodes(domain).items()
+            for node, count in self.nodes(domain).items()
         }
         places, left = dict[str, int](), self.asked.count
         for (*_, node), slices in _fewest(nodes, self.wanted, least=self.least) or ():
@@ -202,7 +250,7 @@ class _Ground:
         """Place pods within a domain in which no slice is torn apart any more, those places first that hold fewest."""
         end = len(domain) + 1
         if end > len(self.levels) or self._is_node(end):
-            for node, count in sorted(self._nodes(domain).items(), key=lambda found: (found[1], found[0])):
+            for node, count in sorted(self.nodes(domain).items(), key=lambda found: (found[1], found[0])):
                 pods = min(count, wanted)
                 if pods:
                     places[node] = pods
@@ -231,7 +279,23 @@ class _Ground:
                 pods[domain] = pods.get(domain, 0) + room[0] - self._index.rooms.get(node, (0, 0))[0]
         return {domain: count for domain, count in pods.items() if count}
 
-    def _nodes(self, domain: Domain) -> dict[str, int]:
+    def beside(self, node: str, shape: Shape) -> tuple[int, int, int]:
+        """Return what is lost if a pod of another ``shape`` goes to ``node``: slices, then what stays there, slices as
+        many as can be, and pods as few as can be.
+        """
+        taken = dict(self._overlay.more.get(node, {}))
+        for name, amount in shape.uses.items():
+            taken[name] = taken.get(name, 0) - amount
+        room = self._adjusted[node] if node in self._adjusted else self._index.rooms.get(node, (0, 0))
+        left = self._capacity.room(self._index, node, taken)[0]
+        together = before = room[0]
+        if self.size > 1 and not self._is_node(self._sliced):
+            domain = self._capacity.domains(self.levels[: self._sliced]).of.get(node, ())
+            together = self._pods(self._sliced).get(domain, 0)
+        lost = together // self.size - (together - before + left) // self.size
+        return lost, -(left // self.size), left
+
+    def nodes(self, domain: Domain) -> dict[str, int]:
         """Return the nodes of a domain that hold pods, and how many."""
         usual, adjusted = self._index.rooms, self._adjusted
         found = dict[str, int]()
