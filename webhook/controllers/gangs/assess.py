@@ -42,6 +42,8 @@ class Step(StrEnum):
     queue again."""
     CLEAR = "clear"
     """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
+    SWEEP = "sweep"
+    """Stopping, and what its controller left running it will not stop any more: delete these pods."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
 
@@ -60,6 +62,8 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         return _unreserved(job, pods_present)
     if job is None:
         return Step.RELEASE if pods_present == 0 else Step.NOTHING
+    if pods_present and reservation.stopping is not None and not reservation.adopted and _left_alone(job):
+        return Step.SWEEP
     if job.finished is not None:
         return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
     if job.deleting and not job.suspended and pods_present == 0:
@@ -99,6 +103,13 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
     if job.held:
         return Step.WITHDRAW
     return Step.WAIT
+
+
+def _left_alone(job: JobRecord) -> bool:
+    """Return whether the job's controller looks no more at whether it is suspended. It may have ended and left pods
+    running, or be deleted in the background while a finalizer keeps it: nobody but us would stop its pods.
+    """
+    return job.finished is not None or job.deleting
 
 
 def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:

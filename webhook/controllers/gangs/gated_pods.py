@@ -131,12 +131,12 @@ def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, flavors: 
 
 
 def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Requeue) -> Effect | None:
-    """Return the effect that deletes the pods that were let go, and sends those that wait back into the queue."""
+    """Return the effect that deletes the pods that were let go, and sends plain ones that wait back into the queue."""
     writes = []
     for pod in pods:
         if not pod.live:
             continue
-        patch = pod_patches.send_back(pod, job.uid, requeue) if pod.gated else None
+        patch = pod_patches.send_back(pod, job.uid, requeue) if pod.gated and is_pod_group(job) else None
         writes.append(PodWrite(pod, patch))
     return Effect(step, job, pods=tuple(writes)) if writes else None
 

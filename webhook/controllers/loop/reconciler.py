@@ -336,14 +336,13 @@ class Reconciler:
                 self._lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
                 self._stops.gang(reservation, ENDED, batch, gated_pods.ended(job))
-            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None and gated_pods.is_pod_group(job):
-                pods = self._view.fences.pods_of(job.namespace, job.uid)
-                stopping = gated_pods.stopping(step, job, pods, self._stops.requeue(job, reservation))
-                if stopping is not None:
-                    batch.effects[job.uid] = stopping
-            case Step.STOP | Step.VOID | Step.SUSPEND if job is not None:
+            case Step.STOP | Step.VOID | Step.SUSPEND | Step.SWEEP if job is not None:
                 requeue, held = self._stops.requeue(job, reservation), requeues.is_hold(job, reservation)
-                self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
+                pods = self._view.fences.pods_of(job.namespace, job.uid)
+                if step is not Step.SWEEP and not gated_pods.is_pod_group(job):
+                    self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
+                elif deletes := gated_pods.stopping(step, job, pods, requeue):
+                    batch.effects[job.uid] = deletes
             case Step.CLEAR if job is not None:
                 batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")
             case Step.GROW | Step.RESTORE if job is not None:

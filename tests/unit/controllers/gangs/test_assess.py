@@ -83,6 +83,28 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         False,
         Step.NOTHING,
     ),
+    "what a finished gang left running is stopped by its pods": (
+        job(suspended=False, finished="Succeeded", admission=STARTED),
+        STOPPING,
+        2,
+        False,
+        Step.SWEEP,
+    ),
+    "and what one did that is deleted and kept by a finalizer": (
+        job(suspended=False, deleting=True, active=True, admission=STARTED),
+        STOPPING,
+        1,
+        False,
+        Step.SWEEP,
+    ),
+    "suspended or not": (job(deleting=True, admission=STARTED), STOPPING, 1, False, Step.SWEEP),
+    "pods that ran before us bear no label by which we might delete them": (
+        job(suspended=False, deleting=True),
+        replace(STOPPING, adopted=True),
+        1,
+        False,
+        Step.STOP,
+    ),
     "rule 8: deleted is not free while orphans run": (None, RESERVED, 1, False, Step.NOTHING),
     "rule 8: gone is free": (None, RESERVED, 0, False, Step.RELEASE),
     "a finished adopted gang holds while its controller says so": (
