@@ -63,6 +63,10 @@ class Stops:
         outlives their record."""
         self._rests_until: dict[str, float] = {}
         """Unix time before which nothing is due of a gang that does not change."""
+        self._looked_at = 0.0
+        """Unix time of the last look."""
+        self._looked: set[str] = set()
+        """Names of the ensembles that it saw."""
 
     # -- what is remembered ----------------------------------------------------------------------------------------
 
@@ -204,15 +208,19 @@ class Stops:
         if due is not None:
             self.one(reservation, due.reason, batch, due)
             return
-        parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
-        if parts[0][0].uid != job.uid:
-            # An ensemble is looked at once, with the first of its jobs.
-            return
-        if job.placement in (Phase.GRANTED, Phase.RECALLED):
-            # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
-            self._whole.forget(siblings.name_of(reservation))
-            return
         name = siblings.name_of(reservation)
+        if name != job.uid:
+            # An ensemble is looked at once, with whichever of its jobs comes first: to find them costs as many steps.
+            if self._looked_at != now:
+                self._looked_at, self._looked = now, set()
+            if name in self._looked:
+                return
+            self._looked.add(name)
+        parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
+        if parts[0][0].placement in (Phase.GRANTED, Phase.RECALLED):
+            # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
+            self._whole.forget(name)
+            return
         due = self._whole.overdue(name, parts, self._view, now)
         if due is not None:
             for _, held in parts:

@@ -414,13 +414,13 @@ class Reconciler:
             except Exception:
                 self._broken(uid, job)
         if self._chores is None or self._chores.done():
-            self._chores = asyncio.create_task(self._do_chores(), name="chores")
-        self._announcer.tick(now, self.reason)
+            self._chores = asyncio.create_task(self._do_chores(now), name="chores")
         self._announcer.unreadable(now, self._feeds.unreadable())
 
-    async def _do_chores(self) -> None:
+    async def _do_chores(self, now: float) -> None:
         await self._labels.keep()
         await self._recovery.quarantine.tidy(self._clock.now())
+        await self._announcer.tick(now, self.reason)
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
         unfit = {

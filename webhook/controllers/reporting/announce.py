@@ -1,5 +1,6 @@
 """Tells people what was decided: events on jobs and one log line a decision."""
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -139,13 +140,17 @@ class Announcer:
     def _ledger(self) -> Regarding:
         return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
 
-    def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
-        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what."""
+    async def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
+        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what.
+
+        Everybody else's turn comes between one reason and the next: a hundred can take half a second.
+        """
         self.unread()
         self._delayed &= self._view.ledger.entries.keys()
         for uid in list(itertools.islice(self._waiting, LOOKED_AT_MAX)):
-            waits = self._waiting.pop(uid)
-            if uid not in self._view.jobs or uid in self._view.ledger.entries:
+            await asyncio.sleep(0)
+            waits = self._waiting.pop(uid, None)
+            if waits is None or uid not in self._view.jobs or uid in self._view.ledger.entries:
                 continue
             # To the end of the line: with many waiting, each is looked at in turn.
             self._waiting[uid] = waits

@@ -1,9 +1,10 @@
 """Which reasons are worth an event: those that somebody could still read about."""
 
+import asyncio
 from typing import Any
 
 from tests.unit.visibility.world import World
-from webhook.controllers.reporting.announce import UNREADABLE_SECONDS, Announcer
+from webhook.controllers.reporting.announce import LOOKED_AT_MAX, UNREADABLE_SECONDS, Announcer
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 
@@ -22,16 +23,16 @@ class Notes:
         self.regarding.append(regarding)
 
 
-def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_stop_is_one() -> None:
+async def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_stop_is_one() -> None:
     world, notes = World(), Notes()
     job = world.waits("train")
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     announcer.queued(job.uid)
     passing = Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     lasting = Reason(Code.PENDING_EVALUATION, "could stop team/other", help="its turn comes when room becomes free")
-    announcer.tick(10, lambda _uid: passing)
+    await announcer.tick(10, lambda _uid: passing)
     assert notes.told == []
-    announcer.tick(11, lambda _uid: lasting)
+    await announcer.tick(11, lambda _uid: lasting)
     assert notes.told == [f"Queued PendingEvaluation: {lasting}"]
 
 
@@ -49,27 +50,72 @@ def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> Non
     assert len(notes.told) <= 4 + 10, "one that is readable at times is told of no faster"
 
 
-def test_where_neighbours_are_hidden_events_name_none() -> None:
+async def test_where_neighbours_are_hidden_events_name_none() -> None:
     world, notes = World(), Notes()
     world.view.hides_neighbours = True
     world.view.namespaces |= {"team-vision": {}, "team-speech": {}}
     job = world.waits("train")
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     announcer.queued(job.uid)
-    announcer.tick(11, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "behind team-speech/secret and team-vision/own"))
+    await announcer.tick(
+        11, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "behind team-speech/secret and team-vision/own")
+    )
     assert notes.told == ["Queued WaitingForQuota: behind a job of another namespace and team-vision/own"]
 
 
-def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:
+async def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:
     world, notes = World(), Notes()
     job = world.waits("train")
     reservation = world.admits(job)
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     for second in range(3):
         announcer.start_failed(job.uid, "no")
-        announcer.tick(second, lambda _uid: None)
+        await announcer.tick(second, lambda _uid: None)
     assert len(notes.told) == 1
     world.releases(reservation)
-    announcer.tick(4, lambda _uid: None)
+    await announcer.tick(4, lambda _uid: None)
     announcer.start_failed(job.uid, "no")
     assert len(notes.told) == 2
+
+
+async def test_reasons_are_put_into_words_one_at_a_time() -> None:
+    """A hundred gangs of hundreds of pod sets took half a second in a row, in which no lease was renewed."""
+    world, announced = World(), 0
+    announcer = Announcer(Notes(), world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    for number in range(LOOKED_AT_MAX):
+        announcer.queued(world.waits(f"train-{number}").uid)
+    since_others_ran = most = 0
+
+    def reason_of(_uid: str) -> None:
+        nonlocal since_others_ran, most, announced
+        announced += 1
+        since_others_ran += 1
+        most = max(most, since_others_ran)
+
+    async def others() -> None:
+        nonlocal since_others_ran
+        while True:
+            since_others_ran = 0
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    await announcer.tick(10, reason_of)
+    beside.cancel()
+    assert announced == LOOKED_AT_MAX
+    assert most == 1
+
+
+async def test_who_is_admitted_while_others_are_told_of_is_told_nothing() -> None:
+    world, notes = World(), Notes()
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    first, second = world.waits("first"), world.waits("second")
+    for job in (first, second):
+        announcer.queued(job.uid)
+
+    def reason_of(_uid: str) -> Reason:
+        if second.uid not in world.view.ledger.entries:
+            announcer.admitted(world.admits(second))
+        return Reason(Code.WAITING_FOR_QUOTA, "no room")
+
+    await announcer.tick(10, reason_of)
+    assert [told.partition(" ")[0] for told in notes.told] == ["Admitted", "Queued"]
