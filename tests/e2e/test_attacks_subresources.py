@@ -105,9 +105,9 @@ def test_a_job_that_is_replaced_whole_is_judged_as_it_is_when_changed(owner: Kub
         group, _, _ = stored["apiVersion"].partition("/")
         other = stored | {"apiVersion": f"{group}/v9"}
         assert "no matches for kind" in owner.refused("replace", "-f", "-", stdin=json.dumps(other))
-        anew = copy.deepcopy(manifest)
-        (anew["spec"].setdefault("runPolicy", {}) if kind == "pytorchjob" else anew["spec"])["suspend"] = False
-        owner("replace", "--force", "-f", "-", stdin=json.dumps(anew))
+        fresh = copy.deepcopy(manifest)
+        (fresh["spec"].setdefault("runPolicy", {}) if kind == "pytorchjob" else fresh["spec"])["suspend"] = False
+        owner("replace", "--force", "-f", "-", stdin=json.dumps(fresh))
         new = owner.get(kind, "gang")
         assert new["metadata"]["uid"] != stored["metadata"]["uid"]
         assert (new["spec"]["runPolicy"] if kind == "pytorchjob" else new["spec"])["suspend"] is True
@@ -142,7 +142,7 @@ def test_a_role_that_edits_a_namespace_writes_neither_status_nor_bindings_nor_ri
 
 
 def test_a_pod_behind_our_gate_is_bound_to_no_node_by_hand(owner: Kubectl, admin: Kubectl) -> None:
-    """Not even by whom a cluster lets write bindings."""
+    """Not even by those who may write bindings."""
     give_queue(admin, 0)
     group = pod_template(labels={"scheduling.x-k8s.io/pod-group": "crew", "tutti.dev/queue-name": QUEUE})
     owner.create(
