@@ -49,7 +49,7 @@ class Capacity:
         self.free: dict[str, dict[str, int]] = {}
         """Node to amounts: negative ones on a node that is overfull, and only what it lost of one not known yet."""
         self._columns: dict[str, dict[str, int]] = {}
-        """The same turned round, resource to node, for resources that new indexes began with."""
+        """The same turned round, resource to node, for resources that new indexes asked about."""
         self._withheld: dict[str, dict[str, int]] = {}
         """Node to what is kept there for claims."""
         self._claims = ClaimedRoom()
@@ -347,7 +347,7 @@ class Capacity:
         index, scarce = self._indexes.pop(shape, None), self.scarce(shape)
         if index is None or index.scarce != scarce:
             index = Index(shape, scarce, seen=len(self._log))
-            index.read(self.nodes, self.free, self._column(scarce))
+            index.read(self.nodes, self.free, {name: self._column(name) for name, _ in shape.requests})
         for name in dict.fromkeys(self._log[index.seen :]):
             index.set(name, self.room(index, name))
         index.seen = len(self._log)

@@ -1,7 +1,7 @@
 """The nodes that pods of one shape may use, by how many of them they hold."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.placement.domains import Domain, Domains, Path, Sums, keep_last
@@ -45,24 +45,32 @@ class Index:
         return count, free.get(self.scarce, 0) - count * self.shape.amount(self.scarce)
 
     def read(
-        self, nodes: Mapping[str, NodeRecord], free: Mapping[str, Mapping[str, int]], scarce: Mapping[str, int]
+        self,
+        nodes: Mapping[str, NodeRecord],
+        free: Mapping[str, Mapping[str, int]],
+        columns: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """Take note of all nodes at once, as the index is new; ``scarce`` is what is free of its scarce resource, by
-        node. Written out, as it looks at ten thousand in a row.
+        """Take note of all nodes at once, as the index is new; ``columns`` is what is free of each resource that is
+        asked, by node. Written out, as it looks at ten thousand in a row.
         """
         rooms, one, admits = dict[str, Room](), dict[Room, Room](), self.shape.admits
         each = self.shape.amount(self.scarce)
-        others = [(name, amount) for name, amount in self.shape.requests if name != self.scarce]
-        for name, left in scarce.items():
+        others = [(columns[name].get, amount) for name, amount in self.shape.requests if name != self.scarce]
+        needs = dict[int, list[tuple[Callable[[str, int], int], int]]]()
+        for name, left in columns[self.scarce].items():
             if left < each or name not in nodes:
                 continue
-            count, has = left // each, free[name]
-            for resource, amount in others:
-                found = has.get(resource, 0) // amount
-                if found < count:  # noqa: PLR1730 - a call of min takes longer than all the rest
-                    count = found
+            count = left // each
+            # Mostly there is enough of all others for as many, and to compare takes less than to divide.
+            need = needs.get(count)
+            if need is None:
+                need = needs[count] = [(of, amount * count) for of, amount in others]
+            for of, least in need:
+                if of(name, 0) < least:
+                    count = min(other(name, 0) // amount for other, amount in others)
+                    break
             if self.shape.ports:
-                count = self.shape.with_ports(count, has)
+                count = self.shape.with_ports(count, free[name])
             if count > 0 and admits(nodes[name]):
                 room = (count, left - count * each)
                 rooms[name] = one.setdefault(room, room)
