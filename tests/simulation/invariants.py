@@ -253,7 +253,7 @@ class Invariants:
 
     def _overdrawn(self, policy: Trees, asked: Mapping[str, Reservation]) -> str:
         """Return what is oversubscribed, empty when nothing is."""
-        used: dict[str, int] = {}
+        used, scattered = dict[str, int](), 0
         ended = {gang: {**counts} for gang, counts in self._succeeded_pods().items()}
         for uid, done in self._done.items():
             # Its controller has counted them: they may be deleted since.
@@ -274,8 +274,10 @@ class Invariants:
                 node = self._charged_at(reservation, policy)
                 if each is not None and node is not None:
                     used[node] = used.get(node, 0) + amount // each
-        if sum(used.values()) > self._node_gpus * 1000:
-            # Each pod asks one, so the sum tells whether all fit.
+                    scattered += amount // each if _is_stopped_and_large(reservation) else 0
+        if sum(used.values()) - scattered > self._node_gpus * 1000:
+            # Of pods that ask one each the sum tells whether all fit. Those of two may find no node any more that has
+            # as much in one piece: of who is stopped nothing is lost then, and the pieces are others'.
             return f"the nodes have {self._node_gpus} GPUs, reserved are {used}: {list(self._ledger.entries.values())}"
         room: dict[str, int] = {}
         for queue, (gpus, cohort) in policy.items():
@@ -476,6 +478,11 @@ class Invariants:
 
 def _broken_jobs() -> float:
     return sum(sample.value for metric in metrics.BROKEN_JOBS.collect() for sample in metric.samples[:1])
+
+
+def _is_stopped_and_large(reservation: Reservation) -> bool:
+    large = any(each.price.requests.get(GPU, 0) > 1000 for each in reservation.pod_sets)
+    return reservation.stopping is not None and large
 
 
 def _held(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:

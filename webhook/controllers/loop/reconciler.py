@@ -420,7 +420,7 @@ class Reconciler:
     async def _do_chores(self, now: float) -> None:
         await self._labels.keep()
         await self._recovery.quarantine.tidy(self._clock.now())
-        await self._announcer.tick(now, self.reason)
+        await self._announcer.tick(now, self.reason, self.engine.partial())
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
         unfit = {

@@ -60,6 +60,8 @@ class Announcer:
         self._now = now
         self._waiting: dict[str, _Waiting] = {}
         """By uid, the one that was looked at last at the end."""
+        self._growing: dict[str, _Waiting] = {}
+        """Those that have started and wait for more of their pods to join, in the same order."""
         self._delayed: set[str] = set()
         """Uids of admitted gangs of which it was told that their start fails."""
         self._unread: dict[str, str] = {}
@@ -140,12 +142,14 @@ class Announcer:
     def _ledger(self) -> Regarding:
         return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
 
-    async def tick(self, now: float, reason_of: Callable[[str], Reason | None]) -> None:
-        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what.
+    async def tick(self, now: float, reason_of: Callable[[str], Reason | None], partial: Iterable[str] = ()) -> None:
+        """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what. Of the
+        gangs that have started and are ``partial``, tell why no more of their pods join them.
 
         Everybody else's turn comes between one reason and the next: a hundred can take half a second.
         """
         self.unread()
+        await self._grow(now, reason_of, dict.fromkeys(partial))
         self._delayed &= self._view.ledger.entries.keys()
         for uid in list(itertools.islice(self._waiting, LOOKED_AT_MAX)):
             await asyncio.sleep(0)
@@ -169,6 +173,20 @@ class Announcer:
         metrics.WAITING.clear()
         for code, number in Counter(waits.code for waits in self._waiting.values() if waits.code).items():
             metrics.WAITING.labels(code).set(number)
+
+    async def _grow(self, now: float, reason_of: Callable[[str], Reason | None], partial: Mapping[str, None]) -> None:
+        known = {uid: waits for uid, waits in self._growing.items() if uid in partial}
+        self._growing = known | {uid: _Waiting(now) for uid in partial if uid not in known}
+        for uid in list(itertools.islice(self._growing, LOOKED_AT_MAX)):
+            await asyncio.sleep(0)
+            waits = self._growing.pop(uid)
+            self._growing[uid] = waits
+            # Meanwhile it may have been stopped, and wait for all of its pods.
+            reason = reason_of(uid) if uid in self._view.ledger.entries else None
+            waits.code = None if reason is None else reason.code
+            if reason is not None and now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
+                waits.told = reason.code
+                self._note(uid, "GrowthWaits", f"pods that are to join it wait: {reason.code}: {reason}")
 
     def _note(
         self, uid: str, reason: str, note: str, *, warning: bool = False, annotations: Mapping[str, str] = NONE

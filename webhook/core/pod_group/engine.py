@@ -211,6 +211,11 @@ class EnsembleEngine:
             return ensemble.behind(first)
         return self._engine.reason(self._stands_as(uid))
 
+    def partial(self) -> list[str]:
+        """Return the uids of admitted gangs of which pods are still to come; of an ensemble its own."""
+        self._settle()
+        return self._engine.partial()
+
     def waiting(self, queue: str | None = None) -> list[Gang]:
         """Return the waiting jobs of one queue in its order, or all of them, those that are not considered yet last."""
         self._settle()

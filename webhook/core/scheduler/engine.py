@@ -207,8 +207,14 @@ class Engine:
         return self.state.pending.state_of(uid)
 
     def reason(self, uid: str) -> Reason | None:
-        """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
+        """Return why a gang waits, with the numbers of this moment, or why one that has started is no larger; None when
+        it lacks nothing.
+        """
         return why_waiting(self.state, uid)
+
+    def partial(self) -> list[str]:
+        """Return the uids of admitted gangs of which pods are still to come."""
+        return list(self.state.partial())
 
     def waiting(self, queue: str | None = None) -> list[Gang]:
         """Return the waiting gangs of one queue in its order, or all of them, queue by queue."""

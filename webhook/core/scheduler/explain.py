@@ -27,8 +27,10 @@ from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, GangRecord
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import why_misplaced
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
+from webhook.core.scheduler.growth import extra, joining, one_more
 from webhook.core.scheduler.state import State
 
 HOLDERS_SHOWN = 3
@@ -152,10 +154,12 @@ def _holders(node: Node, key: FlavorResource, allocations: Allocations) -> tuple
 
 
 def why_waiting(state: State, uid: str) -> Reason | None:
-    """Return why a gang waits, with the numbers of this moment; None when it does not wait."""
+    """Return why a gang waits, with the numbers of this moment, or why one that has started is no larger; None when it
+    lacks nothing.
+    """
     record = state.pending.records.get(uid)
     if record is None:
-        return None
+        return _why_no_larger(state, uid)
     gang, queue, eclass = record.gang, record.queue, record.eclass
     if queue is None:
         what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
@@ -198,6 +202,30 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     why = explain(eclass.head, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
+
+
+def _why_no_larger(state: State, uid: str) -> Reason | None:
+    """Return what one more pod of an admitted gang has no room for; None where none is to come, or there is room."""
+    allocation = state.allocations.elastic.get(uid)
+    if allocation is None or allocation.gang is None or not state.may_grow(allocation):
+        return None
+    larger = one_more(allocation, joining(state.policy, state.settings))
+    if larger is None:
+        return None
+    usage, node = state.allocations.usage, state.allocations.node_of(allocation)
+    if node is not None:
+        for key, amount in extra(larger.usage(allocation.reclaimed), allocation).items():
+            if amount > usage.available(node, key):
+                block = Block(Code.WAITING_FOR_QUOTA, key, amount)
+                return _short(block, node, state.allocations, Mode.FIT, lambda node, key: 0)
+    held = allocation.reservation.counts
+    fence = state.fences.shortfall(
+        allocation.gang, {name: count - held.get(name, 0) for name, count in larger.counts.items()}
+    )
+    if fence is not None or state.nodes is None:
+        return fence
+    found = state.decider.more_places(allocation.gang, allocation.reservation, larger)
+    return why_misplaced(state.nodes, found) if isinstance(found, Misplaced) else None
 
 
 def _ahead_of(state: State, record: GangRecord, level: int, node: Node, key: FlavorResource) -> int:

@@ -51,7 +51,7 @@ class Room:
         node = self.allocations.node_of(old)
         if node is None:
             return old.reservation.queue is None
-        return self.allocations.fits(node, _extra(amounts, old))
+        return self.allocations.fits(node, extra(amounts, old))
 
     def _passes_fences(self, old: Allocation, larger: Reservation) -> bool:
         before = old.reservation.counts
@@ -69,14 +69,27 @@ def grow(allocation: Allocation, room: Room, allowed: Allowed, seats: Seats) -> 
         for seat in (known,) if known is not None else seats(allocation, pod_set):
             seated = grown if known is not None else replace(grown, reservation=_with_set(grown.reservation, seat))
             more = pod_set.count - seat.count
-            extra = _largest(seated.reservation, pod_set.name, more, old=allocation, room=room)
-            if extra:
-                larger = _with_more(seated.reservation, pod_set.name, extra)
+            pods = _largest(seated.reservation, pod_set.name, more, old=allocation, room=room)
+            if pods:
+                larger = _with_more(seated.reservation, pod_set.name, pods)
                 grown = replace(grown, reservation=larger, amounts=larger.usage(allocation.reclaimed))
                 break
-    if grown is allocation or not allowed(allocation, _extra(grown.amounts, allocation)):
+    if grown is allocation or not allowed(allocation, extra(grown.amounts, allocation)):
         return None
     return grown
+
+
+def one_more(allocation: Allocation, seats: Seats) -> Reservation | None:
+    """Return what a gang would hold with one more pod, of the first set that lacks some; None where none can join."""
+    gang, reservation = allocation.gang, allocation.reservation
+    for pod_set in () if gang is None else gang.pod_sets:
+        known = reservation.pod_set(pod_set.name)
+        if known is None:
+            for seat in seats(allocation, pod_set):
+                return _with_more(_with_set(reservation, seat), pod_set.name, 1)
+        elif known.count < pod_set.count:
+            return _with_more(reservation, pod_set.name, 1)
+    return None
 
 
 def joining(policy: Policy, settings: EngineSettings) -> Seats:
@@ -133,9 +146,10 @@ def _largest(grown: Reservation, name: str, most: int, *, old: Allocation, room:
     return fits
 
 
-def _extra(amounts: Mapping[FlavorResource, int], old: Allocation) -> dict[FlavorResource, int]:
-    extra = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
-    return {key: amount for key, amount in extra.items() if amount > 0}
+def extra(amounts: Mapping[FlavorResource, int], old: Allocation) -> dict[FlavorResource, int]:
+    """Return what ``amounts`` are more than what a gang holds."""
+    more = {key: amount - old.amounts.get(key, 0) for key, amount in amounts.items()}
+    return {key: amount for key, amount in more.items() if amount > 0}
 
 
 def _with_set(reservation: Reservation, pod_set: ReservedPodSet) -> Reservation:

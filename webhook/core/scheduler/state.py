@@ -421,9 +421,9 @@ class State:
 
     def partial(self) -> dict[str, Allocation]:
         """Return the admitted gangs that may still grow to full size."""
-        return {
-            uid: allocation
-            for uid, allocation in self.allocations.elastic.items()
-            if allocation.gang is not None and uid not in self.allocations.stopping
-            if allocation.reservation.counts != allocation.gang.counts
-        }
+        return {uid: allocation for uid, allocation in self.allocations.elastic.items() if self.may_grow(allocation)}
+
+    def may_grow(self, allocation: Allocation) -> bool:
+        """Return whether pods of an admitted gang that may be larger are still to come."""
+        goes_on = allocation.gang is not None and allocation.uid not in self.allocations.stopping
+        return goes_on and allocation.gang is not None and allocation.reservation.counts != allocation.gang.counts

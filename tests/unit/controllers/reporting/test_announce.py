@@ -119,3 +119,26 @@ async def test_who_is_admitted_while_others_are_told_of_is_told_nothing() -> Non
 
     await announcer.tick(10, reason_of)
     assert [told.partition(" ")[0] for told in notes.told] == ["Admitted", "Queued"]
+
+
+async def test_that_pods_wait_to_join_is_said_once_a_reason_of_all_that_grow_in_turn() -> None:
+    world, notes = World(), Notes()
+    jobs = [world.waits(f"train-{number}") for number in range(LOOKED_AT_MAX + 5)]
+    for job in jobs:
+        world.admits(job)
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    uids = [job.uid for job in jobs]
+    full = Reason(
+        Code.NODES_DO_NOT_FIT, "asks 1 pods of 1 cpu; 0 fit now", help="it starts when 1 more of its pods fit"
+    )
+    await announcer.tick(0, lambda _uid: full, uids)
+    assert notes.told == [], "the next cycle may have room"
+    for second in (2, 3, 4):
+        await announcer.tick(second, lambda _uid: full, uids)
+    assert notes.told == [f"GrowthWaits pods that are to join it wait: NodesDoNotFit: {full}"] * len(jobs)
+    await announcer.tick(5, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "more"), uids[:1])
+    assert notes.told[len(jobs) :] == ["GrowthWaits pods that are to join it wait: WaitingForQuota: more"]
+    await announcer.tick(6, lambda _uid: None, [])
+    await announcer.tick(9, lambda _uid: full, uids[:1])
+    await announcer.tick(12, lambda _uid: full, uids[:1])
+    assert len(notes.told) == len(jobs) + 2, "who grew and waits again is told again"

@@ -11,6 +11,7 @@ from webhook.core.model.gang import Gang, Nearness, PodPrice, PodSet
 from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
+from webhook.core.model.reasons import Code
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.shape import shape_of
@@ -156,6 +157,27 @@ def test_as_many_pods_join_as_the_nodes_hold_and_the_others_when_there_is_room_o
     (more,) = world.plan().grown
     assert more.counts == {"main": 2, "big": 3}
     assert nodes.allotments["crew"].places["big"] == {"two": 1, "three": 2}
+
+
+def test_who_may_not_grow_is_told_what_lacks_for_one_more_pod() -> None:
+    world = World(queue("a", 20))
+    nodes = on_nodes(world, one=3, two=3)
+    two = started(world)
+    assert (world.engine.reason("crew"), world.engine.partial()) == (None, [])
+    joined(world, two, shape("big", 4, cpu=2))
+    why = world.engine.reason("crew")
+    assert (world.engine.partial(), why and why.code) == (["crew"], Code.NODES_DO_NOT_FIT)
+    assert str(why) == (
+        "asks 1 pods of 2 cpu; 0 fit now; of 2 nodes 2 take none: 2 lack cpu (2 free in pieces too small); "
+        "it starts when 1 more of its pods fit"
+    )
+    world.set_policy(queue("a", 5))
+    why = world.engine.reason("crew")
+    assert why is not None
+    assert (why.code, why.asked, why.used, why.limit) == (Code.WAITING_FOR_QUOTA, 2 * MILLI, 4 * MILLI, 5 * MILLI)
+    world.set_policy(queue("a", 20))
+    nodes.put_node(NodeRecord("three", {"cpu": 6 * MILLI}))
+    assert world.engine.reason("crew") is None, "it has room, and grows in the next cycle"
 
 
 def test_who_joins_passes_over_a_flavor_whose_nodes_are_full() -> None:
