@@ -54,10 +54,17 @@ class Hub:
     """One hub process."""
 
     def __init__(
-        self, api: Api, members: Mapping[str, Api], kinds: Mapping[str, JobKind], *, clock: Clock, rng: Random
+        self,
+        api: Api,
+        members: Mapping[str, Api],
+        kinds: Mapping[str, JobKind],
+        *,
+        clock: Clock,
+        rng: Random,
+        hides_neighbours: bool = False,
     ) -> None:
         self.kinds = {key: kind for key, kind in kinds.items() if kind.placed}
-        reached = {name: Member(name, member) for name, member in members.items()}
+        reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
         self.fleet = Fleet(api, reached, clock, epoch=int(clock.now()), unswept=set(reached))
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]

@@ -22,7 +22,7 @@ from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, Misplaced
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.model import names, neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 from webhook.fleet.copies import copy_read, offer_text
 from webhook.jobs.kinds.kind import JobKind
@@ -76,9 +76,11 @@ class _Ledger:
 class Member:
     """One member, by the name that the hub knows it by."""
 
-    def __init__(self, name: str, api: Api) -> None:
+    def __init__(self, name: str, api: Api, *, hides_neighbours: bool = False) -> None:
+        """``hides_neighbours``: what it says of one namespace is told with no name of another in it."""
         self.name = name
         self._api = api
+        self._hides_neighbours = hides_neighbours
         self._rests_until = 0.0
 
     def reach(self, api: Api) -> Api:
@@ -144,7 +146,11 @@ class Member:
         told = [each for each in (listed or {}).get("items") or () if isinstance(each, dict)]
         newest = max(told, key=lambda each: text(each.get("lastTimestamp")), default={})
         starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
-        return Waits(text(newest.get("message"))[:REASON_CHARACTERS], starts or None)
+        why = text(newest.get("message"))
+        if self._hides_neighbours:
+            # Before it is cut: half a name would not be known as one.
+            why = neighbours.text_for(why, namespace, neighbours.ANY_NAMESPACE)
+        return Waits(why[:REASON_CHARACTERS], starts or None)
 
     async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""

@@ -89,7 +89,8 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
     api = await connect(config.kubeconfig, "tutti-hub")
     links = {name: reached(account) for name, account in known.items()}
     rng = Random(os.getpid())  # noqa: S311 - jitter
-    hub = Hub(api, links, with_custom(config.kinds), clock=SystemClock(), rng=rng)
+    hidden, kinds = config.hide_neighbours, with_custom(config.kinds)
+    hub = Hub(api, links, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden)
     on_start(hub)
     log.info("fleet.serving", members=sorted(known))
     try:

@@ -11,7 +11,7 @@ import pytest
 import trustme
 import yaml
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
 from tests.unit.fleet.test_kubeconfig import good
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -122,12 +122,18 @@ async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path) -> 
             where = tmp_path if side is world.hub else tmp_path / "members"
             (where / side.name).write_text(yaml.safe_dump(document))
         stop = asyncio.Event()
-        config = Config(kubeconfig=tmp_path / "hub", fleet_members=tmp_path / "members")
-        process_running = asyncio.create_task(serve_hub(config, stop))
+        config = Config(kubeconfig=tmp_path / "hub", fleet_members=tmp_path / "members", hide_neighbours=True)
+        hubs: list[Hub] = []
+        process_running = asyncio.create_task(serve_hub(config, stop, hubs.append))
         try:
             await world.hub.cluster.create(pytorch_job(runtime="1s"))
             await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
             assert await world.empty("PyTorchJob")
+            said = {"reason": "Queued", "message": "behind team-secret/paper", "involvedObject": {"uid": "copy"}}
+            head = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "said", "namespace": NAMESPACE}}
+            await world.members["a"].cluster.create(head | said)
+            told = await hubs[0].fleet.members["a"].why_waiting(NAMESPACE, "copy")
+            assert told.why == "behind a job of another namespace", "as its configuration says"
         finally:
             stop.set()
             await process_running

@@ -15,6 +15,17 @@ SOMEBODY: Final = "a job of another namespace"
 _NAMES: Final = re.compile(r"(?<![\w./-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 
 
+class _Anything:
+    """Whatever reads like a name. ``4/8`` are amounts."""
+
+    def __contains__(self, item: object) -> bool:
+        return not str(item).isdigit()
+
+
+ANY_NAMESPACE: Final[Container[str]] = _Anything()
+"""Where namespaces are not known, as those of another cluster."""
+
+
 def text_for(text: str, namespace: str, namespaces: Container[str]) -> str:
     """Return ``text`` with each ``namespace/name`` of another of ``namespaces`` taken out."""
     return _NAMES.sub(lambda m: m[0] if m[1] == namespace or m[1] not in namespaces else SOMEBODY, text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.neighbours import SOMEBODY, reason_for, text_for
+from webhook.core.model.neighbours import ANY_NAMESPACE, SOMEBODY, reason_for, text_for
 from webhook.core.model.reasons import Code, Holder, Reason
 
 NAMESPACES = ("team-a", "team-b", "n")
@@ -22,6 +22,11 @@ NAMESPACES = ("team-a", "team-b", "n")
 )
 def test_names_of_other_namespaces_go_and_all_else_stays(text: str, told: str) -> None:
     assert text_for(text, "team-a", NAMESPACES) == told
+
+
+def test_where_no_namespace_is_known_whatever_reads_like_a_name_goes() -> None:
+    told = text_for("behind team-b/train, team-a/mine; 4/8 nvidia.com/gpu, x/y", "team-a", ANY_NAMESPACE)
+    assert told == f"behind {SOMEBODY}, team-a/mine; 4/8 nvidia.com/gpu, {SOMEBODY}"
 
 
 def test_what_other_namespaces_hold_is_one_amount() -> None:
