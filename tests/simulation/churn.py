@@ -3,27 +3,32 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 import orjson
 
 from tests.simulation.load import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
+from tests.simulation.trees import Trees
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
-Trees = Mapping[str, tuple[int, str | None]]
-"""Queue to its quota and its cohort."""
-USUAL: Final[Trees] = {name: (NOMINAL_GPUS[name], COHORT[name]) for name in QUEUES}
+ABOVE: Final = "above"
+"""A cohort that others are below for a while."""
+USUAL: Final = Trees({name: (NOMINAL_GPUS[name], COHORT[name]) for name in QUEUES})
 
 
 class PolicyChurn:
     """What administrators do to policy, by one seed; in the end all is as it was."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random, known_after_seconds: float) -> None:
-        """Every process has read a change ``known_after_seconds``."""
+    def __init__(
+        self, cluster: SimulatedCluster, rng: Random, known_after_seconds: float, *, nested: bool = False
+    ) -> None:
+        """Every process has read a change after ``known_after_seconds``; ``nested`` Cohorts come and go, too."""
+        self._acts = range(9) if not nested else (0, 1, 4, 9, 9, 9, 10, 10, 10)
         self._known_after_seconds = known_after_seconds
         self._cluster = cluster
         self._rng = rng
@@ -32,9 +37,11 @@ class PolicyChurn:
         self._past: list[tuple[float, Trees]] = []
 
     def recent(self) -> list[Trees]:
-        """Return the quotas that a process may decide by now."""
+        """Return the trees that a process may decide by now: queues and Cohorts are read each by a watch of its own."""
         since = asyncio.get_running_loop().time() - self._known_after_seconds
-        return [trees for until, trees in self._past if until >= since] + [self._now]
+        known = [trees for until, trees in self._past if until >= since] + [self._now]
+        parents = {tuple(sorted(trees.parents.items())): trees.parents for trees in known}
+        return [replace(trees, parents=each) for trees in known for each in parents.values()]
 
     async def run(self, changes: int, seconds: float) -> None:
         """Make so many changes over ``seconds``, each of which lasts for a while."""
@@ -56,7 +63,7 @@ class PolicyChurn:
         queue, namespace = self._rng.choice(QUEUES), self._rng.choice(NAMESPACES)
         lasts = self._rng.uniform(0.2, 12)
         local = f"{GROUP}/namespaces/{namespace}/localqueues"
-        match self._rng.randrange(9):
+        match self._rng.choice(self._acts):
             case 0:
                 await self._patched(queue, _quota(self._rng.randrange(NOMINAL_GPUS[queue])), lasts)
             case 1:
@@ -75,6 +82,18 @@ class PolicyChurn:
                 await self._replaced(local, queue, lasts, {"clusterQueue": self._rng.choice(QUEUES)})
             case 8:
                 await self._replaced("/api/v1/namespaces/team-a/resourcequotas", "hard", lasts)
+            case 9:
+                await self._nested(self._rng.choice(("shared", "other")), lasts)
+            case 10:
+                await self._patched(queue, {"cohortName": ABOVE}, lasts)
+
+    async def _nested(self, cohort: str, lasts: float) -> None:
+        """Put a cohort below another one, so that its queues borrow there, until its object is deleted."""
+        item = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": cohort}}
+        with suppress(ApiError):
+            await self._create(f"{GROUP}/cohorts", {**item, "spec": {"parentName": ABOVE}})
+            await asyncio.sleep(lasts)
+            await self._delete(f"{GROUP}/cohorts", cohort)
 
     async def _patched(self, queue: str, spec: Mapping[str, Any], lasts: float) -> None:
         """Change a ClusterQueue for a while."""
@@ -122,13 +141,19 @@ class PolicyChurn:
 
     def _note(self) -> None:
         """Remember from when on which quotas hold."""
-        resource = self._cluster.server.registry.of_kind("kueue.x-k8s.io/v1beta2", "ClusterQueue")
-        assert resource is not None
         self._past.append((asyncio.get_running_loop().time(), self._now))
-        self._now = {
-            stored.key[1]: (_nominal(stored.object["spec"]), stored.object["spec"].get("cohortName"))
-            for stored in self._cluster.server.store.items(resource.storage)
-        }
+        queues, cohorts = self._specs("ClusterQueue"), self._specs("Cohort")
+        parents = {name: spec.get("parentName") for name, spec in cohorts.items()}
+        self._now = Trees(
+            {name: (_nominal(spec), spec.get("cohortName")) for name, spec in queues.items()},
+            parents,
+        )
+
+    def _specs(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return the spec of each stored object of a kind, by its name."""
+        resource = self._cluster.server.registry.of_kind("kueue.x-k8s.io/v1beta2", kind)
+        assert resource is not None
+        return {each.key[1]: each.object["spec"] for each in self._cluster.server.store.items(resource.storage)}
 
 
 def _usual(queue: str) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.churn import USUAL, Trees
+from tests.simulation.churn import USUAL
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
+from tests.simulation.trees import Held, Trees
 from webhook import metrics
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
@@ -246,14 +247,15 @@ class Invariants:
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
         """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
         for policy in policies:
-            self._cohorts |= {queue: cohort for queue, (_, cohort) in policy.items()}
+            self._cohorts |= {queue: cohort for queue, (_, cohort) in policy.queues.items()}
         over = [self._overdrawn(policy, asked) for policy in policies]
         if all(over):
             self._fail(over[-1])
 
     def _overdrawn(self, policy: Trees, asked: Mapping[str, Reservation]) -> str:
         """Return what is oversubscribed, empty when nothing is."""
-        used, scattered = dict[str, int](), 0
+        held: list[Held] = []
+        scattered = 0
         ended = {gang: {**counts} for gang, counts in self._succeeded_pods().items()}
         for uid, done in self._done.items():
             # Its controller has counted them: they may be deleted since.
@@ -269,35 +271,19 @@ class Invariants:
             for name, count in reservation.counts.items():
                 total = self._work.get(reservation.uid, {}).get(name, count)
                 given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
+            counted = policy.charged(reservation, self._cohorts.get(reservation.queue or "")) is not None
             for key, amount in reservation.usage(given_back).items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
-                node = self._charged_at(reservation, policy)
-                if each is not None and node is not None:
-                    used[node] = used.get(node, 0) + amount // each
+                if each is not None and counted:
+                    held.append((reservation, amount // each))
                     scattered += amount // each if _is_stopped_and_large(reservation) else 0
-        if sum(used.values()) - scattered > self._node_gpus * 1000:
+        all_held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
+        if sum(amount for _, amount in held) - scattered > self._node_gpus * 1000:
             # Of pods that ask one each the sum tells whether all fit. Those of two may find no node any more that has
             # as much in one piece: of who is stopped nothing is lost then, and the pieces are others'.
-            return f"the nodes have {self._node_gpus} GPUs, reserved are {used}: {list(self._ledger.entries.values())}"
-        room: dict[str, int] = {}
-        for queue, (gpus, cohort) in policy.items():
-            node = cohort or queue
-            room[node] = room.get(node, 0) + gpus * 1000
-        trees = {policy[entry.queue][1] or entry.queue for entry in asked.values() if entry.queue in policy}
-        for node in sorted(trees):
-            if used.get(node, 0) > room[node]:
-                held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
-                return f"{node} is oversubscribed in the ledger: {used[node]} of {room[node]}: {held}"
-        return ""
-
-    def _charged_at(self, reservation: Reservation, policy: Trees) -> str | None:
-        """Return what a gang takes room of: of a queue that was deleted, the cohort that it was below, where its entry
-        names the same; a process that never saw the queue knows no other.
-        """
-        if reservation.queue in policy:
-            return policy[reservation.queue][1] or reservation.queue
-        known = self._cohorts.get(reservation.queue or "")
-        return known if known in reservation.cohorts[:1] else None
+            return f"the nodes have {self._node_gpus} GPUs, more are reserved: {all_held}"
+        over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
+        return over and f"{over}: {all_held}"
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""

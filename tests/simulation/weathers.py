@@ -32,6 +32,8 @@ PAST_FAILURES = (
     ("rough with growing groups on few nodes", 18),
     ("rough on few nodes in racks", 410000014),
     ("rough with growing groups on few nodes", 410000008),
+    ("calm with nested cohorts", 3102873004),
+    ("calm with nested cohorts", 3102873042),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -42,7 +44,7 @@ read yet, a rebuild that gave away the room of pods that were ending, a count th
 they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
 wait too short to be ever over, room on nodes that a gang being stopped lost when another took over, room that
 was kept on a node where others came first, groups that grew beyond what the nodes have, a second pod set whose node was
-full and a started gang without nodes beside a booking."""
+full, a started gang without nodes beside a booking, and room lent and borrowed past a cohort that had vanished."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
@@ -73,6 +75,8 @@ WEATHERS = {
     "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 5),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 5),
     "rough with new policy": (Weather(churn=12, pod_groups=3, ensembles=2), 7),
+    "calm with nested cohorts": (replace(CALM_WEATHER, churn=20, nested=True), 5),
+    "rough with nested cohorts": (Weather(churn=20, nested=True), 5),
     "calm with kinds that nobody can list": (replace(CALM_WEATHER, unlisted=2, pod_groups=2, ensembles=2), 5),
     "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 7),
     "calm on few nodes": (replace(CALM_WEATHER, nodes=FEW_NODES), 5),

@@ -107,6 +107,8 @@ class Weather:
     """Chance that the pods of a job are to be in one rack; there are two then."""
     churn: int = 0
     """How often policy changes for a while."""
+    nested: bool = False
+    """What changes is mostly which cohorts are below which, by Cohorts that come and go."""
     page_bytes: int = 0
     """What index and pages take, where that is to be so little that there are many."""
     ledger_lost: int = 0
@@ -182,7 +184,7 @@ class World:
         if self.weather.hostile:
             self.invariants.running = Running()
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
-        self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after)
+        self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after, nested=self.weather.nested)
         if self.weather.churn:
             self.invariants.recent = self.churn.recent
         if self.weather.in_credits:

@@ -1,8 +1,8 @@
 """Queues and cohorts that were deleted although gangs run in or below them: what these hold stays charged where it was.
 
 A deleted queue keeps its place below its cohort, owns nothing, and admits nothing, until the last of them has gone. A
-deleted cohort keeps its place too, owns nothing, and borrows no more for what is below it. Who saw them knows what they
-were below; who did not reads in the ledger below what the last of these gangs was admitted. A queue of an
+deleted cohort keeps its place too, owns nothing, and what is below it borrows and lends no more. Who saw them knows
+what they were below; who did not reads in the ledger below what the last of these gangs was admitted. A queue of an
 ElasticQuotaTree is below the nearest cohort of its path that is left.
 """
 
@@ -133,8 +133,8 @@ def _above(queues: Iterable[str], known: Mapping[str, Queue], cohorts: Mapping[s
 
 
 def _closed(cohort: Cohort, policy: Policy) -> Cohort:
-    """Return what is left of a deleted cohort: what is charged below it reaches what is above, and no more comes."""
-    none = Quota(borrowing_limit=0)
+    """Return what is left of a deleted cohort: what is charged below it reaches what is above, and no more passes."""
+    none = Quota(borrowing_limit=0, lending_limit=0)
     quotas: dict[str, dict[str, Quota]] = {}
     groups = [group for queue in policy.queues.values() for group in queue.resource_groups]
     groups += [group for other in policy.cohorts.values() for group in other.resource_groups]

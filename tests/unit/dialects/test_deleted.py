@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.policy import FlavorQuotas, FlavorResource, Policy, Quota, ResourceGroup
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.deleted import Known, is_deleted, outdated, with_deleted
@@ -168,6 +168,21 @@ def test_below_a_deleted_cohort_runs_what_ran_and_no_more() -> None:
     assert room(before, {"a": 6}) == {"a": 2000, "b": 2000}
     assert room(now, {"a": 6}) == {"a": 0, "b": 8000}, "as it would be"
     assert room(left_of(now, before, {"a"}), {"a": 6}) == {"a": 0, "b": 2000}
+
+
+def test_what_is_owned_below_a_deleted_cohort_is_lent_no_more() -> None:
+    """By policy it belongs to a tree of its own now: nobody above may spend it."""
+    parents, below = {"top": None, "mid": "top"}, {"a": "mid", "b": "top"}
+    before, now = (with_own(nested(parents, below, gone), "a", 4) for gone in ({"nothing"}, {"mid"}))
+    assert room(before, {"a": 2}) == {"a": 10000, "b": 10000}
+    assert room(left_of(now, before, {"a"}), {"a": 2}) == {"a": 2000, "b": 8000}
+    assert room(left_of(now, before, {"a"}), {"a": 6}) == {"a": 0, "b": 6000}
+
+
+def with_own(policy: Policy, queue: str, number: int) -> Policy:
+    """Give a queue ``number`` GPUs of its own."""
+    groups = (ResourceGroup((GPU,), (FlavorQuotas("any", {GPU: Quota(nominal=number * 1000)}),)),)
+    return replace(policy, queues={**policy.queues, queue: replace(policy.queues[queue], resource_groups=groups)})
 
 
 def tree_with(*nodes: str, root_is_leaf: bool = False) -> Policy:
