@@ -363,9 +363,9 @@ MUTANTS: Final = (
     Mutant(
         "N",
         "room on nodes is kept for pods by which a running gang grew",
-        "webhook/core/scheduler/cycle.py",
-        "                state.nodes.allot_more(uid, places)\n",
-        "                pass\n",
+        "webhook/core/scheduler/state.py",
+        "        self.nodes.allot_more(reservation.uid, more)\n",
+        "",
         f"{UNIT}/core/scheduler/test_growth.py",
     ),
     Mutant(

@@ -366,8 +366,8 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
         larger = None if allocation is None else grow(allocation, room, state.lets_grow, seats)
         if allocation is not None and larger is not None:
             places = room.places(allocation, larger.reservation)
-            if isinstance(places, Allotment) and state.nodes is not None:
-                state.nodes.allot_more(uid, places)
+            if isinstance(places, Allotment):
+                larger = replace(larger, reservation=state.allot_more(larger.reservation, places))
             state.allocations.put(larger)
             state.fences.put_reservation(larger.reservation, larger.reclaimed)
             grown.append(larger.reservation)

@@ -1,6 +1,7 @@
 """Everything the engine remembers between cycles, and the few changes that touch more than one part of it."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -396,6 +397,19 @@ class State:
         placed = with_places(reservation, places.places, places.domains)
         # Places are a wish that may be left out, a domain is not.
         return placed if fits_alone(placed) else with_places(reservation, {}, places.domains)
+
+    def allot_more(self, reservation: Reservation, more: Allotment) -> Reservation:
+        """Keep room on nodes for pods that join a gang too, and return its reservation with their places beside those
+        of the others, as ``allot`` does. A set of which not all were written down gets none.
+        """
+        assert self.nodes is not None
+        self.nodes.allot_more(reservation.uid, more)
+        places, domains = dict[str, Counter[str]](), {each.name: each.domain for each in reservation.pod_sets}
+        for each in reservation.pod_sets:
+            all_of_it = Counter(each.places) + Counter(more.places.get(each.name, {}))
+            places[each.name] = all_of_it if all_of_it.total() == each.count else Counter(each.places)
+        placed = with_places(reservation, places, domains)
+        return placed if fits_alone(placed) else reservation
 
     def wake_namespace(self, namespace: str) -> None:
         """Decide again about gangs that the fences of ``namespace`` stopped."""

@@ -151,12 +151,14 @@ def test_as_many_pods_join_as_the_nodes_hold_and_the_others_when_there_is_room_o
     assert grown is not None
     assert grown.counts == {"main": 2, "big": 1}, "the quota has room for 4 of them"
     assert nodes.allotments["crew"].places == {"main": {"one": 2}, "big": {"two": 1}}
+    assert {each.name: each.places for each in grown.pod_sets} == {"main": {"one": 2}, "big": {"two": 1}}
     assert not world.plan()
     nodes.put_node(NodeRecord("three", {"cpu": 4 * MILLI}))
     world.engine.wake_nodes()
     (more,) = world.plan().grown
     assert more.counts == {"main": 2, "big": 3}
     assert nodes.allotments["crew"].places["big"] == {"two": 1, "three": 2}
+    assert more.pod_sets[1].places == {"two": 1, "three": 2}, "who takes over keeps the same"
 
 
 def test_who_may_not_grow_is_told_what_lacks_for_one_more_pod() -> None:
