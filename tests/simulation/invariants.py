@@ -1,5 +1,6 @@
 """What must hold after every write that the server stores, whoever made it, and what must hold once all is calm."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -10,6 +11,7 @@ import orjson
 from tests.simulation.churn import USUAL
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
+from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
@@ -262,6 +264,9 @@ class Invariants:
             pods = ended.setdefault(uid, {})
             pods["main"] = max(pods.get("main", 0), done)
         live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
+        bound = Counter(
+            p["metadata"]["labels"][names.GANG_LABEL] for p in self._gang_pods() if p["spec"].get("nodeName")
+        )
         for reservation in self._ledger.entries.values():
             if reservation.uid in self._ended and reservation.uid not in live:
                 # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
@@ -276,11 +281,10 @@ class Invariants:
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
                 if each is not None and counted:
                     held.append((reservation, amount // each))
-                    scattered += amount // each if _is_stopped_and_large(reservation) else 0
+                    scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
         all_held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
         if sum(amount for _, amount in held) - scattered > self._node_gpus * 1000:
-            # Of pods that ask one each the sum tells whether all fit. Those of two may find no node any more that has
-            # as much in one piece: of who is stopped nothing is lost then, and the pieces are others'.
+            # Of pods that ask one each the sum tells whether all fit.
             return f"the nodes have {self._node_gpus} GPUs, more are reserved: {all_held}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
         return over and f"{over}: {all_held}"
@@ -464,11 +468,6 @@ class Invariants:
 
 def _broken_jobs() -> float:
     return sum(sample.value for metric in metrics.BROKEN_JOBS.collect() for sample in metric.samples[:1])
-
-
-def _is_stopped_and_large(reservation: Reservation) -> bool:
-    large = any(each.price.requests.get(GPU, 0) > 1000 for each in reservation.pod_sets)
-    return reservation.stopping is not None and large
 
 
 def _held(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:

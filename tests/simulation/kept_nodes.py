@@ -4,7 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 from webhook.assembly import ReconcilerParts
+from webhook.core.ledger.record import Reservation
 from webhook.core.scheduler.plan import Plan
+
+
+def large_to_come(reservation: Reservation, bound: int) -> int:
+    """Return what pods of a gang ask that are not bound yet, if they ask more than one GPU each; else 0.
+
+    Where others landed elsewhere than was meant, no node may have as much in one piece any more. The pieces are others'
+    then, and the sum of what is reserved says nothing.
+    """
+    each = max(pod_set.price.requests.get("nvidia.com/gpu", 0) for pod_set in reservation.pod_sets)
+    return each * max(0, sum(reservation.counts.values()) - bound) if each > 1000 else 0
 
 
 class KeptNodes:
