@@ -39,6 +39,8 @@ class _Namespace:
     """Fence name to amounts of counted pods."""
     claimed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Fence name to amounts of reserved pods that do not exist yet."""
+    held: dict[str, dict[tuple[str, bool], dict[str, int]]] = field(default_factory=dict)
+    """Fence name to the amounts of both by (gang uid or nothing, behind our gate): a refusal says who holds what."""
 
     def claim(self, fence: Fence, reservation: Reservation, pod_set: str | None = None) -> dict[str, int]:
         """Return what a reservation, or one set of it, claims of a fence beside the pods that it has."""
@@ -63,7 +65,7 @@ class Fences:
         """Forget one ResourceQuota."""
         space = self._namespaces.get(namespace)
         if space is not None:
-            for table in (space.fences, space.used, space.claimed):
+            for table in (space.fences, space.used, space.claimed, space.held):
                 table.pop(name, None)
             self._tidy(namespace, space)
 
@@ -290,18 +292,11 @@ class Fences:
 
     def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
         held: dict[str, int] = {}
-        for pod in space.pods.values():
-            use = fence.use_of(pod).get(key, 0)
-            if use:
-                owner = space.reservations.get(pod.gang or "")
-                name = "waiting pods" if pod.gated else "loose pods"
-                if owner is not None:
-                    name = owner.key
-                held[name] = held.get(name, 0) + use
-        for reservation in space.reservations.values():
-            claim = space.claim(fence, reservation).get(key, 0)
-            name = reservation.key
-            held[name] = held.get(name, 0) + claim
+        for (gang, gated), holds in space.held[fence.name].items():
+            if amount := holds.get(key, 0):
+                owner = space.reservations.get(gang)
+                name = owner.key if owner is not None else "waiting pods" if gated else "loose pods"
+                held[name] = held.get(name, 0) + amount
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
         never = asked > fence.hard[key]
         tip = "it can never start: ask for less, or raise the ResourceQuota"
@@ -327,20 +322,45 @@ class Fences:
             if not space.present[pod.gang]:
                 del space.present[pod.gang]
         for name, fence in space.fences.items():
-            _accumulate(space.used[name], fence.use_of(pod), sign)
+            use = fence.use_of(pod)
+            _accumulate(space.used[name], use, sign)
+            _hold(space.held[name], (pod.gang or "", pod.gated), use, sign)
 
     def _claims(self, space: _Namespace, uid: str | None, sign: int, pod_set: str | None = None) -> None:
         reservation = None if uid is None else space.reservations.get(uid)
-        if reservation is None:
+        if uid is None or reservation is None:
             return
         for name, fence in space.fences.items():
             claim = space.claim(fence, reservation, pod_set)
             _accumulate(space.claimed[name], claim, sign)
+            _hold(space.held[name], (uid, False), claim, sign)
 
     def _recount(self, space: _Namespace, fence: Fence) -> None:
-        used = amounts.total(map(fence.use_of, space.pods.values()))
-        claimed = amounts.total(space.claim(fence, reservation) for reservation in space.reservations.values())
-        space.used[fence.name], space.claimed[fence.name] = used, claimed
+        used: dict[str, int] = {}
+        claimed: dict[str, int] = {}
+        held: dict[tuple[str, bool], dict[str, int]] = {}
+        for pod in space.pods.values():
+            use = fence.use_of(pod)
+            _accumulate(used, use, 1)
+            _hold(held, (pod.gang or "", pod.gated), use, 1)
+        for uid, reservation in space.reservations.items():
+            claim = space.claim(fence, reservation)
+            _accumulate(claimed, claim, 1)
+            _hold(held, (uid, False), claim, 1)
+        space.used[fence.name], space.claimed[fence.name], space.held[fence.name] = used, claimed, held
+
+
+def _hold(
+    held: dict[tuple[str, bool], dict[str, int]], who: tuple[str, bool], change: Mapping[str, int], sign: int
+) -> None:
+    """Change what somebody holds; who holds nothing is forgotten."""
+    holds = held.setdefault(who, {})
+    for key, amount in change.items():
+        holds[key] = holds.get(key, 0) + sign * amount
+        if not holds[key]:
+            del holds[key]
+    if not holds:
+        del held[who]
 
 
 def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, int]:

@@ -209,6 +209,8 @@ def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, boo
         match what:
             case "put_pod":
                 pods[number] = pod(number, member=member, phase=phase, node="node-1", terminating=terminating)
+                if number == 3 and phase == "Pending":
+                    pods[number] = gated(number)
                 kept.put_pod(pods[number])
             case "drop_pod":
                 pods.pop(number, None)
@@ -232,7 +234,9 @@ def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, boo
     for fence in fenced.values():
         fresh.put_fence(fence)
     for count in range(4):
-        assert kept.shortfall(gang(count), {"main": count}) == fresh.shortfall(gang(count), {"main": count})
+        told = kept.shortfall(gang(count), {"main": count})
+        assert told == fresh.shortfall(gang(count), {"main": count})
+        assert told is None or sum(holder.amount for holder in told.holders) == told.used
     assert kept.present("ns", "uid") == fresh.present("ns", "uid")
     assert kept.live_pods("ns", "uid", "main") == fresh.live_pods("ns", "uid", "main")
 
@@ -261,3 +265,23 @@ def test_a_pod_of_a_gang_of_hundreds_of_pod_sets_costs_no_more_than_another(fenc
             fences.drop_pod("ns", f"pod-{number}")
 
     counted(come_and_go)
+
+
+def test_a_refusal_costs_the_same_however_many_pods_a_namespace_has(fences: Fences) -> None:
+    """Whoever is refused tries again: each time all 20,000 pods were asked what they hold."""
+    fences.put_fence(Fence("ns", "hard", {GPU: 20_000_000}))
+    for number in range(20_000):
+        ended = number >= 10_000
+        fences.put_pod(pod(number, member=number % 2 == 0, phase="Succeeded" if ended else "Running", node="node-1"))
+    fences.put_reservation(reservation(15_000))
+
+    def refused() -> None:
+        for _ in range(1_000):
+            told = fences.pod_shortfall("ns", replace(ONE_GPU, requests={"nvidia.com/gpu": 9_000_000}))
+            assert told is not None
+            assert [(holder.gang, holder.amount) for holder in told.holders] == [
+                ("ns/train", 15_000_000),
+                ("loose pods", 5_000_000),
+            ]
+
+    counted(refused)
