@@ -1,5 +1,7 @@
 """Which objects wait for Tutti."""
 
+import copy
+
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import kind_of, load, record_of, special
@@ -82,14 +84,26 @@ def test_a_child_belongs_to_its_owners_gang_only_if_the_owners_controller_writes
     assert gate(obj) is not None
 
 
-FOREIGN = (("batch/v1", "CronJob"), ("kubeflow.org/v1beta1", "Trial"), ("batch/v1", "Job"), ("keda.sh/v1", "ScaledJob"))
+FOREIGN = (
+    ("batch/v1", "CronJob", load("job")),
+    ("kubeflow.org/v1beta1", "Trial", load("job")),
+    ("kubeflow.org/v1beta1", "Trial", load("pytorchjob")),
+    ("batch/v1", "Job", load("job")),
+    ("keda.sh/v1", "ScaledJob", load("job")),
+    ("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", load("sparkapplication")),
+    ("argoproj.io/v1alpha1", "CronWorkflow", special("workflow")),
+)
+"""Controllers that are no gang of ours, and what they make."""
 
 
-@pytest.mark.parametrize(("api_version", "kind"), FOREIGN, ids=[kind for _, kind in FOREIGN])
-def test_what_a_foreign_controller_makes_is_a_gang_of_its_own(api_version, kind):
-    obj = load("job")
+@pytest.mark.parametrize(
+    ("api_version", "kind", "made"), FOREIGN, ids=[f"{kind} makes {made['kind']}" for _, kind, made in FOREIGN]
+)
+def test_what_a_foreign_controller_makes_is_a_gang_of_its_own(api_version, kind, made):
+    obj = copy.deepcopy(made)
     controller = {"apiVersion": api_version, "kind": kind, "name": "nightly", "uid": "u", "controller": True}
     obj["metadata"]["ownerReferences"] = [controller]
+    assert gate(obj) is not None
     assert record_of(obj).owner is None
     assert record_of(obj).is_ours
 
