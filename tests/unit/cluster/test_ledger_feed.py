@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import reservation
@@ -111,3 +112,18 @@ async def test_who_holds_is_told_only_when_a_queue_came_or_went() -> None:
         stage.write("page-0", seq, uids, queue="research")
         assert stage.holding == told + times
         told = stage.holding
+
+
+async def test_a_page_that_is_read_again_keeps_the_texts_that_were_known() -> None:
+    """Each version of a page comes as new texts for all of its gangs, of which one has changed."""
+    stage, kept = Stage(), list[Mapping[str, str]]()
+    for seq, uids in ((2, ["a", "b"]), (3, ["a", "b", "c"])):
+        entries = {uid: reservation(uid) for uid in uids}
+        metadata = {"uid": "page-0", "name": "page-0", "resourceVersion": f"{seq}"}
+        page = stage.feed.read_page(orjson.dumps({"metadata": metadata, "data": text.encode(Ledger(1, seq, entries))}))
+        kept.append(page.document["data"])
+        stage.feed.page_changed("", None, page)
+        await asyncio.sleep(1)
+    assert stage.view.ledger.entries.keys() >= {"a", "b", "c"}
+    assert kept[1]["a"] is kept[0]["a"]
+    assert kept[1][text.META] != kept[0][text.META]
