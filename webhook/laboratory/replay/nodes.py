@@ -4,19 +4,20 @@ A job of a log says how many GPUs it had, not how they were spread: it is taken 
 nodes first. kube-scheduler binds pod by pod, each to the node with most free (its default, LeastAllocated).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.policy import Taint
+from webhook.core.model.policy import Flavor, Taint
 from webhook.core.model.problem import Problem
 from webhook.core.model.quantity import MILLI, QuantityError, parse
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.errors import PolicyError
@@ -118,32 +119,37 @@ def _wrong(value: str, why: str, fix: str) -> Problem:
     return Problem("--nodes", value, why, fix)
 
 
-def asked_of(pod_sets: Iterable[PodSet]) -> list[Asked]:
-    """Return what placement is asked for whole pod sets."""
-    return [Asked(each.name, shape_of(each), each.count) for each in pod_sets]
-
-
 @dataclass(frozen=True, slots=True)
 class Floor:
     """What a replay's gangs stand on."""
 
     capacity: Capacity
     fit: StartRule
-    gangs: Mapping[str, Gang]
+    flavors: Mapping[str, Flavor]
 
-    def start(self, uid: str) -> int:
+    def asked(self, gang: Gang, reservation: Reservation) -> tuple[Asked, ...]:
+        """Return what kube-scheduler is asked for a gang that is admitted: its start wrote the labels and tolerations
+        of its flavors into the pods, and of their topology nothing.
+        """
+        chosen = {
+            each.name: {name: self.flavors[name] for name in each.flavors.values() if name in self.flavors}
+            for each in reservation.pod_sets
+        }
+        shapes = {each.name: replace(shape_of(each, chosen[each.name]), levels=()) for each in gang.pod_sets}
+        return tuple(Asked(each.name, shapes[each.name], each.count) for each in gang.pod_sets)
+
+    def start(self, uid: str, asked: Sequence[Asked]) -> int:
         """Have kube-scheduler bind the pods of a gang that is admitted, wherever they would fit best."""
         self.capacity.withdraw(uid)
-        return self.bind(uid)
+        return self.bind(uid, asked)
 
-    def bind(self, uid: str) -> int:
+    def bind(self, uid: str, asked: Sequence[Asked]) -> int:
         """Have kube-scheduler bind what it can of a gang, and return how many units its pods hold now."""
-        sets = self.gangs[uid].pod_sets
-        bind(self.capacity, uid, asked_of(sets))
+        bind(self.capacity, uid, asked)
         held = self.capacity.allotments.get(uid)
         bound = {} if held is None else {name: sum(places.values()) for name, places in held.places.items()}
-        resource = next(iter(sets[0].price.requests))
-        return sum(each.price.requests[resource] // MILLI * bound.get(each.name, 0) for each in sets)
+        resource = next(name for name, _ in asked[0].shape.requests if name != PODS)
+        return sum(each.shape.amount(resource) // MILLI * bound.get(each.name, 0) for each in asked)
 
 
 def bind(capacity: Capacity, gang: str, asked: Iterable[Asked]) -> int:

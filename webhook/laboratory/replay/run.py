@@ -14,10 +14,12 @@ from heapq import heappop, heappush
 from typing import Final
 
 from webhook.config import Start
+from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Policy
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
+from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
@@ -70,6 +72,8 @@ class _Running:
     since_seconds: float
     start: int
     """Number of the start, so that the end of a run that was cut short is recognised."""
+    asked: Sequence[Asked] = ()
+    """What kube-scheduler is asked for it, where that chooses the nodes."""
     bound: int = 0
     """Units that its pods hold on nodes, while it is not whole."""
     whole: bool = True
@@ -121,17 +125,19 @@ class _Replay:
         while plan is None or plan.preempted or (most and plan.admitted):
             plan = self.engine.cycle(now, self.fences, epoch=1, most=most)
             for reservation in plan.admitted:
-                self._start(reservation.uid, now)
+                self._start(reservation, now)
             for preempted in plan.preempted:
                 self._preempt(preempted.uid, now)
 
-    def _start(self, uid: str, now: float) -> None:
+    def _start(self, reservation: Reservation, now: float) -> None:
         self.starts += 1
+        uid = reservation.uid
         course = self.courses[uid]
         course.starts += 1
         run = self.running[uid] = _Running(self.gangs[uid], course, now, self.starts)
         if self.floor is not None and self.floor.fit is not StartRule.PACK:
-            run.bound = self.floor.start(uid)
+            run.asked = self.floor.asked(run.gang, reservation)
+            run.bound = self.floor.start(uid, run.asked)
             run.whole = run.bound == course.job.size
         if run.whole:
             heappush(self.ends, (now + self._lasts(uid), uid, self.starts))
@@ -149,7 +155,7 @@ class _Replay:
             run = self.running[uid]
             assert self.floor is not None
             self._hold_in_vain(run, now)
-            run.bound = self.floor.bind(uid)
+            run.bound = self.floor.bind(uid, run.asked)
             if run.bound == run.course.job.size:
                 del self.partial[uid]
                 self.starts += 1
@@ -224,7 +230,7 @@ def replay(
     namespaces: dict[str, dict[str, str]] = {job.queue: {} for job in jobs}
     world = _Replay(engine, resume, window_of(jobs), courses, gangs)
     if nodes is not None:
-        world.floor = Floor(nodes[0].capacity(), nodes[1], {gang.uid: gang for gang in gangs.values()})
+        world.floor = Floor(nodes[0].capacity(), nodes[1], policy.flavors)
         if nodes[1] is not StartRule.QUOTA:
             engine.know_nodes(world.floor.capacity)
     engine.set_policy(policy, namespaces, world.window[0])

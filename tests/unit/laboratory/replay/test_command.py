@@ -163,6 +163,21 @@ def test_what_the_configuration_says_of_decisions_counts(log: Path, three: list[
     assert columns(out.getvalue())[three[0]]["wait"]["maxSeconds"] == 0
 
 
+def test_kube_scheduler_binds_pods_to_nodes_of_their_flavor_alone(log: Path, tmp_path: Path) -> None:
+    policy, nodes = tmp_path / "policy.yaml", tmp_path / "nodes.yaml"
+    flavor = "metadata: {name: default}\n"
+    policy.write_text(POLICY.replace(flavor, flavor + "spec: {nodeLabels: {pool: a}}\n"))
+    text = ""
+    for name, label in (("own", "a"), ("other", "b")):
+        text += f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{pool: {label}}}}}\n"
+        text += "status: {allocatable: {nvidia.com/gpu: 8}}\n---\n"
+    nodes.write_text(text)
+    _, shown = simulate(log, str(policy), options=Options(nodes=str(nodes)))
+    for column in ("check", "pack"):
+        waits = columns(shown)[f"{policy} {column}"]["wait"]["maxSeconds"]
+        assert waits == 1140, f"{column}: one after another on the flavor's one node"
+
+
 def test_a_topology_may_stand_beside_the_nodes_or_in_the_policy_and_says_which_nodes_a_flavor_has(
     log: Path, tmp_path: Path
 ) -> None:
