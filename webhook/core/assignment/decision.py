@@ -15,14 +15,14 @@ from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, as
 from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.barriers import Barrier, StopsNobody
 from webhook.core.model.gang import ANYWHERE, Gang
 from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, PreemptionPolicy, Queue
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.explain import misplaced
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -34,11 +34,6 @@ from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})
 """What a gang without queue is assigned."""
-STOPS_NOBODY = Reason(
-    Code.ADMISSION_GATED,
-    "others would have to be stopped for it, and one of its preemption gates is closed",
-    help="it starts when its gates are open or when there is room without stopping others",
-)
 
 
 def nobody(uid: str) -> bool:
@@ -52,12 +47,10 @@ class Decision:
 
     counts: Mapping[str, int]
     assignment: Assignment
-    fence: Reason | None = None
+    barrier: Barrier | Misplaced | None = None
     """Set when the quota has room, or could get it, and a fence or the nodes have none, or another gang goes first."""
     places: Allotment | None = None
     """Where its pods are to go, now or once its victims are gone, when the nodes are known."""
-    misplaced: Misplaced | None = None
-    """Set when the nodes alone are in the way."""
     victims: tuple[Candidate, ...] = ()
     """Which gangs to stop to make room."""
     awaits: tuple[str, ...] = ()
@@ -68,9 +61,14 @@ class Decision:
     """Uid of the head of a Backfill queue beside whose booking it has no room, if that alone blocks it."""
 
     @property
+    def misplaced(self) -> Misplaced | None:
+        """What is in the way when it is the nodes alone."""
+        return self.barrier if isinstance(self.barrier, Misplaced) else None
+
+    @property
     def fits(self) -> bool:
         """It may start now."""
-        return self.assignment.mode is Mode.FIT and self.fence is None
+        return self.assignment.mode is Mode.FIT and self.barrier is None
 
     @property
     def preempts(self) -> bool:
@@ -212,7 +210,7 @@ class Attempt:
         if not (whole.fits or whole.preempts):
             whole = self.largest(self.gang.counts, self.gang.least_counts) or whole
         if whole.preempts and self.gang.stops_nobody:
-            return replace(whole, fence=STOPS_NOBODY, victims=(), awaits=())
+            return replace(whole, barrier=StopsNobody(), victims=(), awaits=())
         return whole
 
     def at(self, counts: Mapping[str, int]) -> Decision:
@@ -260,13 +258,13 @@ class Attempt:
 
     def _placed(self, decision: Decision) -> Decision:
         """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""
-        if decision.fence is not None or not (decision.fits or decision.preempts):
+        if decision.barrier is not None or not (decision.fits or decision.preempts):
             return decision
         gone = [uid for victim in decision.victims for uid in victim.allocation.uids]
         gone += self.decider.uids(decision.awaits)
         places = self.decider.places(self.gang, decision.counts, decision.assignment.flavors, gone)
         if isinstance(places, Misplaced):
-            return replace(decision, fence=misplaced(places), misplaced=places, victims=(), awaits=())
+            return replace(decision, barrier=places, victims=(), awaits=())
         return decision if places is None else replace(decision, places=places)
 
     def _clears_fences(self, counts: Mapping[str, int], victims: Iterable[Candidate], awaits: Iterable[str]) -> bool:

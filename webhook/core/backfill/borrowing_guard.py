@@ -21,9 +21,8 @@ from itertools import pairwise
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
-from webhook.core.model import quantity
+from webhook.core.model.barriers import BehindStarved
 from webhook.core.model.policy import FlavorResource, Queue
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.wake_keys import Owed
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
@@ -72,7 +71,7 @@ class BorrowingGuard:
         held = self._holder(taking, fences, recheck=usage is not None or eclass.queue.strict or eclass.queue.backfills)
         if held is None:
             return decision
-        return replace(decision, fence=_reason(held, taking), victims=(), awaits=(), owed=held.owed)
+        return replace(decision, barrier=_behind(held, taking), victims=(), awaits=(), owed=held.owed)
 
     def lets_grow(self, allocation: Allocation, extra: AmountsByFlavor, fences: Fences) -> bool:
         """Return whether an admitted gang can take ``extra`` and keep no starved gang waiting."""
@@ -294,19 +293,17 @@ def _passed_up(node: Node, key: FlavorResource, used: int) -> int:
     return max(0, used - node.local.get(key, 0))
 
 
-def _reason(held: _Held, taking: _Taking) -> Reason:
+def _behind(held: _Held, taking: _Taking) -> BehindStarved:
     key, gang, starved, usage = held.owed.key, held.starved.head, held.starved.queue.node, taking.usage
     assert starved is not None
-    name, used = gang.key, quantity.render(usage.of(starved, key), key.resource)
-    own = quantity.render(starved.subtree.get(key, 0), key.resource)
-    return Reason(
-        Code.BEHIND_STARVED,
-        f"{name} waits in {starved}, which uses {used} of its own {own} {key.resource}, and needs the room",
-        node=str(taking.node),
-        resource=key.resource,
-        flavor=key.flavor,
-        asked=taking.amounts[key],
-        used=usage.of(taking.node, key),
-        limit=taking.node.subtree.get(key, 0),
-        help=f"it starts after {name}, or once {taking.node} uses less than its own",
+    return BehindStarved(
+        gang.key,
+        str(starved),
+        key,
+        usage.of(starved, key),
+        starved.subtree.get(key, 0),
+        str(taking.node),
+        taking.amounts[key],
+        usage.of(taking.node, key),
+        taking.node.subtree.get(key, 0),
     )

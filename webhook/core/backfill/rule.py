@@ -32,8 +32,8 @@ from webhook.core.backfill.bookings import Head, asks, book, head_at, owns
 from webhook.core.backfill.heads import Heads, before_heads, waits_for_quota
 from webhook.core.backfill.timetable import Booking, Start, Timetable
 from webhook.core.ledger.record import Booked
+from webhook.core.model.barriers import BehindHead, Passing
 from webhook.core.model.policy import FlavorResource
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.wake_keys import QueueHead, WakeKey
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
@@ -61,7 +61,7 @@ class _Plan:
 class Refusal:
     """Why a gang that could start has to wait for a head."""
 
-    reason: Reason
+    barrier: BehindHead
     beside: str | None = None
     """Uid of a head beside whose booking it has no room, whoever else moves: the gang has to wait until there is."""
 
@@ -201,9 +201,11 @@ class Backfill:
         delayed, whoever_moves = self._delayed(plan, start, eclass.head.uid, eclass)
         if delayed is None:
             return None
-        uid, what = delayed.head.uid, f"would delay {{}}, head of queue {delayed.queue.name}"
-        reason = _behind(delayed, what, _in(plan.bookings[uid].at_seconds - now))
-        return Refusal(reason, uid if whoever_moves and eclass not in plan.eclasses else None)
+        uid = delayed.head.uid
+        behind = BehindHead(
+            delayed.head.key, Passing.TOO_LONG, plan.bookings[uid].at_seconds - now, delayed.queue.name or ""
+        )
+        return Refusal(behind, uid if whoever_moves and eclass not in plan.eclasses else None)
 
     def refusals(self, uid: str, now: float) -> Callable[[EquivalenceClass], bool]:
         """Return what tells of a class that waits beside a head whether that still keeps it out, as settled last: if so
@@ -379,23 +381,23 @@ class Backfill:
 
     def _may_not_pass(
         self, plan: _Plan, eclass: EquivalenceClass, start: Start, head: EquivalenceClass, fences: Fences
-    ) -> Reason | None:
+    ) -> BehindHead | None:
         """Return why ``eclass`` may not pass the head of its own queue, whether or not that is booked."""
         space, now = eclass.sample.namespace, plan.now
         fenced = space == head.sample.namespace and bool(fences.fences(space))
         if eclass.head.max_run_seconds is None:
-            return _behind(head, "would pass {}", "a gang without a run-time limit may not pass it")
+            return BehindHead(head.head.key, Passing.NO_LIMIT)
         if start.end_seconds == inf:
-            return _behind(head, "would pass {}", "only the head may have others stopped")
+            return BehindHead(head.head.key, Passing.STOPS_OTHERS)
         booking, table = self._booking_of(plan, head)
         if booking is None:
             if not fenced and not head.request.keys & start.amounts.keys():
                 return None
-            return _behind(head, "would pass {}", "whose start depends on gangs without a run-time limit")
+            return BehindHead(head.head.key, Passing.START_UNKNOWN)
         beside = not fenced and (head in plan.eclasses or table.beside(booking, start))
         if beside or start.end_seconds <= booking.at_seconds:
             return None
-        return _behind(head, "would pass {}", _in(booking.at_seconds - now))
+        return BehindHead(head.head.key, Passing.TOO_LONG, booking.at_seconds - now)
 
     def _booking_of(self, plan: _Plan, head: EquivalenceClass) -> tuple[Booking | None, Timetable]:
         """Return what is booked for the head of a queue, or could be if it waits for more than quota; and where."""
@@ -484,14 +486,3 @@ def _has_more_room(uid: str, before: Timetable | None, after: Timetable | None) 
 
 def _ends_at(limit_seconds: int | None, since_seconds: float) -> float:
     return inf if limit_seconds is None else since_seconds + limit_seconds
-
-
-def _in(seconds: float) -> str:
-    return f"which may start in {max(0, seconds):.0f} s, before this gang's limit has it end"
-
-
-def _behind(head: EquivalenceClass, what: str, why: str) -> Reason:
-    name = f"{head.head.namespace}/{head.head.name}"
-    return Reason(
-        Code.BEHIND_HEAD, f"{what.format(name)}: {why}", help="it starts after the head or in a gap before it"
-    )

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.assignment.request import ClassKey, Request
+from webhook.core.model.barriers import Barrier
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.reasons import Reason
 from webhook.core.pending.gang_state import Event, GangState, allows
 from webhook.core.pending.keyed_heap import KeyedHeap
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
@@ -78,8 +80,8 @@ class EquivalenceClass:
     """In a Backfill queue: that was so when the class was made, before anybody decided about it."""
     short_of: Asked | None = None
     """Pods of it that have to fit the nodes at least; None where something else would help too."""
-    fence: Reason | None = None
-    """What the fences said, where they were what blocked it."""
+    barrier: Barrier | Misplaced | None = None
+    """What blocked it, where that was not quota."""
     level: int = 0
     """The lowest borrow level at which its head could start, as far as known."""
     rank: float = 0.0

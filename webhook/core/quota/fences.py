@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import amounts
+from webhook.core.model.barriers import FenceFull, NotStated
 from webhook.core.model.gang import Gang, PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.model.reasons import Holder
 from webhook.core.quota.fence import Fence
 
 
@@ -211,7 +212,9 @@ class Fences:
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.present.get(gang, 0)
 
-    def shortfall(self, gang: Gang, counts: Mapping[str, int], gone: Collection[str] = ()) -> Reason | None:
+    def shortfall(
+        self, gang: Gang, counts: Mapping[str, int], gone: Collection[str] = ()
+    ) -> FenceFull | NotStated | None:
         """Return why ``counts`` pods of ``gang`` do not fit the fences of its namespace now, or None when they do.
 
         They come on top of what it has reserved. Those of them that exist behind our gate are used already. ``gone``
@@ -229,20 +232,18 @@ class Fences:
         pods = [(pod_set.price, new[pod_set.name]) for pod_set in gang.pod_sets]
         return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods, gone=gone)
 
-    def _refusal(self, gang: Gang, new: Mapping[str, int]) -> Reason | None:
+    def _refusal(self, gang: Gang, new: Mapping[str, int]) -> NotStated | None:
         """Return why the API server would refuse ``new`` pods of ``gang`` however much is free, or None."""
         for pod_set in gang.pod_sets:
             for fence in self.fences(gang.namespace) if new[pod_set.name] > 0 else ():
                 key = fence.unstated(pod_set.price)
                 if key is not None:
-                    text = f"{fence.label} bounds {key}, and a container of pod set {pod_set.name} does not state it"
-                    tip = f"state {key} in every container, or let a LimitRange fill it in"
-                    return Reason(Code.FENCED, text, node=fence.label, resource=key, help=tip)
+                    return NotStated(fence.label, key, pod_set.name)
         return None
 
     def pod_shortfall(
         self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
-    ) -> Reason | None:
+    ) -> FenceFull | None:
         """Return why one more pod does not fit beside what is used and reserved, or None.
 
         ``also`` are pods that this replica has let pass and not yet seen; ``replacing`` is the price of a counted pod
@@ -253,7 +254,7 @@ class Fences:
             pods.append((replacing, -1))
         return self._first_shortfall(namespace, pods, asked_of=price)
 
-    def never_fits(self, gang: Gang) -> Reason | None:
+    def never_fits(self, gang: Gang) -> FenceFull | NotStated | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
         fences = () if gang.loose_pods else self.fences(gang.namespace)
         if not fences:
@@ -265,7 +266,7 @@ class Fences:
         for fence in fences:
             for key, asked in fence.demand([(s.price, least[s.name]) for s in gang.pod_sets]).items():
                 if asked > fence.hard[key]:
-                    return Reason(Code.FENCED, node=fence.label, resource=key, asked=asked, limit=fence.hard[key])
+                    return FenceFull(fence.label, key, asked, fence.hard[key])
         return None
 
     # -- bookkeeping ------------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ class Fences:
         pods: list[tuple[PodPrice, int]],
         asked_of: PodPrice | None = None,
         gone: Collection[str] = (),
-    ) -> Reason | None:
+    ) -> FenceFull | None:
         space = self._namespaces.get(namespace)
         if space is None:
             return None
@@ -287,10 +288,12 @@ class Fences:
                 taken = space.used[name].get(key, 0) + space.claimed[name].get(key, 0) - left.get(key, 0)
                 if asked > 0 and taken + asked > fence.hard[key]:
                     shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
-                    return self._reason(space, fence, key, shown, taken)
+                    holders = self._holders(space, fence, key)
+                    return FenceFull(fence.label, key, shown, fence.hard[key], taken, holders)
         return None
 
-    def _reason(self, space: _Namespace, fence: Fence, key: str, asked: int, taken: int) -> Reason:
+    def _holders(self, space: _Namespace, fence: Fence, key: str) -> tuple[Holder, ...]:
+        """Return who has most of what a fence bounds."""
         held: dict[str, int] = {}
         for (gang, gated), holds in space.held[fence.name].items():
             if amount := holds.get(key, 0):
@@ -298,18 +301,7 @@ class Fences:
                 name = owner.key if owner is not None else "waiting pods" if gated else "loose pods"
                 held[name] = held.get(name, 0) + amount
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
-        never = asked > fence.hard[key]
-        tip = "it can never start: ask for less, or raise the ResourceQuota"
-        return Reason(
-            Code.FENCED,
-            node=fence.label,
-            resource=key,
-            asked=asked,
-            used=taken,
-            limit=fence.hard[key],
-            holders=tuple(Holder(name, amount) for amount, name in largest),
-            help=tip if never else "it starts when enough of them end or the ResourceQuota is raised",
-        )
+        return tuple(Holder(name, amount) for amount, name in largest)
 
     def _count_pod(self, space: _Namespace, pod: PodRecord, sign: int) -> None:
         if pod.live and pod.gang is not None:

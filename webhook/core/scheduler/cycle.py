@@ -295,7 +295,7 @@ class Cycle:
         held: dict[FlavorResource, int] = {}
         # Who has room booked is protected by that, and leaves the gap before it to others.
         booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
-        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.fence is None and not booked:
+        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None and not booked:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.allocations.projected.own_unused(node, key))
                 if unused > 0:

@@ -9,6 +9,7 @@ from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
+from webhook.core.model.barriers import HELD_UP, Barrier, reason_of
 from webhook.core.model.blockers import (
     Blocker,
     KeptForOthers,
@@ -26,7 +27,7 @@ from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, GangRecord
 from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.explain import why_misplaced
+from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
@@ -35,7 +36,6 @@ from webhook.core.scheduler.state import State
 
 HOLDERS_SHOWN = 3
 NODES_SHOWN = 3
-_HELD_UP = (Code.BEHIND_HEAD, Code.BEHIND_STARVED, Code.ADMISSION_GATED)
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
@@ -47,8 +47,8 @@ def explain(
     gang: Gang, decision: Decision, node: Node, allocations: Allocations, ahead: Ahead = lambda node, key: 0
 ) -> Reason:
     """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
-    if decision.fence is not None:
-        return decision.fence
+    if decision.barrier is not None:
+        return barred(decision.barrier)
     if decision.awaits and not decision.fits:
         return awaiting([allocations.by_uid[uid] for uid in decision.awaits], node)
     if decision.fits or decision.preempts:
@@ -59,6 +59,11 @@ def explain(
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
     block = _deciding(blocks)
     return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode, ahead)
+
+
+def barred(barrier: Barrier | Misplaced) -> Reason:
+    """Return what to tell of that which blocks a gang whose quota has room."""
+    return misplaced(barrier) if isinstance(barrier, Misplaced) else reason_of(barrier)
 
 
 def _deciding(blocks: tuple[Block, ...]) -> Block:
@@ -184,17 +189,18 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"queue {queue.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
     decision = state.decide(eclass) if queue.node is not None else None
-    held_up = decision is not None and decision.fence is not None and decision.fence.code in _HELD_UP
+    held_up = decision is not None and isinstance(decision.barrier, HELD_UP)
     if eclass.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
         decision = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.node).at(
             eclass.head.least_counts
         )
     if queue.node is None or decision is None:
-        return (eclass.fence if decision is None else decision.fence) or Reason(Code.PENDING_EVALUATION)
+        barrier = eclass.barrier if decision is None else decision.barrier
+        return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
         return _with_booked_nodes(state, uid, why_misplaced(state.nodes, decision.misplaced))
-    if eclass.unschedulable and decision.victims and decision.fence is None:
+    if eclass.unschedulable and decision.victims and decision.barrier is None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or came to borrow since it was last decided about"
         return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
@@ -223,7 +229,7 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
         allocation.gang, {name: count - held.get(name, 0) for name, count in larger.counts.items()}
     )
     if fence is not None or state.nodes is None:
-        return fence
+        return None if fence is None else reason_of(fence)
     found = state.decider.more_places(allocation.gang, allocation.reservation, larger)
     return why_misplaced(state.nodes, found) if isinstance(found, Misplaced) else None
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.heads import before_heads
+from webhook.core.model.barriers import BehindHead
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
@@ -21,11 +22,11 @@ from webhook.core.scheduler.state import State
 
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
-    eclass.fence = decision.fence
+    eclass.barrier = decision.barrier
     short, node = short_of(state, eclass, decision), eclass.queue.node
-    eclass.hopeless = not short and decision.fence is None
-    behind_head = decision.fence is not None and decision.fence.code is Code.BEHIND_HEAD
-    fenced = decision.fence is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
+    eclass.hopeless = not short and decision.barrier is None
+    behind_head = isinstance(decision.barrier, BehindHead)
+    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     eclass.short_of = None
     if decision.misplaced is not None:
@@ -44,7 +45,7 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         # Another head goes, or it becomes the head of its own queue.
         queues = (eclass.queue, *(() if node is None else state.pending.backfilling.get(node.root, ())))
         wake_on += [QueueHead(queue.name) for queue in queues]
-    elif decision.fence is not None and eclass.queue.backfills and eclass.queue.head() is eclass:
+    elif decision.barrier is not None and eclass.queue.backfills and eclass.queue.head() is eclass:
         # It waits for a fence: nobody else has to wait for it.
         state.pending.wake(QueueHead(eclass.queue.name))
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
@@ -122,7 +123,7 @@ def _waits_for_room_only(state: State, eclass: EquivalenceClass, node: Node, dec
     settings = state.settings
     if eclass.shifting or settings.fair_sharing:
         return False
-    if decision.fence is not None or eclass.queue.keeps_quota(eclass):
+    if decision.barrier is not None or eclass.queue.keeps_quota(eclass):
         # What a blocked head holds back of its queue's own quota is measured again after each change.
         return False
     return _can_stop_nobody(state, eclass, node, decision)

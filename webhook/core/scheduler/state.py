@@ -243,7 +243,7 @@ class State:
         if decision.fits or decision.preempts:
             why = self.backfill.refusal(eclass, decision, self.fences, self.now)
             if why is not None:
-                refused = replace(decision, fence=why.reason, victims=(), awaits=(), beside=why.beside)
+                refused = replace(decision, barrier=why.barrier, victims=(), awaits=(), beside=why.beside)
                 decision = self._beside_heads(eclass) or refused
         decision = self.guard.judge(eclass, decision, self.fences)
         allocations.put_back()

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Final
 
-from webhook.core.assignment.decision import STOPS_NOBODY, Attempt, Decision
+from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Assignment, Mode
 from webhook.core.assignment.preemption import Candidate, Preemptor
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
+from webhook.core.model.barriers import StopsNobody, reason_of
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.wake_keys import Freed, NamespaceFences, WakeKey
@@ -18,7 +19,7 @@ from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.entry_order import tournament, tree_of
-from webhook.core.scheduler.explain import awaiting, explain
+from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted
 from webhook.core.scheduler.queueing_hints import short_of
 from webhook.core.scheduler.state import State
@@ -200,7 +201,7 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
     """Act on one nomination: admit, preempt, reserve, or leave it for a later cycle."""
     head, decision, deferred = snapshot.turns.head(eclass), nominated, False
     _note_scan(snapshot.turns, eclass, nominated)
-    if nominated.assignment.mode is Mode.NO_FIT or nominated.fence is not None:
+    if nominated.assignment.mode is Mode.NO_FIT or nominated.barrier is not None:
         _step_aside(snapshot, eclass, nominated)
         return
     if _overlaps(snapshot, nominated):
@@ -216,13 +217,13 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
         _step_aside(snapshot, eclass, decision)
     elif decision.fits and (short := snapshot.state.fences.shortfall(head, decision.counts)) is not None:
         # An earlier head took the room at a fence. It has its turn again in the next cycle.
-        _tell(snapshot, eclass, short)
+        _tell(snapshot, eclass, reason_of(short))
     elif (
         judged := snapshot.state.guard.judge(eclass, decision, snapshot.state.fences, snapshot.usage)
     ) is not decision:
         # With what earlier heads took it would keep a starved gang waiting.
-        assert judged.fence is not None
-        _tell(snapshot, eclass, judged.fence)
+        assert judged.barrier is not None
+        _tell(snapshot, eclass, barred(judged.barrier))
     elif not _overlaps(snapshot, decision) and snapshot.fits(eclass, decision):
         snapshot.charge(eclass, decision.assignment.usage)
         if decision.fits:
@@ -295,7 +296,7 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
     if eclass.queue.strict or eclass in snapshot.turns.scans:
         return
     _mark_unschedulable(snapshot.state, eclass, decision)
-    if decision.fence is not None or eclass.sample.refusal is not None:
+    if decision.barrier is not None or eclass.sample.refusal is not None:
         return
     verdicts = snapshot.turns.verdicts
     verdicts[eclass] = verdicts.get(eclass, {}) | dict.fromkeys(eclass.gangs, why)
@@ -308,14 +309,14 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
 
 def _mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a class aside until anything that it asks for is freed in its tree."""
-    fenced = decision.fence is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
+    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     keys: Iterable[FlavorResource] = short_of(state, eclass, decision)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
         keys = decision.assignment.usage
-    eclass.fence = decision.fence
+    eclass.barrier = decision.barrier
     if eclass.queue.node is not None:
         wake_on += [Freed(eclass.queue.node.root.index, key) for key in keys]
     state.pending.mark_unschedulable(eclass, wake_on)
@@ -338,7 +339,7 @@ def _why(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decision) -> R
     if eclass.request.refusal is not None:
         return eclass.request.refusal
     if eclass.queue.node is None:
-        return decision.fence or UNTOLD
+        return UNTOLD if decision.barrier is None else barred(decision.barrier)
     return explain(snapshot.turns.head(eclass), decision, eclass.queue.node, snapshot.state.allocations)
 
 
@@ -349,7 +350,7 @@ def _stopped_for(eclass: EquivalenceClass, decision: Decision) -> Reason:
 
 def _note_scan(turns: Turns, eclass: EquivalenceClass, decision: Decision) -> None:
     """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue."""
-    left = None if decision.fence is STOPS_NOBODY else decision.assignment.resume
+    left = None if isinstance(decision.barrier, StopsNobody) else decision.assignment.resume
     turns.scans.pop(eclass, None)
     if left:
         turns.scans[eclass] = Scan(turns.head(eclass).uid, turns.number, left)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from webhook.core.ledger import bounds
 from webhook.core.model import names, quantity
+from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import Gang
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Reason
@@ -91,7 +92,7 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
         found.append(short)
     fenced = rules.view.fences.never_fits(gang)
     if fenced is not None:
-        found.append(f"this gang can never start as it is: {_explained(fenced, gang)}")
+        found.append(f"this gang can never start as it is: {_explained(reason_of(fenced), gang)}")
     return tuple(found)
 
 

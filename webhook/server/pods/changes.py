@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.model import names
+from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
@@ -89,8 +90,8 @@ def judge_resize(review: PodReview, rules: PodRules, now: float) -> Answer:
     if not is_fenced(rules.view, request.namespace):
         return ALLOW
     also = [p.price for p in rules.tally.pending(request.namespace, now, but=old.uid) if p.gang is None]
-    reason = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
-    return ALLOW if reason is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason}")
+    short = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
+    return ALLOW if short is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason_of(short)}")
 
 
 def _held(pod: PodFacts, document: Mapping[str, Any] | None) -> PodPrice:

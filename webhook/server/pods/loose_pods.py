@@ -1,5 +1,6 @@
 """Pods of no gang: within what reservations leave of their namespace's fences."""
 
+from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import PodPrice
 from webhook.server.pods.review import PodReview, PodRules
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -11,9 +12,10 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
     if tally.full(request.namespace):
         return deny(Refusal.BUSY, "too many pods of this namespace were let pass and not seen yet; try again", 429)
     also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
-    reason = rules.view.fences.pod_shortfall(request.namespace, cost, also)
-    if reason is not None:
-        return deny(Refusal.FENCED, f"this pod would take what the namespace has no room for or has reserved: {reason}")
+    short = rules.view.fences.pod_shortfall(request.namespace, cost, also)
+    if short is not None:
+        why = f"this pod would take what the namespace has no room for or has reserved: {reason_of(short)}"
+        return deny(Refusal.FENCED, why)
     if not request.dry_run and request.namespace in rules.view.namespaces:
         # Of a namespace that nobody has seen nothing is kept: it may be invented, and has nothing reserved yet.
         tally.add(request.namespace, review.tally_key, cost, now)

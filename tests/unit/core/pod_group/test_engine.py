@@ -10,6 +10,7 @@ from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
+from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import Gang
 from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Queue, StopPolicy
@@ -370,8 +371,9 @@ def test_each_claims_its_own_part_of_a_fence() -> None:
     world.fences.put_fence(Fence("team", "hard", {"pods": 4000}))
     world.submit(job("a"), job("b"), gang("c", "q", created=9.0))
     assert world.start() == ["a", "b"]
-    assert world.fences.pod_shortfall("team", gang("x", None).pod_sets[0].price) is not None
-    assert "team/a (2)" in str(world.fences.pod_shortfall("team", gang("x", None).pod_sets[0].price))
+    short = world.fences.pod_shortfall("team", gang("x", None).pod_sets[0].price)
+    assert short is not None
+    assert "team/a (2)" in str(reason_of(short))
     world.gone("a")
     assert world.start() == ["c"]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.costs import counted
 from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model.barriers import FenceFull, reason_of
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.model.pods import PodRecord, WaitingPod
 from webhook.core.quota.fence import Fence
@@ -55,14 +56,14 @@ def test_a_pod_that_has_ended_holds_nothing_while_a_finalizer_keeps_it(fences: F
 
 def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences) -> None:
     """The first key that is short, what is asked and what there is."""
-    reason = fences.shortfall(gang(5), {"main": 5})
-    assert reason is not None
-    assert (reason.node, reason.resource, reason.asked, reason.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
-    assert reason.help == "it can never start: ask for less, or raise the ResourceQuota"
+    short = fences.shortfall(gang(5), {"main": 5})
+    assert isinstance(short, FenceFull)
+    assert (short.fence, short.resource, short.asked, short.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
+    assert reason_of(short).help == "it can never start: ask for less, or raise the ResourceQuota"
     fences.put_reservation(reservation(3))
     other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
     assert other is not None
-    assert other.help == "it starts when enough of them end or the ResourceQuota is raised"
+    assert reason_of(other).help == "it starts when enough of them end or the ResourceQuota is raised"
 
 
 def test_a_quota_that_comes_later_charges_pods_still_to_come_for_what_nothing_counted_when_they_were_admitted() -> None:
@@ -72,9 +73,9 @@ def test_a_quota_that_comes_later_charges_pods_still_to_come_for_what_nothing_co
     fences.put_reservation(reserve(first, None, {"main": 3}, {}, epoch=1, now_seconds=0))
     fences.put_pod(pod(0, price=asking))
     fences.put_fence(Fence("ns", "licences", {"requests.a.b/licence": 3000}))
-    reason = fences.shortfall(replace(first, uid="second"), {"main": 1})
-    assert reason is not None
-    assert (reason.used, reason.limit) == (3000, 3000)
+    short = fences.shortfall(replace(first, uid="second"), {"main": 1})
+    assert isinstance(short, FenceFull)
+    assert (short.used, short.limit) == (3000, 3000)
 
 
 def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: Fences) -> None:
@@ -89,9 +90,9 @@ def test_pods_that_cannot_be_told_from_others_meet_the_fence_one_by_one(fences: 
 def test_reserved_pods_count_before_they_exist(fences: Fences) -> None:
     """A loose pod cannot eat what was admitted, and is told what holds it."""
     fences.put_reservation(reservation(4))
-    reason = fences.pod_shortfall("ns", ONE_GPU)
-    assert reason is not None
-    assert [(holder.gang, holder.amount) for holder in reason.holders] == [("ns/train", 4000)]
+    short = fences.pod_shortfall("ns", ONE_GPU)
+    assert short is not None
+    assert [(holder.gang, holder.amount) for holder in short.holders] == [("ns/train", 4000)]
 
 
 def gated(number: int) -> PodRecord:
@@ -106,10 +107,10 @@ def test_a_waiting_pod_takes_room_from_everybody_but_its_own_gang(fences: Fences
     assert fences.pod_shortfall("ns", ONE_GPU) is None
     assert fences.shortfall(replace(gang(2), uid="another"), {"main": 2}) is not None
     assert fences.shortfall(gang(4), {"main": 4}) is None
-    reason = fences.shortfall(gang(5), {"main": 5})
-    assert reason is not None
-    assert (reason.asked, reason.used, reason.limit) == (2000, 3000, 4000)
-    assert [holder.gang for holder in reason.holders] == ["waiting pods"]
+    short = fences.shortfall(gang(5), {"main": 5})
+    assert isinstance(short, FenceFull)
+    assert (short.asked, short.used, short.limit) == (2000, 3000, 4000)
+    assert [holder.gang for holder in short.holders] == ["waiting pods"]
 
 
 def test_a_reservation_is_materialised_by_pods_that_wait(fences: Fences) -> None:

@@ -1,0 +1,141 @@
+"""What keeps a gang from starting though its quota has room, as values; the text of each is made here only.
+
+Nodes have their own value (``core.placement.misplaced``).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from webhook.core.model import quantity
+from webhook.core.model.policy import FlavorResource
+from webhook.core.model.reasons import Code, Holder, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class FenceFull:
+    """A ResourceQuota has too little left."""
+
+    fence: str
+    """``ResourceQuota namespace/name``."""
+    resource: str
+    asked: int
+    limit: int
+    used: int | None = None
+    """None: it would not fit if nothing were used."""
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotStated:
+    """A ResourceQuota bounds what a container does not state: the API server refuses such pods, whatever is free."""
+
+    fence: str
+    resource: str
+    pod_set: str
+
+
+class Passing(Enum):
+    """Why a gang may not go before the head of a Backfill queue."""
+
+    NO_LIMIT = "a gang without a run-time limit may not pass it"
+    STOPS_OTHERS = "only the head may have others stopped"
+    START_UNKNOWN = "whose start depends on gangs without a run-time limit"
+    TOO_LONG = "which may start in {:.0f} s, before this gang's limit has it end"
+
+
+@dataclass(frozen=True, slots=True)
+class BehindHead:
+    """The head of a Backfill queue goes first."""
+
+    head: str
+    """``namespace/name``."""
+    why: Passing
+    seconds: float = 0.0
+    """From now to the head's booked start, where it has one."""
+    other_queue: str | None = None
+    """The queue that it heads, if that is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BehindStarved:
+    """A gang of a queue below its own needs the room (the borrowing guard)."""
+
+    starved: str
+    """``namespace/name``."""
+    queue: str
+    key: FlavorResource
+    queue_used: int
+    queue_owns: int
+    """Of ``key``."""
+    node: str
+    """Where the gang that waits would take the room, with what it asks there and what is taken."""
+    asked: int
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopsNobody:
+    """It would have to have others stopped, and may not."""
+
+
+Barrier = FenceFull | NotStated | BehindHead | BehindStarved | StopsNobody
+HELD_UP = (BehindHead, BehindStarved, StopsNobody)
+"""Those that a smaller start does not get past."""
+
+
+def reason_of(barrier: Barrier) -> Reason:
+    """Return what to tell the owner."""
+    match barrier:
+        case FenceFull():
+            return _fence_full(barrier)
+        case NotStated(fence, resource, pod_set):
+            text = f"{fence} bounds {resource}, and a container of pod set {pod_set} does not state it"
+            tip = f"state {resource} in every container, or let a LimitRange fill it in"
+            return Reason(Code.FENCED, text, node=fence, resource=resource, help=tip)
+        case BehindHead(head, why, seconds, queue):
+            what = f"would pass {head}" if queue is None else f"would delay {head}, head of queue {queue}"
+            text = f"{what}: {why.value.format(max(0, seconds))}"
+            return Reason(Code.BEHIND_HEAD, text, help="it starts after the head or in a gap before it")
+        case BehindStarved():
+            return _behind_starved(barrier)
+        case StopsNobody():
+            return Reason(
+                Code.ADMISSION_GATED,
+                "others would have to be stopped for it, and one of its preemption gates is closed",
+                help="it starts when its gates are open or when there is room without stopping others",
+            )
+
+
+def _fence_full(barrier: FenceFull) -> Reason:
+    never = barrier.asked > barrier.limit
+    tip = "it can never start: ask for less, or raise the ResourceQuota"
+    if not never:
+        tip = "it starts when enough of them end or the ResourceQuota is raised"
+    return Reason(
+        Code.FENCED,
+        node=barrier.fence,
+        resource=barrier.resource,
+        asked=barrier.asked,
+        used=barrier.used,
+        limit=barrier.limit,
+        holders=barrier.holders,
+        help="" if barrier.used is None else tip,
+    )
+
+
+def _behind_starved(barrier: BehindStarved) -> Reason:
+    resource = barrier.key.resource
+    used, own = quantity.render(barrier.queue_used, resource), quantity.render(barrier.queue_owns, resource)
+    return Reason(
+        Code.BEHIND_STARVED,
+        f"{barrier.starved} waits in {barrier.queue}, which uses {used} of its own {own} {resource}, "
+        "and needs the room",
+        node=barrier.node,
+        resource=resource,
+        flavor=barrier.key.flavor,
+        asked=barrier.asked,
+        used=barrier.used,
+        limit=barrier.limit,
+        help=f"it starts after {barrier.starved}, or once {barrier.node} uses less than its own",
+    )
