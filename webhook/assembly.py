@@ -125,7 +125,7 @@ def reconciler(
     every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
     announcer = Announcer(recorder, view, every_kind, clock.now)
     loop = Reconciler(api, feeds, terms, config=config, clock=clock, announcer=announcer)
-    feeds.listener = loop.marks
+    feeds.listener = loop.dirty
     queue_counts = QueueCounts(view)
     status = StatusWriter(
         api,

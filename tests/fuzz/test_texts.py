@@ -16,7 +16,7 @@ from tests.fuzz.strategies import JSON, POLICY, SCALARS, changed, json_bytes
 from webhook import config
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger
 from webhook.dialects import config_map, merge
 from webhook.errors import PolicyError
@@ -44,7 +44,7 @@ def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], 
         book = LedgerBook(index=index, pages={"page-1": Found("uid-of-page-1", content)})
         try:
             bounded(book.read)
-        except (ledger_text.LedgerCorrupt, Misplaced) as error:
+        except (ledger_text.LedgerCorrupt, PagesMismatch) as error:
             event(type(error).__name__)
 
 

@@ -21,7 +21,7 @@ from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -209,7 +209,7 @@ class Invariants:
         book.pages = book.pages | self._pages_read
         try:
             ledger = book.read()
-        except (LedgerCorrupt, Misplaced):
+        except (LedgerCorrupt, PagesMismatch):
             ledger = None
         if ledger is None:
             self._lost = self._lost or self._ledger

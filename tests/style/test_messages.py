@@ -83,7 +83,7 @@ def test_no_code_reads_our_own_messages_back() -> None:
 
 
 DECIDES = ("assignment", "backfill", "ledger", "placement", "quota")
-"""Rooms of the core that say by values what is in the way of a gang."""
+"""Packages of the core that say by values what is in the way of a gang."""
 TELLS = {"core/assignment/request.py", "core/placement/explain.py"}
 """What a gang can never have, said once for all of its kind, and what nodes lack, said when somebody asks."""
 
@@ -92,8 +92,8 @@ def test_what_blocks_a_gang_is_a_value_until_somebody_asks() -> None:
     """A decision is made far more often than anybody reads why."""
     made = {
         path.relative_to(ROOT / "webhook").as_posix()
-        for room in DECIDES
-        for path in (ROOT / "webhook/core" / room).glob("*.py")
+        for package in DECIDES
+        for path in (ROOT / "webhook/core" / package).glob("*.py")
         if any(
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason"
             for node in ast.walk(ast.parse(path.read_text()))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.ledger import pages as ledger_pages
-from webhook.core.ledger.pages import INDEX, Found, Misplaced
+from webhook.core.ledger.pages import INDEX, Found, PagesMismatch
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import Decoder
 
@@ -27,7 +27,7 @@ class LedgerBook:
     def read(self) -> Ledger | None:
         """Return the ledger that index and pages make; None where there is none.
 
-        Raises Misplaced while a page that is listed was not read yet, or its index not; LedgerCorrupt when something
+        Raises PagesMismatch while the index, or a page that it lists, was not read yet; LedgerCorrupt when something
         cannot be read at all.
         """
         parts = self.parts()
@@ -48,7 +48,7 @@ class LedgerBook:
         for name, uid in index.pages.items():
             page = self.pages.get(name)
             if page is None or page.uid != uid:
-                raise Misplaced(f"page {name} is listed and was not read yet")
+                raise PagesMismatch(f"page {name} is listed and was not read yet")
             parts[name] = self._part(name, page.data)
         return parts
 

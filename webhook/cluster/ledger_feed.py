@@ -10,7 +10,7 @@ import structlog
 from webhook.cluster.ledger_book import LedgerBook, newer
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -99,7 +99,7 @@ class LedgerFeed:
             if parts is None or not self._view.leads:
                 self._take(self._book.read(), self._book.changes)
             # Else a leader here knows what it wrote, and meets whoever else writes.
-        except Misplaced:
+        except PagesMismatch:
             return
         except LedgerCorrupt as error:
             log.error("ledger.corrupt", error=str(error))

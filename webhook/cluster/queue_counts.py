@@ -22,7 +22,7 @@ IDLE_SHARE = 20
 
 
 @dataclass(slots=True)
-class Tally:
+class QueueTotals:
     """The numbers of one queue or local queue."""
 
     pending: int = 0
@@ -32,8 +32,8 @@ class Tally:
     """Those of them that are not being stopped."""
     usage: Usage = field(default_factory=dict)
 
-    def add(self, other: "Tally") -> None:
-        """Count what another tally counts too."""
+    def add(self, other: "QueueTotals") -> None:
+        """Count what another totals counts too."""
         self.pending += other.pending
         self.reserving += other.reserving
         self.admitted += other.admitted
@@ -45,26 +45,26 @@ class Tally:
 class Counts:
     """One walk over everything."""
 
-    queues: Mapping[str, Tally] = field(default_factory=dict)
-    local_queues: Mapping[tuple[str, str], Tally] = field(default_factory=dict)
-    inherited: Mapping[str, Tally] = field(default_factory=dict)
+    queues: Mapping[str, QueueTotals] = field(default_factory=dict)
+    local_queues: Mapping[tuple[str, str], QueueTotals] = field(default_factory=dict)
+    inherited: Mapping[str, QueueTotals] = field(default_factory=dict)
     """By cohort: what holds quota of queues that are no more and is charged there."""
 
-    def below(self, node: Node) -> Tally:
+    def below(self, node: Node) -> QueueTotals:
         """Return the numbers of a queue, or of everything at and below a cohort together."""
-        total = Tally()
+        total = QueueTotals()
         for each in node.below():
-            tally = (self.queues if each.is_queue else self.inherited).get(each.name)
-            if tally is not None:
-                total.add(tally)
+            totals = (self.queues if each.is_queue else self.inherited).get(each.name)
+            if totals is not None:
+                total.add(totals)
         return total
 
     def charged(self, node: Node) -> Usage:
         """Return what is charged to a queue, or to a cohort: there only what its children use beyond what they lend to
         nobody, as its quota has only what they lend.
         """
-        tally = (self.queues if node.is_queue else self.inherited).get(node.name)
-        usage = {} if tally is None else dict(tally.usage)
+        totals = (self.queues if node.is_queue else self.inherited).get(node.name)
+        usage = {} if totals is None else dict(totals.usage)
         for child in node.children:
             for key, amount in self.charged(child).items():
                 beyond = amount - child.local.get(key, 0)
@@ -94,9 +94,9 @@ class QueueCounts:
         return self._last
 
     def _walk(self) -> Counts:
-        queues: dict[str, Tally] = {name: Tally() for name in self._view.policy.queues}
-        local: dict[tuple[str, str], Tally] = {key: Tally() for key in self._view.policy.local_queues}
-        inherited: dict[str, Tally] = {}
+        queues: dict[str, QueueTotals] = {name: QueueTotals() for name in self._view.policy.queues}
+        local: dict[tuple[str, str], QueueTotals] = {key: QueueTotals() for key in self._view.policy.local_queues}
+        inherited: dict[str, QueueTotals] = {}
         entries = self._view.ledger.entries
         for job in self._view.jobs.values():
             if job.uid not in entries and job.finished is None and not job.deleting and job.is_ours:
@@ -107,29 +107,31 @@ class QueueCounts:
             self._holding(reservation, queues, local, inherited)
         return Counts(queues, local, inherited)
 
-    def _pending(self, job: JobRecord, queues: dict[str, Tally], local: dict[tuple[str, str], Tally]) -> None:
+    def _pending(
+        self, job: JobRecord, queues: dict[str, QueueTotals], local: dict[tuple[str, str], QueueTotals]
+    ) -> None:
         name = self._view.policy.queue_of(job.namespace, job.queue_label)
-        for tally in (queues.get(name or ""), local.get((job.namespace, job.queue_label or ""))):
-            if tally is not None:
-                tally.pending += 1
+        for totals in (queues.get(name or ""), local.get((job.namespace, job.queue_label or ""))):
+            if totals is not None:
+                totals.pending += 1
 
     def _holding(
         self,
         reservation: Reservation,
-        queues: dict[str, Tally],
-        local: dict[tuple[str, str], Tally],
-        inherited: dict[str, Tally],
+        queues: dict[str, QueueTotals],
+        local: dict[tuple[str, str], QueueTotals],
+        inherited: dict[str, QueueTotals],
     ) -> None:
         job = self._view.jobs.get(reservation.uid)
         label = "" if job is None else job.queue_label or ""
-        part = Tally(0, 1, 0 if reservation.stopping else 1, self._usage(reservation))
-        for tally in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
-            if tally is not None:
-                tally.add(part)
+        part = QueueTotals(0, 1, 0 if reservation.stopping else 1, self._usage(reservation))
+        for totals in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
+            if totals is not None:
+                totals.add(part)
         gone = "" if reservation.queue in queues else reservation.queue or ""
         above = heir(gone, self._view.policy.cohorts, queues)
         if above is not None:
-            (queues.get(above) or inherited.setdefault(above, Tally())).add(part)
+            (queues.get(above) or inherited.setdefault(above, QueueTotals())).add(part)
 
     def _usage(self, reservation: Reservation) -> Usage:
         given_back = self._view.given_back(reservation)

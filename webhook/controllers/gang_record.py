@@ -123,6 +123,8 @@ class GangRecord:
     proved_gone: bool = False
     """A list has shown that it has no pod left."""
     writes: Writes = field(default_factory=Writes)
+    rests_until: float = 0.0
+    """Unix time before which nothing is due of it, should it not change: 0 until that is known."""
 
     @property
     def holds(self) -> bool:
@@ -136,6 +138,7 @@ class GangRecord:
         if not (self.holds and after in _HOLDING):
             self.charged = None
             self.proved_gone = False
+            self.rests_until = 0.0
         if after is not Phase.WAITING:
             self.asked = None
         self.phase = after

@@ -20,7 +20,7 @@ from webhook.core.fleet.placement import Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names, neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
@@ -228,7 +228,7 @@ class Member:
         try:
             ledger = book.read()
             knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True
-        except (ledger_text.LedgerCorrupt, Misplaced, KeyError, ValueError):
+        except (ledger_text.LedgerCorrupt, PagesMismatch, KeyError, ValueError):
             return None
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
 

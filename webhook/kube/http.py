@@ -121,7 +121,7 @@ class HttpApi:
         """Send one request and return the body of a 2xx answer. Raises ``errors.ApiError``; see ``kube.api``."""
         is_write = method != "GET"
         if is_write:
-            # The server stops working on it too when we stop waiting: a late write is what fencing has to catch.
+            # The server stops working on it too when we stop waiting: compare-and-swap has to catch late writes.
             query = {**(query or {}), "timeout": f"{timeout_seconds:g}s"}
         url = self._url(path, query)
         headers = {"Accept": accept}

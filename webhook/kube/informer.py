@@ -52,7 +52,7 @@ LIST_TIMEOUT_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class Counts:
+class WatchCounts:
     """What an informer has met, for metrics."""
 
     lists: int = 0
@@ -95,7 +95,7 @@ class Informer(Generic[R]):
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self.name = name or path.rsplit("/", 1)[-1]
-        self.counts = Counts()
+        self.counts = WatchCounts()
         self.synced = asyncio.Event()
         """Set once everything was read for the first time, or the resource is known not to be served."""
         self.heard_seconds = float("-inf")

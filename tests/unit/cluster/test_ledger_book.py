@@ -8,7 +8,7 @@ from tests.unit.core.ledger.test_pages import entry
 from webhook.cluster.ledger_book import LedgerBook, newer
 from webhook.cluster.view import View
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import LedgerCorrupt
 
@@ -18,10 +18,10 @@ INDEX = Ledger(3, 9, {"a": entry("a")}, pages={"page-1": "uid"})
 def test_a_page_that_is_listed_is_waited_for_and_one_that_is_not_is_left_out() -> None:
     book = LedgerBook(ledger_text.encode(INDEX))
     book.pages["late"] = Found("other", ledger_text.encode(Ledger(2, 5, {"x": entry("x")})))
-    with pytest.raises(Misplaced):
+    with pytest.raises(PagesMismatch):
         book.read()
     book.pages["page-1"] = Found("another", {})
-    with pytest.raises(Misplaced):
+    with pytest.raises(PagesMismatch):
         book.read()
     book.pages["page-1"] = Found("uid", ledger_text.encode(Ledger(3, 12, {"b": entry("b")})))
     ledger = book.read()

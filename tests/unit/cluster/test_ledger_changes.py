@@ -14,7 +14,7 @@ from webhook.cluster.ledger_book import LedgerBook
 from webhook.cluster.view import View
 from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 
 PLACES = ("index", "page-1", "page-2", "page-3")
@@ -76,7 +76,7 @@ def test_a_gang_that_stands_on_two_pages_is_noticed_and_forgotten_once_it_does_n
     assert book.read() is not None
     held["page-2"]["a"] = reservation("a")
     book.index, book.pages = book_of(held, 2)
-    with pytest.raises(Misplaced):
+    with pytest.raises(PagesMismatch):
         book.read()
     del held["page-1"]["a"]
     book.index, book.pages = book_of(held, 3)

@@ -119,6 +119,7 @@ class AnyOrder(RuleBasedStateMachine):
         if record.holds:
             record.charged = Charged(Reservation(uid, "Job.batch", "ns", uid, None, (), 0, 0.0), {}, {}, None)
             record.requeue = Requeue("Preempted", 0.0)
+            record.rests_until = 9.0
 
     @rule(uid=uids)
     def is_forgotten(self, uid: str) -> None:
@@ -130,6 +131,7 @@ class AnyOrder(RuleBasedStateMachine):
         for record in self.records:
             assert (record.asked is not None) == (record.phase is P.WAITING)
             assert record.charged is None or record.holds
+            assert not record.rests_until or record.holds
             assert (record.phase is P.VOIDED) == self.voided.get(record.uid, False)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from webhook.server.gate import Gate
 from webhook.server.http.app import Stranger, build_app
-from webhook.server.http.listener import Connections, Listener, serve
+from webhook.server.http.listener import Connections, ListeningApp, serve
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Wire:
 class Served:
     """A listening gate."""
 
-    def __init__(self, listener: Listener, connections: Connections, host: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, listener: ListeningApp, connections: Connections, host: str, tls: ssl.SSLContext | None) -> None:
         self.listener = listener
         self.connections = connections
         self._host = host

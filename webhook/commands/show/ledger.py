@@ -11,7 +11,7 @@ from rich.table import Table
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.commands.terminal import counted
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import amounts, names
@@ -55,7 +55,7 @@ def print_ledger(console: Console, stored: Document, now: float, pages: Sequence
         ledger = book.read()
         if ledger is None:
             raise LedgerCorrupt("it holds the lease alone")
-    except (LedgerCorrupt, Misplaced) as error:
+    except (LedgerCorrupt, PagesMismatch) as error:
         raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
     on_pages = f" on the index and {counted(len(ledger.pages), 'page')}" if ledger.pages else ""
     size = sum(ledger_text.size_bytes(data) for data in book.read_data(ledger))

@@ -43,7 +43,7 @@ Started = tuple[JobRecord, Reservation]
 class _Progress:
     running: int
     """Pods at the last look; -1 before the first."""
-    whole_once: bool
+    ready_once: bool
     proved: bool
     """Its pods have been seen to reach the quorum."""
     since_seconds: float
@@ -56,7 +56,7 @@ class _Progress:
     """Uids of pods of a Job that had ended before the first look."""
     spared: Mapping[str, int] = field(default_factory=lambda: shared({}))
     """Of the pods that a Job wants, those that were not needed any more at the first look."""
-    whole: bool = False
+    ready: bool = False
     """At the last look."""
     due_seconds: float = inf
     """Unix time at which it is to be stopped, should nothing change."""
@@ -67,7 +67,7 @@ class _Progress:
         return not self.before and not self.spared
 
 
-class WholeGangs:
+class PodsReady:
     """The clock of every admitted gang, by its job's uid or its ensemble's."""
 
     def __init__(self, settings: Start) -> None:
@@ -97,7 +97,7 @@ class WholeGangs:
     def changed(self, name: str, now: float) -> None:
         """Take note that a gang, its pods or its PodGroup changed. If it was whole, it may not be so from now on."""
         progress = self._progress.get(name)
-        if progress is not None and progress.whole:
+        if progress is not None and progress.ready:
             progress.since_seconds = now
 
     def _without_nodes(self, name: str, parts: Sequence[Started], view: View, now: float) -> Requeue | None:
@@ -106,7 +106,7 @@ class WholeGangs:
         The scheduler has to agree: where it knows a place, its word counts.
         """
         progress, nodes = self._progress.get(name), view.nodes
-        if progress is None or nodes is None or progress.whole_once:
+        if progress is None or nodes is None or progress.ready_once:
             return None
         short = sum(nodes.short.get(job.uid, 0) for job, _ in parts)
         if not short or NODES in view.unread or not (said := _schedulers_word(parts, view)):
@@ -127,7 +127,7 @@ class WholeGangs:
         if progress is None:
             progress = self._progress[name] = self._first_look(parts, view, now)
         quorum, spared = _quorum(parts, view, progress.spared), sum(progress.spared.values())
-        progress.due_seconds, progress.whole = inf, False
+        progress.due_seconds, progress.ready = inf, False
         if quorum is None:
             return None
         running = sum(_running(job, held, view, progress) for job, held in parts)
@@ -137,19 +137,19 @@ class WholeGangs:
         ordered = any(job.ordered_start for job in jobs)
         reported = all(job.ready for job in jobs) and (ordered or not progress.proved) and progress.first_run
         if running >= quorum or reported:
-            progress.whole_once, progress.whole, progress.since_seconds = True, True, now
+            progress.ready_once, progress.ready, progress.since_seconds = True, True, now
             return None
         if moved and ordered:
             progress.since_seconds = now
         limit = (
             self._settings.recovery_seconds
-            if progress.whole_once
+            if progress.ready_once
             else starting.start_seconds(jobs[0], view, self._settings)
         )
         progress.due_seconds = inf if limit is None else progress.since_seconds + limit
         if limit is None or now - progress.since_seconds < limit:
             return None
-        stage = "after it had been whole" if progress.whole_once else "after its admission"
+        stage = "after it had been whole" if progress.ready_once else "after its admission"
         ran = f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
         return ran + _schedulers_word(parts, view)
 
@@ -165,7 +165,7 @@ class WholeGangs:
             # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
             progress.before, progress.spared = _ended(job, view), job.reclaimed
         if now - since >= starting.start_seconds(job, view, self._settings):
-            progress.whole_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
+            progress.ready_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
         return progress
 
     def requeue(self, job: JobRecord, why: str, now: float) -> Requeue:

@@ -16,7 +16,7 @@ from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.controllers.gang_record import Event, GangRecords
 from webhook.controllers.gangs import gated_pods, requeues, siblings
-from webhook.controllers.gangs.pods_ready import WholeGangs
+from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.fleet.placement import Phase
@@ -54,15 +54,13 @@ class Stops:
         self._view = view
         self._engine = engine
         self._announcer = announcer
-        self._whole = WholeGangs(start)
+        self._pods_ready = PodsReady(start)
         self._now = now
         self._on_change = on_change
         self._gangs = gangs
         self._owed: dict[str, tuple[Requeue, float]] = {}
         """By uid of gangs of plain pods that were all deleted: what none was left to bear, and until when it counts. It
         outlives their record."""
-        self._rests_until: dict[str, float] = {}
-        """Unix time before which nothing is due of a gang that does not change."""
         self._looked_at = 0.0
         """Unix time of the last look."""
         self._looked: set[str] = set()
@@ -72,8 +70,8 @@ class Stops:
 
     def started(self, reservation: Reservation) -> None:
         """Restart the clock of a gang."""
-        self._rests_until.pop(reservation.uid, None)
-        self._whole.forget(siblings.name_of(reservation))
+        self._gangs.of(reservation.uid).rests_until = 0.0
+        self._pods_ready.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
         """Return whether pods could still come that were on their way when a gang, just started, was ended."""
@@ -84,9 +82,8 @@ class Stops:
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
-        self._rests_until.pop(reservation.uid, None)
         if not self._engine.siblings(reservation.uid):
-            self._whole.forget(siblings.name_of(reservation))
+            self._pods_ready.forget(siblings.name_of(reservation))
         record = self._gangs.of(reservation.uid)
         requeue, record.requeue = record.requeue, None
         if requeue is not None and gated_pods.outlives(reservation, self._view):
@@ -113,7 +110,7 @@ class Stops:
         planned = record.requeue
         timed_out = reservation is not None and reservation.stopping == START_TIMEOUT
         if planned is None and timed_out and job.admission is not None:
-            planned = self._whole.requeue(job, "not whole in time, as an earlier leader found", now)
+            planned = self._pods_ready.requeue(job, "not whole in time, as an earlier leader found", now)
         requeue = requeues.requeue_of(job, reservation, planned, now)
         if gated_pods.is_pod_group(job):
             record.requeue = requeue
@@ -156,7 +153,7 @@ class Stops:
 
     def refused(self, job: JobRecord, reservation: Reservation, why: str, batch: Batch) -> None:
         """Stop a gang whose start is refused for good, before anything of it ran."""
-        due = self._whole.requeue(job, f"its start was refused: {why}", self._now())
+        due = self._pods_ready.requeue(job, f"its start was refused: {why}", self._now())
         self.one(reservation, due.reason, batch, due)
 
     def leave(self, job: JobRecord | None, reservation: Reservation, batch: Batch) -> None:
@@ -187,12 +184,15 @@ class Stops:
 
     def changed(self, uid: str) -> None:
         """Take note that a gang, its entry, its pods or its PodGroup changed: something may be due of it."""
-        if self._rests_until.pop(uid, None) is not None:
-            self._whole.changed(uid, self._now())
+        record = self._gangs.find(uid)
+        if record is not None and record.rests_until:
+            record.rests_until = 0.0
+            self._pods_ready.changed(uid, self._now())
 
     def rests(self, uid: str, now: float) -> bool:
         """Return whether ``if_due`` would find nothing: most gangs run, and nobody has to look at them every second."""
-        return self._rests_until.get(uid, 0.0) > now and uid not in self._short
+        record = self._gangs.find(uid)
+        return record is not None and record.rests_until > now and uid not in self._short
 
     @property
     def _short(self) -> Mapping[str, int]:
@@ -202,7 +202,7 @@ class Stops:
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
         """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
         if not reservation.evictable:
-            self._rests_until[job.uid] = inf
+            self._gangs.of(job.uid).rests_until = inf
             return
         due = requeues.overrun(job, reservation, now) or requeues.unpermitted(job, reservation, now)
         if due is not None:
@@ -219,15 +219,15 @@ class Stops:
         parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
         if parts[0][0].placement in (Phase.GRANTED, Phase.RECALLED):
             # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
-            self._whole.forget(name)
+            self._pods_ready.forget(name)
             return
-        due = self._whole.overdue(name, parts, self._view, now)
+        due = self._pods_ready.overdue(name, parts, self._view, now)
         if due is not None:
             for _, held in parts:
                 self.gang(held, due.reason, batch, due)
         elif name == job.uid and job.uid not in self._short:
             ends = requeues.overrun_seconds(job, reservation), requeues.unpermitted_seconds(job, reservation)
-            self._rests_until[job.uid] = min(self._whole.due_seconds(name), *ends)
+            self._gangs.of(job.uid).rests_until = min(self._pods_ready.due_seconds(name), *ends)
 
     def _siblings(self, uid: str, batch: Batch) -> list[Reservation]:
         """Return what the rest of a job's ensemble holds, as this cycle will write it."""

@@ -1,4 +1,4 @@
-"""Reads, wins and writes the ledger: an index, which has the lease, and pages, each fenced by compare-and-swap.
+"""Reads, wins and writes the ledger: an index, which has the lease, and pages, each written by compare-and-swap.
 
 Rules of the ledger (ARCHITECTURE.md) kept here: a take-over is a conditional write of the index that raises the epoch,
 and then of every page that it lists; only then is anything decided (1). A write whose outcome is unknown is settled by
@@ -20,12 +20,12 @@ import structlog
 from webhook import metrics
 from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
-from webhook.controllers.ledger.fenced import Fenced, all_settled
+from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
 from webhook.controllers.ledger.stored import Kept, Stored
 from webhook.core.ledger import pages as ledger_pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.bounds import entry_bytes
-from webhook.core.ledger.pages import INDEX, Change, Found, Layout, Misplaced
+from webhook.core.ledger.pages import INDEX, Change, Found, Layout, PagesMismatch
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.errors import ApiError, Conflict, Unavailable
@@ -38,7 +38,7 @@ AT_ONCE: Final = 32
 """Requests for pages that are under way at a time."""
 
 
-class LedgerKeeper(Fenced):
+class LedgerKeeper(LeasedWriter):
     """The only writer of the ledger, for as long as it leads."""
 
     def __init__(
@@ -53,7 +53,7 @@ class LedgerKeeper(Fenced):
         on_renewed: Callable[[float], None] = lambda deadline: None,
         decoder: Callable[[str], ledger_text.Decoder] = lambda name: ledger_text.Decoder(),
     ) -> None:
-        """As ``Fenced`` takes it; ``decoder`` knows what this process has read of an object, by name."""
+        """As ``LeasedWriter`` takes it; ``decoder`` knows what this process has read of an object, by name."""
         super().__init__(api, elector, namespace=namespace, name=name, now=now, newest=newest, on_renewed=on_renewed)
         self._decoder = decoder
         self._pages: dict[str, Kept] = {}
@@ -140,7 +140,7 @@ class LedgerKeeper(Fenced):
         self._renewed(started)
         try:
             await self._take_over_pages(ledger)
-        except (Misplaced, LedgerCorrupt) as error:
+        except (PagesMismatch, LedgerCorrupt) as error:
             log.error("ledger.corrupt", error=str(error))
             self.unreadable, self.ledger = stored, None
 

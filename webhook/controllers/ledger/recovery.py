@@ -110,7 +110,7 @@ class Recovery:
     async def _void(self, suspects: set[str], epoch: int) -> None:
         """Write every suspect until each write is known to be stored, and read everything again (rule 4).
 
-        A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to fence may rest on
+        A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to rule out may rest on
         the newer version. One that is refused for good would be refused to a start as well.
         """
         jobs = self._feeds.view.jobs

@@ -19,7 +19,7 @@ meanwhile. A gang may have hundreds, each of which costs as much as another's wh
 """
 
 
-class Marks(Listener):
+class DirtySet(Listener):
     """Gangs to look at, and whether the policy is new."""
 
     def __init__(self, view: View, engine: EnsembleEngine, on_ledger: Callable[[Changes | None], None]) -> None:

@@ -13,7 +13,7 @@ from webhook.cluster.view import NODES, View
 from webhook.controllers.gang_record import Charged, Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
-from webhook.controllers.loop.dirty_set import Marks
+from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.reporting.announce import Announcer
 from webhook.core.ledger.record import Changes, Ledger, Reservation
 from webhook.core.model.gang import Gang
@@ -33,7 +33,7 @@ class EngineFeed:
         view: View,
         engine: EnsembleEngine,
         gangs: GangRecords,
-        marks: Marks,
+        dirty: DirtySet,
         announcer: Announcer,
         *,
         now: Callable[[], float],
@@ -41,7 +41,7 @@ class EngineFeed:
         self._view = view
         self._engine = engine
         self._gangs = gangs
-        self._marks = marks
+        self._dirty = dirty
         self._announcer = announcer
         self._now = now
         self._loaded: Ledger | None = None
@@ -71,7 +71,7 @@ class EngineFeed:
             if record.holds and record.uid not in ledger.entries:
                 record.on(Event.LOST)
                 self._engine.release(record.uid)
-                self._marks.gangs.add(record.uid)
+                self._dirty.gangs.add(record.uid)
         for uid in held:
             reservation = ledger.entries.get(uid)
             if reservation is None:
@@ -81,7 +81,7 @@ class EngineFeed:
             record.charged = None
             gang = self._view.gang_of(self._view.jobs.get(uid))
             self._engine.restore(reservation, gang, self._view.given_back(reservation))
-            self._marks.gangs.add(uid)
+            self._dirty.gangs.add(uid)
 
     def queue(self, step: Step, uid: str, job: JobRecord | None, held_back: Reason | None = None) -> None:
         """Have the gang of ``job`` wait in the engine if that is its next step and nothing holds it back, else not."""

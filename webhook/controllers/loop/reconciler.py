@@ -22,12 +22,12 @@ from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
-from webhook.controllers.ledger.capacity import LedgerRoom
 from webhook.controllers.ledger.faults import LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.controllers.ledger.ledger_room import LedgerRoom
 from webhook.controllers.ledger.recovery import Recovery
 from webhook.controllers.ledger.terms import Terms
-from webhook.controllers.loop.dirty_set import Marks
+from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.loop.engine_feed import EngineFeed
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
@@ -69,7 +69,7 @@ class Reconciler:
         self._announcer = announcer
         self._settings = engine_settings(config)
         self.engine = EnsembleEngine(Engine(self._settings))
-        self.marks = Marks(feeds.view, self.engine, self._ledger_changed)
+        self.dirty = DirtySet(feeds.view, self.engine, self._ledger_changed)
         """Listens to the feeds."""
         self._labels = NamespaceLabels(api, feeds.view)
         self._chores: asyncio.Task[None] | None = None
@@ -87,21 +87,21 @@ class Reconciler:
         self.records = GangRecords()
         self._effects = Effects(api, feeds.kinds, self.records, config.effects_in_flight, self._effect_done)
         self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
-        starting, now, mark = config.starting, clock.now, self.marks.add
+        starting, now, mark = config.starting, clock.now, self.dirty.add
         self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
-        self._proof = PodProof(api, feeds, self.records, self.marks.add)
+        self._proof = PodProof(api, feeds, self.records, self.dirty.add)
         self._room = LedgerRoom(keeper)
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
-        self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.marks, self._announcer, now=clock.now)
+        self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.dirty, self._announcer, now=clock.now)
         feeds.follow_ledger()
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
-        self.marks.begin_term()
+        self.dirty.begin_term()
 
     def _ledger_changed(self, changes: Changes | None) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""
-        self.marks.ledger_doubted |= self.leading and not self._view.ledger_trusted
+        self.dirty.ledger_doubted |= self.leading and not self._view.ledger_trusted
         if not self.leading:
             self._gangs.load(self._view.ledger, changes)
 
@@ -143,12 +143,12 @@ class Reconciler:
     async def follow(self) -> None:
         """Keep engine and answers in step with what is read, until cancelled."""
         while True:
-            await self.marks.wake.wait()
-            self.marks.wake.clear()
+            await self.dirty.wake.wait()
+            self.dirty.wake.clear()
             self._take_policy()
             await self._gangs.settle_many_nodes()
             self._absorb(Batch(), act=False)
-            await asyncio.sleep(0 if self.marks.more else TICK_SECONDS / 4)
+            await asyncio.sleep(0 if self.dirty.more else TICK_SECONDS / 4)
 
     async def lead(self) -> None:
         """Decide, write the ledger and carry out, until cancelled. Raises LeaseLost and SetBack."""
@@ -165,7 +165,7 @@ class Reconciler:
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
         # Most run and need nothing: they are looked at a few at a time, when others have been decided about.
-        self.marks.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.marks.quiet))
+        self.dirty.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.dirty.quiet))
         while True:
             await self._pause()
             try:
@@ -179,19 +179,19 @@ class Reconciler:
         limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
         try:
             async with asyncio.timeout(limit):
-                await self.marks.wake.wait()
+                await self.dirty.wake.wait()
         except TimeoutError:
             pass
         # Group commit: everything that happens within the window is one ledger write.
         to_write_seconds = self._keeper.written_bytes / self._config.ledger_bytes_per_second
         rested_at = self._last_commit + max(self._config.commit_window_seconds, to_write_seconds)
         await asyncio.sleep(max(0.0, rested_at - loop.time()))
-        self.marks.wake.clear()
+        self.dirty.wake.clear()
 
     async def _cycle(self) -> None:
         now, batch = self._now(), Batch()
         assert self._keeper.ledger is not None
-        self.marks.gangs.update(self._room.begin())
+        self.dirty.gangs.update(self._room.begin())
         with metrics.CYCLE_SECONDS.time():
             self._take_policy()
             await self._absorb_all(batch)
@@ -206,7 +206,7 @@ class Reconciler:
         changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
-            await self._keeper.verify(*self.marks.take_doubts())
+            await self._keeper.verify(*self.dirty.take_doubts())
             # Bookings are no reason for a write: they go with the next, which renews the lease if nothing else does.
             before, changed = self._keeper.ledger, batch.put.keys() | batch.drop
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
@@ -224,7 +224,7 @@ class Reconciler:
         for uid, effect in batch.effects.items():
             if not self._effects.resting(uid):
                 self._effects.start(effect)
-        self.marks.add_quiet()
+        self.dirty.add_quiet()
         self.after_cycle()
 
     def _add_start(self, job: JobRecord, batch: Batch) -> None:
@@ -246,9 +246,9 @@ class Reconciler:
     # -- taking in what changed ------------------------------------------------------------------------------------
 
     def _take_policy(self) -> None:
-        if self.marks.policy:
-            self.marks.policy = False
-            self.marks.gangs.update(self._room.forget_all())
+        if self.dirty.policy:
+            self.dirty.policy = False
+            self.dirty.gangs.update(self._room.forget_all())
             metrics.know_queues(self._view.policy.queues)
             self.engine.set_policy(self._view.policy, dict(self._view.namespaces), self._clock.now())
 
@@ -256,17 +256,17 @@ class Reconciler:
         """Look at all that has changed by now: any of it may come before all others. What goes on changing waits."""
         await self._gangs.settle_many_nodes(self._keeper.renew_if_due)
         self._absorb(batch, act=True)
-        for _ in range(self.marks.rounds):
-            if self.marks.more:
+        for _ in range(self.dirty.rounds):
+            if self.dirty.more:
                 await asyncio.sleep(0)
                 await self._keeper.renew_if_due()
                 self._take_policy()
                 self._absorb(batch, act=True)
-        self.marks.add(*batch.again)
+        self.dirty.add(*batch.again)
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         self._gangs.settle_nodes()
-        for uid in self.marks.take():
+        for uid in self.dirty.take():
             job = self._view.jobs.get(uid)
             self._stops.changed(uid)
             if batch.has(uid):
@@ -300,10 +300,10 @@ class Reconciler:
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
             if step is Step.NOTHING and not act:
-                self.marks.quiet.add(uid)
+                self.dirty.quiet.add(uid)
         if job is None and reservation is None:
             self.records.forget(uid)
-            self.marks.gangs.update(self._room.forget(uid))
+            self.dirty.gangs.update(self._room.forget(uid))
 
     def _pods_lag(self, uid: str, job: JobRecord | None) -> bool:
         """Return whether a gang's pods were written since they were read, or it was not read since leadership began."""
@@ -311,7 +311,7 @@ class Reconciler:
         if gang is None:
             return False
         if (job is None or gated_pods.is_pod_group(gang)) and not self._proof.caught_up(gang.kind):
-            self.marks.lagging.add(uid)
+            self.dirty.lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
 
@@ -321,7 +321,7 @@ class Reconciler:
         match step:
             case Step.RELEASE if reservation is not None:
                 if self._stops.too_soon(job, reservation):
-                    self.marks.lagging.add(reservation.uid)
+                    self.dirty.lagging.add(reservation.uid)
                 elif self._proof.holds(reservation.uid, reservation.kind, labelled=not reservation.adopted):
                     self._release(reservation, batch)
             case Step.HOLD if job is not None and reservation is not None:
@@ -370,12 +370,12 @@ class Reconciler:
             epoch, now = self._keeper.ledger.epoch, self._now()
             adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, self._settings, epoch, now))
             if not self._room.takes(adopted):
-                self.marks.lagging.add(job.uid)
+                self.dirty.lagging.add(job.uid)
                 return
             batch.put[job.uid] = adopted
             self._gangs.adopt(adopted, gang, job)
             # What is adopted is written on the job once it is stored, however quiet the job is.
-            self.marks.add(job.uid)
+            self.dirty.add(job.uid)
         else:
             self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
 
@@ -395,19 +395,19 @@ class Reconciler:
         if reservation.uid not in self._view.jobs:
             self.records.forget(reservation.uid)
         # Once the entry is gone the job may wait again.
-        self.marks.add(reservation.uid)
+        self.dirty.add(reservation.uid)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
     def _tick(self, batch: Batch, now: float) -> None:
         self._last_tick = asyncio.get_running_loop().time()
-        self.marks.add_lagging()
+        self.dirty.add_lagging()
         for uid, reservation in self._view.ledger.entries.items():
-            if self._stops.rests(uid, now) or uid in self.marks.quiet:
+            if self._stops.rests(uid, now) or uid in self.dirty.quiet:
                 continue
             job = self._view.jobs.get(uid)
             if job is None or reservation.stopping is not None or uid in batch.put or uid in batch.drop:
-                self.marks.gangs.add(uid)
+                self.dirty.gangs.add(uid)
                 continue
             try:
                 self._stops.if_due(job, reservation, now, batch)
@@ -429,7 +429,7 @@ class Reconciler:
             if uid not in self._view.jobs or self.records.of(uid).asked is None or self._effects.busy(uid)
         }
         # What has changed and was not looked at since may not be what was decided about.
-        unfit |= self.marks.gangs & {reservation.uid for reservation in plan.admitted}
+        unfit |= self.dirty.gangs & {reservation.uid for reservation in plan.admitted}
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
         unfit |= self._room.without(plan.admitted, unfit, self._view.jobs)
         for reservation in plan.admitted:
@@ -438,7 +438,7 @@ class Reconciler:
             gang = record.asked
             if job is None or gang is None or reservation.uid in unfit:
                 self._gangs.turned_back(reservation)
-                self.marks.add(reservation.uid)
+                self.dirty.add(reservation.uid)
                 continue
             batch.put[reservation.uid] = reservation
             record.on(Event.ADMITTED)
@@ -451,7 +451,7 @@ class Reconciler:
             self._announcer.admitted(reservation)
         for grown in plan.grown:
             known = self._view.ledger.entries.get(grown.uid)
-            if known is not None and (grown.uid in self.marks.gangs or not bounds.fits_alone(grown)):
+            if known is not None and (grown.uid in self.dirty.gangs or not bounds.fits_alone(grown)):
                 self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
                 self._view.fences.put_reservation(known)
                 if self._view.nodes is not None:
@@ -459,7 +459,7 @@ class Reconciler:
             elif known is not None and grown.uid not in batch.drop:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
-                self.marks.add(grown.uid)
+                self.dirty.add(grown.uid)
         self._stops.planned(plan, now, batch)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ class Reconciler:
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
                 self.records.of(uid).on(Event.WRITTEN)
-            self.marks.add(uid)
+            self.dirty.add(uid)
             return
         if effect.name == Step.VOID and self._effects.refused(uid) is not None:
             # As in a rebuild: what refuses this would refuse a start as well.
@@ -478,12 +478,12 @@ class Reconciler:
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version
         ):
-            self.marks.add(uid)
+            self.dirty.add(uid)
             return
         if effect.name == Step.START and not isinstance(failure, (Conflict, NotFound)):
             self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
-        asyncio.get_running_loop().call_later(delay, self.marks.add, uid)
+        asyncio.get_running_loop().call_later(delay, self.dirty.add, uid)
 
     async def _recover(self, broken: LedgerBroken) -> None:
         self._view.ledger_trusted = self._view.leads = False
@@ -491,9 +491,9 @@ class Reconciler:
         self._view.set_ledger(ledger)
         self._view.leads = True
         self._gangs.load(ledger)
-        self.marks.gangs.update(self._view.jobs)
+        self.dirty.gangs.update(self._view.jobs)
         if broken.first and not ledger.entries:
             self._announcer.created(ledger)
         else:
             self._announcer.rebuilt(str(broken), ledger)
-        self.marks.wake.set()
+        self.dirty.wake.set()

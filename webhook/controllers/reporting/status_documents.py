@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.cluster.queue_counts import Counts, Tally, active_condition
+from webhook.cluster.queue_counts import Counts, QueueTotals, active_condition
 from webhook.core.model import amounts, quantity
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, Quota
@@ -12,24 +12,24 @@ from webhook.core.quota.tree import Node, for_people
 Status = dict[str, Any]
 
 
-def cluster_queue_status(queue: Queue, tally: Tally) -> Status:
+def cluster_queue_status(queue: Queue, totals: QueueTotals) -> Status:
     """Return the status of a ClusterQueue, without the time of its condition."""
     quotas = _quotas(queue)
-    usage = _flavors_usage(quotas, tally.usage, borrows=queue.cohort is not None)
+    usage = _flavors_usage(quotas, totals.usage, borrows=queue.cohort is not None)
     return {
         "conditions": [active_condition(queue)],
-        **_numbers(tally),
+        **_numbers(totals),
         "flavorsReservation": usage,
         "flavorsUsage": usage,
     }
 
 
-def local_queue_status(local: LocalQueue, queue: Queue | None, tally: Tally, version: str) -> Status:
+def local_queue_status(local: LocalQueue, queue: Queue | None, totals: QueueTotals, version: str) -> Status:
     """Return the status of a LocalQueue in an API ``version``, without the time of its condition."""
-    usage = _flavors_usage({} if queue is None else _quotas(queue), tally.usage)
+    usage = _flavors_usage({} if queue is None else _quotas(queue), totals.usage)
     return {
         "conditions": [active_condition(queue, local)],
-        **_numbers(tally),
+        **_numbers(totals),
         "flavorsReservation": usage,
         "flavorUsage" if version == "v1beta1" else "flavorsUsage": usage,
     }
@@ -73,11 +73,11 @@ def _phase(counts: Mapping[str, int], scheduled: int, least: int, started: bool)
     return "Scheduling" if started else "Pending"
 
 
-def _numbers(tally: Tally) -> Status:
+def _numbers(totals: QueueTotals) -> Status:
     return {
-        "pendingWorkloads": tally.pending,
-        "reservingWorkloads": tally.reserving,
-        "admittedWorkloads": tally.admitted,
+        "pendingWorkloads": totals.pending,
+        "reservingWorkloads": totals.reserving,
+        "admittedWorkloads": totals.admitted,
     }
 
 

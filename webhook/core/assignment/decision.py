@@ -57,8 +57,6 @@ class Decision:
     """Uids of gangs that are being stopped already and whose room it may count on."""
     owed: Owed | None = None
     """What it leaves to a starved gang, if that is what blocks it."""
-    beside: str | None = None
-    """Uid of the head of a Backfill queue beside whose booking it has no room, if that alone blocks it."""
 
     @property
     def misplaced(self) -> Misplaced | None:

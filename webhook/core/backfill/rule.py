@@ -57,15 +57,6 @@ class _Plan:
     """Queue, priority and what is asked of each head that is booked: by that it goes who has a right before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a gang that could start has to wait for a head."""
-
-    barrier: BehindHead
-    beside: str | None = None
-    """Uid of a head beside whose booking it has no room, whoever else moves: the gang has to wait until there is."""
-
-
 _Basis = tuple[object, ...]
 """What a plan is made from, but for the time."""
 
@@ -184,7 +175,7 @@ class Backfill:
         booking = self._booking_of(self._plan_beside(head.queue, fences, now), head)[0]
         return None if booking is None else booking.at_seconds
 
-    def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> Refusal | None:
+    def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> BehindHead | None:
         """Return why the head of ``eclass``, which could start, has to wait for another head; None if not."""
         node, queues = eclass.queue.node, self.heads.queues_beside(eclass.queue)
         if node is None or not queues:
@@ -197,15 +188,18 @@ class Backfill:
         if head is not None and head is not eclass and head.order_key <= eclass.order_key:
             why = self._may_not_pass(plan, eclass, start, head, fences)
             if why is not None:
-                return Refusal(why)
+                return why
         delayed, whoever_moves = self._delayed(plan, start, eclass.head.uid, eclass)
         if delayed is None:
             return None
         uid = delayed.head.uid
-        behind = BehindHead(
-            delayed.head.key, Passing.TOO_LONG, plan.bookings[uid].at_seconds - now, delayed.queue.name or ""
+        return BehindHead(
+            delayed.head.key,
+            Passing.TOO_LONG,
+            plan.bookings[uid].at_seconds - now,
+            delayed.queue.name,
+            uid if whoever_moves and eclass not in plan.eclasses else None,
         )
-        return Refusal(behind, uid if whoever_moves and eclass not in plan.eclasses else None)
 
     def refusals(self, uid: str, now: float) -> Callable[[EquivalenceClass], bool]:
         """Return what tells of a class that waits beside a head whether that still keeps it out, as settled last: if so

@@ -27,7 +27,7 @@ REFILLED_BELOW: Final = 0.5
 """A page that is filled to less than this takes new entries again."""
 
 
-class Misplaced(Exception):
+class PagesMismatch(Exception):
     """Index and pages do not belong together. The message says which page and why."""
 
 
@@ -193,12 +193,12 @@ class Found:
 
 
 def merged(index: Ledger, pages: Mapping[str, Ledger]) -> Ledger:
-    """Return the whole ledger, whose pages were decoded. Raises Misplaced when a gang stands on two of them."""
+    """Return the whole ledger, whose pages were decoded. Raises PagesMismatch when a gang stands on two of them."""
     entries, seq = dict(index.entries), index.seq
     for name, page in pages.items():
         twice = entries.keys() & page.entries.keys()
         if twice:
-            raise Misplaced(f"page {name} holds {min(twice)}, which stands on another page as well")
+            raise PagesMismatch(f"page {name} holds {min(twice)}, which stands on another page as well")
         entries.update(page.entries)
         seq = max(seq, page.seq)
     return Ledger(index.epoch, seq, entries, index.claims, index.bookings, index.pages)
@@ -210,7 +210,7 @@ def succeeding(
     """Return the entries of index and pages ``after``, and the uids of those that differ from ``before``.
 
     ``entries`` are all that were there before; index and pages that are the same objects are not looked into. Raises
-    Misplaced when a gang stands on two.
+    PagesMismatch when a gang stands on two.
     """
     nothing = Ledger()
     moved = [(before.get(name, nothing), part) for name, part in after.items() if before.get(name) is not part]
@@ -225,7 +225,7 @@ def succeeding(
         for uid, entry in new.entries.items():
             if old.entries.get(uid) is not entry:
                 if uid in whole:
-                    raise Misplaced(f"{uid} stands on two pages")
+                    raise PagesMismatch(f"{uid} stands on two pages")
                 whole[uid] = entry
                 uids.add(uid)
     return whole, tuple(sorted(uids))
@@ -234,27 +234,27 @@ def succeeding(
 def placed(index: Ledger, found: Mapping[str, Found]) -> list[str]:
     """Return the names of the pages found beside those that ``index`` lists; they are empty.
 
-    Raises Misplaced when a listed page is missing, another of its name is there, or one that is not listed holds
+    Raises PagesMismatch when a listed page is missing, another of its name is there, or one that is not listed holds
     entries: then the list is of an earlier time.
     """
     for name, uid in index.pages.items():
         page = found.get(name)
         if page is None:
-            raise Misplaced(f"page {name} is listed and missing")
+            raise PagesMismatch(f"page {name} is listed and missing")
         if page.uid != uid:
-            raise Misplaced(f"page {name} is not the one that is listed: its uid is {page.uid}, not {uid}")
+            raise PagesMismatch(f"page {name} is not the one that is listed: its uid is {page.uid}, not {uid}")
     beside = [name for name in found if name not in index.pages]
     for name in beside:
         if found[name].data.keys() - {text.META}:
-            raise Misplaced(f"page {name} holds entries and is not listed: the list is of an earlier time")
+            raise PagesMismatch(f"page {name} holds entries and is not listed: the list is of an earlier time")
     return beside
 
 
 def read(index: Ledger, name: str, page: Found, decoder: text.Decoder) -> Ledger:
-    """Return what a page that ``index`` lists says. Raises LedgerCorrupt, and Misplaced where it is of a later leader
-    than the index.
+    """Return what a page that ``index`` lists says. Raises LedgerCorrupt, and PagesMismatch where it is of
+    a later leader than the index.
     """
     decoded = decoder.decode(page.data)
     if decoded.epoch > index.epoch:
-        raise Misplaced(f"page {name} is of epoch {decoded.epoch}, the index of {index.epoch}")
+        raise PagesMismatch(f"page {name} is of epoch {decoded.epoch}, the index of {index.epoch}")
     return decoded

@@ -1,4 +1,4 @@
-"""The record of what was admitted: reservations, claims, and the epoch that fences late writers.
+"""The record of what was admitted: reservations, claims, and the epoch that shuts out late writers.
 
 A ``Ledger`` is an immutable value; ``ledger_text`` is its form in the ConfigMap. The rules of it (compare-and-swap,
 the order of reading, void by writing the job first) are kept by ``controllers.ledger_keeper``; this module only makes

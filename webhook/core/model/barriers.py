@@ -54,6 +54,8 @@ class BehindHead:
     """From now to the head's booked start, where it has one."""
     other_queue: str | None = None
     """The queue that it heads, if that is another one."""
+    beside: str | None = None
+    """Uid of the head, if the gang has no room beside what is booked for it whoever else moves: it waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def reason_of(barrier: Barrier) -> Reason:
             text = f"{fence} bounds {resource}, and a container of pod set {pod_set} does not state it"
             tip = f"state {resource} in every container, or let a LimitRange fill it in"
             return Reason(Code.FENCED, text, node=fence, resource=resource, help=tip)
-        case BehindHead(head, why, seconds, queue):
+        case BehindHead(head, why, seconds, queue, _):
             what = f"would pass {head}" if queue is None else f"would delay {head}, head of queue {queue}"
             text = f"{what}: {why.value.format(max(0, seconds))}"
             return Reason(Code.BEHIND_HEAD, text, help="it starts after the head or in a gap before it")

@@ -18,8 +18,8 @@ from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
 from webhook.core.pending.eligibility import why_closed, why_ineligible
 from webhook.core.pending.gang_state import Event, GangState, allows
 from webhook.core.pending.keyed_heap import KeyedHeap
-from webhook.core.pending.queueing import EquivalenceClass, GangRecord, PendingQueue, class_key
-from webhook.core.pending.wake_index import Gate, GateOrder, Need, WakeIndex
+from webhook.core.pending.queueing import EquivalenceClass, PendingGang, PendingQueue, class_key
+from webhook.core.pending.wake_index import Bottleneck, BottleneckOrder, Need, WakeIndex
 from webhook.core.quota.tree import Node, QuotaTree
 
 
@@ -30,7 +30,7 @@ class PendingQueues:
         self.settings = settings
         self.policy = Policy()
         self.namespaces: Mapping[str, Mapping[str, str]] = {}
-        self.records: dict[str, GangRecord] = {}
+        self.records: dict[str, PendingGang] = {}
         """By uid, every gang that waits."""
         self.queues: dict[str | None, PendingQueue] = {None: PendingQueue(None)}
         self.active: dict[PendingQueue, None] = {}
@@ -48,9 +48,9 @@ class PendingQueues:
         """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
         self._wakes = WakeIndex()
         self._backoff_ends: KeyedHeap[str] = KeyedHeap()
-        self._touched: dict[Gate, None] = {}
+        self._touched: dict[Bottleneck, None] = {}
         """Gates where there may be more room."""
-        self._woken_by: dict[EquivalenceClass, Gate] = {}
+        self._woken_by: dict[EquivalenceClass, Bottleneck] = {}
 
     def set_policy(self, policy: Policy, tree: QuotaTree, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         """Sort by another policy. Queues whose queue and tree say what they said before stay as they are."""
@@ -112,7 +112,7 @@ class PendingQueues:
         self._wakes.close(queue)
         self.wake(QueueHead(queue.name))
 
-    def _move(self, record: GangRecord) -> None:
+    def _move(self, record: PendingGang) -> None:
         """Let a gang wait where the present policy puts it; a back-off goes on."""
         backs_off = record.state is GangState.BACKOFF
         if record.queue is not None and self.queues.get(record.queue.name) is record.queue:
@@ -157,7 +157,7 @@ class PendingQueues:
     ) -> None:
         """Record what became of a gang. Only here a gang comes into another state, or with its whole class."""
         known = self.records.get(gang.uid)
-        record = self.records[gang.uid] = GangRecord(gang, queue, eclass, apart)
+        record = self.records[gang.uid] = PendingGang(gang, queue, eclass, apart)
         before = GangState.ABSENT if known is None else known.state
         assert allows(event, before, record.state), f"{event}: {before} to {record.state}"
 
@@ -214,13 +214,13 @@ class PendingQueues:
         self,
         eclass: EquivalenceClass,
         wake_on: Iterable[WakeKey],
-        gate: tuple[Need, GateOrder] | None = None,
+        bottleneck: tuple[Need, BottleneckOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
         """Set a blocked class aside until what blocks it changes."""
         eclass.move(Event.BLOCKED)
-        eclass.level = 0 if gate is None else gate[1][0]
-        self._wakes.mark_unschedulable(eclass, wake_on, gate, marks)
+        eclass.level = 0 if bottleneck is None else bottleneck[1][0]
+        self._wakes.mark_unschedulable(eclass, wake_on, bottleneck, marks)
         self.pass_on(eclass)
         self._move_on(eclass.queue)
 
@@ -252,9 +252,9 @@ class PendingQueues:
         self.wake(spot)
         for eclass in self._wakes.passed(spot, own_room):
             self.wake_class(eclass)
-        gate = self._wakes.gates.get(spot)
-        if gate is not None:
-            self._touched[gate] = None
+        bottleneck = self._wakes.bottlenecks.get(spot)
+        if bottleneck is not None:
+            self._touched[bottleneck] = None
 
     def wake_class(self, eclass: EquivalenceClass, level: int = 0) -> None:
         """Have a class decided about again; ``level`` is the lowest at which it could start, if known.
@@ -280,7 +280,7 @@ class PendingQueues:
 
     def _wake_ahead(self, queue: PendingQueue) -> None:
         """Wake the first class that goes before the one a queue offers and may have room by now: it must not be
-        overtaken while it waits for its turn at a gate.
+        overtaken while it waits for its turn at a bottleneck.
         """
         first = queue.first()
         ahead = None if first is None else self._wakes.ahead_of(first, self.room_at)
@@ -289,11 +289,11 @@ class PendingQueues:
 
     def _move_on(self, queue: PendingQueue) -> None:
         """Let those have a try who stood back behind the class that the queue offered until now."""
-        for gate in self._wakes.resume(queue):
+        for bottleneck in self._wakes.resume(queue):
             # Who has the turn there may come after them.
-            if gate.woken is not None:
-                self.pass_on(gate.woken)
-            self._touched[gate] = None
+            if bottleneck.woken is not None:
+                self.pass_on(bottleneck.woken)
+            self._touched[bottleneck] = None
         self._wake_ahead(queue)
 
     def _stands_back(self, eclass: EquivalenceClass) -> bool:
@@ -306,24 +306,24 @@ class PendingQueues:
         return True
 
     def pass_on(self, eclass: EquivalenceClass) -> None:
-        """Let the next class at the gate that woke ``eclass`` have a try: this one has had its turn, or has to stand
-        back behind another of its queue.
+        """Let the next class at the bottleneck that woke ``eclass`` have a try: this one has had its turn, or
+        has to stand back behind another of its queue.
         """
-        gate = self._woken_by.pop(eclass, None)
-        if gate is not None:
-            gate.woken = None
-            self._touched[gate] = None
+        bottleneck = self._woken_by.pop(eclass, None)
+        if bottleneck is not None:
+            bottleneck.woken = None
+            self._touched[bottleneck] = None
 
-    def open_gates(self) -> None:
-        """At each gate that changed, wake the first class for which there is room, unless one is active already."""
+    def serve_bottlenecks(self) -> None:
+        """At each bottleneck that changed, wake the first class that finds room, unless one is active already."""
         while self._touched:
-            gate, _ = self._touched.popitem()
-            if gate.woken is not None:
+            bottleneck, _ = self._touched.popitem()
+            if bottleneck.woken is not None:
                 continue
-            eclass = self._wakes.first(gate, self.room_at(gate.node, gate.key), self._stands_back)
+            eclass = self._wakes.first(bottleneck, self.room_at(bottleneck.node, bottleneck.key), self._stands_back)
             if eclass is None:
                 continue
-            gate.woken, self._woken_by[eclass] = eclass, gate
+            bottleneck.woken, self._woken_by[eclass] = eclass, bottleneck
             self.wake_class(eclass, eclass.level)
             if eclass.queue.first() is not eclass:
                 self.pass_on(eclass)
@@ -356,13 +356,15 @@ class PendingQueues:
             for uid, each in self.records.items()
         }
         twin._wakes = self._wakes.copy(eclasses)
-        twin._touched = {twin._wakes.gates[spot]: None for spot in self._open_spots() if spot in twin._wakes.gates}
+        twin._touched = {
+            twin._wakes.bottlenecks[spot]: None for spot in self._open_spots() if spot in twin._wakes.bottlenecks
+        }
         twin._backoff_ends = self._backoff_ends.copy(lambda uid: uid)
         return twin
 
     def _open_spots(self) -> list[Freed]:
-        gates = (*self._touched, *self._woken_by.values(), *self._wakes.standing_back())
-        return [Freed(gate.node.index, gate.key) for gate in gates]
+        bottlenecks = (*self._touched, *self._woken_by.values(), *self._wakes.standing_back())
+        return [Freed(bottleneck.node.index, bottleneck.key) for bottleneck in bottlenecks]
 
     def in_order(self, queue: PendingQueue) -> Iterator[Gang]:
         """Yield the gangs of a queue in queue order."""

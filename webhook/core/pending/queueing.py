@@ -272,7 +272,7 @@ class PendingQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class GangRecord:
+class PendingGang:
     """All that is known of one gang that waits."""
 
     gang: Gang

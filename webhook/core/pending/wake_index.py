@@ -3,10 +3,10 @@
 Three ways to be registered:
 
 - under *wake keys* (``model.wake_keys``): woken by each such change.
-- at one *gate*: a key at the node that refused the class. Of all classes at a gate that ask no more than it has room
-  for, only the first in order is woken; the next one follows when that one has been decided about. So what is freed is
-  offered to as many classes as can use it, not to all that wait. Those of a queue which has another class to be decided
-  about first stand back until that is done.
+- at one *bottleneck*: a key at the node that refused the class. Of all classes there that ask no more than it has
+  room for, only the first in order is woken; the next one follows when that one has been decided about. So what is
+  freed is offered to as many classes as can use it, not to all that wait. Those of a queue which has another class to
+  be decided about first stand back until that is done.
 - at *marks*: a key at a cohort that would have to exceed its own quota; the class is woken when it no longer would,
   because the class's place among others may then be a better one.
 """
@@ -22,7 +22,7 @@ from webhook.core.model.wake_keys import Freed, WakeKey
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node
 
-GateOrder = tuple[int, int, float, str]
+BottleneckOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's entry order orders."""
 
 
@@ -35,14 +35,14 @@ class Need(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Gate:
+class Bottleneck:
     """Classes that one node refused one key, by how much they need of it."""
 
     node: Node
     key: FlavorResource
     needs: list[int] = field(default_factory=list)
     """Sorted."""
-    heaps: dict[int, list[tuple[GateOrder, int, "_Row"]]] = field(default_factory=dict)
+    heaps: dict[int, list[tuple[BottleneckOrder, int, "_Row"]]] = field(default_factory=dict)
     """Need to the first classes of rows in order; entries whose ticket is not the row's ``offered`` are stale."""
     woken: EquivalenceClass | None = None
     """The class that was woken last and is not decided about yet."""
@@ -50,21 +50,21 @@ class Gate:
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """Classes of one queue at one gate that need the same, and among which usage decay makes no difference."""
+    """Classes of one queue at one bottleneck that need the same, and among which usage decay makes no difference."""
 
-    gate: Gate
+    bottleneck: Bottleneck
     amount: int
     heap: list[tuple[tuple[int, float, str], int, EquivalenceClass]] = field(default_factory=list)
     """By negated priority, time, uid: in the order of the queue; entries whose ticket is not current are stale."""
     offered: int = 0
-    """Ticket of the class that stands at the gate for the row; 0 while the row stands back."""
+    """Ticket of the class that stands at the bottleneck for the row; 0 while the row stands back."""
 
 
 @dataclass(slots=True)
 class _Stay:
     ticket: int
     wake_on: tuple[WakeKey, ...]
-    gate: tuple[Need, GateOrder] | None
+    bottleneck: tuple[Need, BottleneckOrder] | None
     marks: tuple[Need, ...]
 
 
@@ -75,9 +75,9 @@ class WakeIndex:
         self._at: dict[WakeKey, dict[EquivalenceClass, None]] = {}
         self._stays: dict[EquivalenceClass, _Stay] = {}
         self._tickets = 0
-        self.gates: dict[Freed, Gate] = {}
+        self.bottlenecks: dict[Freed, Bottleneck] = {}
         self._rows: dict[PendingQueue, dict[tuple[object, ...], _Row]] = {}
-        """By queue, then gate, need and whatever usage decay goes by."""
+        """By queue, then bottleneck, need and whatever usage decay goes by."""
         self._back: dict[PendingQueue, dict[_Row, None]] = {}
         """Rows that stand back behind another class of their queue."""
         self._marks: dict[Freed, list[tuple[int, int, EquivalenceClass]]] = {}
@@ -86,32 +86,32 @@ class WakeIndex:
         self,
         eclass: EquivalenceClass,
         wake_on: Iterable[WakeKey],
-        gate: tuple[Need, GateOrder] | None = None,
+        bottleneck: tuple[Need, BottleneckOrder] | None = None,
         marks: Iterable[Need] = (),
     ) -> None:
         """Register a class at everything that could help it."""
         self.forget(eclass)
         self._tickets += 1
         ticket = self._tickets
-        stay = self._stays[eclass] = _Stay(ticket, tuple(dict.fromkeys(wake_on)), gate, tuple(marks))
+        stay = self._stays[eclass] = _Stay(ticket, tuple(dict.fromkeys(wake_on)), bottleneck, tuple(marks))
         for key in stay.wake_on:
             self._at.setdefault(key, {})[eclass] = None
         for mark in stay.marks:
             heappush(self._marks.setdefault(Freed(mark.node.index, mark.key), []), (mark.amount, ticket, eclass))
-        if gate is not None:
-            self._stand_at(eclass, *gate)
+        if bottleneck is not None:
+            self._stand_at(eclass, *bottleneck)
 
-    def _stand_at(self, eclass: EquivalenceClass, need: Need, order: GateOrder) -> None:
+    def _stand_at(self, eclass: EquivalenceClass, need: Need, order: BottleneckOrder) -> None:
         spot = Freed(need.node.index, need.key)
-        gate = self.gates.get(spot)
-        if gate is None or gate.node is not need.node:
-            gate = self.gates[spot] = Gate(need.node, need.key)
+        bottleneck = self.bottlenecks.get(spot)
+        if bottleneck is None or bottleneck.node is not need.node:
+            bottleneck = self.bottlenecks[spot] = Bottleneck(need.node, need.key)
         queue, gang = eclass.queue.spec, eclass.sample
         local = (gang.namespace, gang.queue) if queue is not None and queue.usage_based_ordering else None
         rows = self._rows.setdefault(eclass.queue, {})
         row = rows.get((spot, need.amount, local))
-        if row is None or row.gate is not gate:
-            row = rows[spot, need.amount, local] = _Row(gate, need.amount)
+        if row is None or row.bottleneck is not bottleneck:
+            row = rows[spot, need.amount, local] = _Row(bottleneck, need.amount)
         heappush(row.heap, (order[1:], self._tickets, eclass))
         if row.heap[0][1] == self._tickets:
             self._offer(row)
@@ -122,20 +122,20 @@ class WakeIndex:
         return row.heap[0][2] if row.heap else None
 
     def _offer(self, row: _Row) -> None:
-        """Let the first class of a row stand at the gate for it."""
-        eclass, gate = self._first_of(row), row.gate
+        """Let the first class of a row stand at the bottleneck for it."""
+        eclass, bottleneck = self._first_of(row), row.bottleneck
         if eclass is None:
             row.offered = 0
             return
         stay = self._stays[eclass]
         if row.offered == stay.ticket:
             return
-        assert stay.gate is not None
+        assert stay.bottleneck is not None
         row.offered = stay.ticket
-        if row.amount not in gate.heaps:
-            gate.heaps[row.amount] = []
-            insort(gate.needs, row.amount)
-        heappush(gate.heaps[row.amount], (stay.gate[1], stay.ticket, row))
+        if row.amount not in bottleneck.heaps:
+            bottleneck.heaps[row.amount] = []
+            insort(bottleneck.needs, row.amount)
+        heappush(bottleneck.heaps[row.amount], (stay.bottleneck[1], stay.ticket, row))
 
     def also_on(self, eclass: EquivalenceClass, key: WakeKey) -> None:
         """Register an unschedulable class under one more key."""
@@ -170,24 +170,26 @@ class WakeIndex:
             del self._marks[spot]
         return found
 
-    def first(self, gate: Gate, room: int, stands_back: Callable[[EquivalenceClass], bool]) -> EquivalenceClass | None:
-        """Return the first class at ``gate`` that needs no more than ``room``; it stays registered.
+    def first(
+        self, bottleneck: Bottleneck, room: int, stands_back: Callable[[EquivalenceClass], bool]
+    ) -> EquivalenceClass | None:
+        """Return the first class at ``bottleneck`` that needs no more than ``room``; it stays registered.
 
         Classes of a queue of which one ``stands_back`` do so until ``resume``.
         """
-        best: tuple[GateOrder, int, EquivalenceClass] | None = None
-        for need in gate.needs[: bisect_right(gate.needs, room)]:
-            found = self._first_at(gate.heaps[need], stands_back)
-            if not gate.heaps[need]:
-                del gate.heaps[need]
-                del gate.needs[bisect_left(gate.needs, need)]
+        best: tuple[BottleneckOrder, int, EquivalenceClass] | None = None
+        for need in bottleneck.needs[: bisect_right(bottleneck.needs, room)]:
+            found = self._first_at(bottleneck.heaps[need], stands_back)
+            if not bottleneck.heaps[need]:
+                del bottleneck.heaps[need]
+                del bottleneck.needs[bisect_left(bottleneck.needs, need)]
             if found is not None and (best is None or found < best):
                 best = found
         return None if best is None else best[2]
 
     def _first_at(
-        self, heap: list[tuple[GateOrder, int, _Row]], stands_back: Callable[[EquivalenceClass], bool]
-    ) -> tuple[GateOrder, int, EquivalenceClass] | None:
+        self, heap: list[tuple[BottleneckOrder, int, _Row]], stands_back: Callable[[EquivalenceClass], bool]
+    ) -> tuple[BottleneckOrder, int, EquivalenceClass] | None:
         while heap:
             order, ticket, row = heap[0]
             eclass = self._first_of(row) if row.offered == ticket else None
@@ -201,26 +203,26 @@ class WakeIndex:
                 self._offer(row)
         return None
 
-    def resume(self, queue: PendingQueue) -> Iterator[Gate]:
-        """Have no classes of a queue stand back any more, and yield the gates where some did."""
+    def resume(self, queue: PendingQueue) -> Iterator[Bottleneck]:
+        """Have no classes of a queue stand back any more, and yield the bottlenecks where some did."""
         for row in self._back.pop(queue, ()):
             self._offer(row)
-            yield row.gate
+            yield row.bottleneck
 
-    def standing_back(self) -> Iterator[Gate]:
-        """Yield the gates where classes stand back."""
-        return (row.gate for rows in self._back.values() for row in rows)
+    def standing_back(self) -> Iterator[Bottleneck]:
+        """Yield the bottlenecks where classes stand back."""
+        return (row.bottleneck for rows in self._back.values() for row in rows)
 
     def ahead_of(
         self, first: EquivalenceClass, room_at: Callable[[Node, FlavorResource], int]
     ) -> EquivalenceClass | None:
-        """Return the first class of a queue that goes before ``first`` and has room at its gate."""
+        """Return the first class of a queue that goes before ``first`` and has room at its bottleneck."""
         best, place, rows = None, first.order_key, self._rows.get(first.queue, {})
         for name, row in list(rows.items()):
             eclass = self._first_of(row)
             if eclass is None:
                 del rows[name]
-            elif eclass.order_key < place and row.amount <= room_at(row.gate.node, row.gate.key):
+            elif eclass.order_key < place and row.amount <= room_at(row.bottleneck.node, row.bottleneck.key):
                 best, place = eclass, eclass.order_key
         return best
 
@@ -230,10 +232,10 @@ class WakeIndex:
         self._back.pop(queue, None)
 
     def copy(self, eclasses: Mapping[EquivalenceClass, EquivalenceClass]) -> "WakeIndex":
-        """Return an independent index of the copied ``eclasses``, in which no gate has woken anybody."""
+        """Return an independent index of the copied ``eclasses``, in which no bottleneck has woken anybody."""
         twin = WakeIndex()
         for eclass, stay in self._stays.items():
-            twin.mark_unschedulable(eclasses[eclass], stay.wake_on, stay.gate, stay.marks)
+            twin.mark_unschedulable(eclasses[eclass], stay.wake_on, stay.bottleneck, stay.marks)
         return twin
 
     def _stale(self, entry: tuple[object, int, EquivalenceClass]) -> bool:

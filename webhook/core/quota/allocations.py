@@ -155,7 +155,7 @@ class Allocations:
         self._refresh()
 
     def put(self, allocation: Allocation) -> None:
-        """Add or replace one holding; one whose reservation is being stopped leaves the projected usage."""
+        """Add or replace one allocation; one whose reservation is being stopped leaves the projected usage."""
         self.drop(allocation.uid)
         self.by_uid[allocation.uid] = allocation
         if allocation.reservation.queue is not None:
@@ -212,7 +212,7 @@ class Allocations:
         self._count(node, gives_back=True)
 
     def unstop(self, uid: str) -> None:
-        """Put one holding back into the projected usage: it is not being stopped after all."""
+        """Put one allocation back into the projected usage: it is not being stopped after all."""
         if uid in self.stopping:
             self.put(self.by_uid[uid])
 

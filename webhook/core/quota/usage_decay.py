@@ -87,7 +87,7 @@ class DecayedUsage:
 
 
 def local_name(allocation: Allocation) -> LocalName | None:
-    """Return the local queue that a holding came through, where its job is known."""
+    """Return the local queue that an allocation came through, where its job is known."""
     label = None if allocation.gang is None else allocation.gang.queue
     return None if label is None else (allocation.reservation.namespace, label)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from webhook.core.ledger.bounds import fits_alone
 from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import PodSet
-from webhook.core.pending.queueing import GangRecord, PendingQueue
+from webhook.core.pending.queueing import PendingGang, PendingQueue
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.claimed import Claimed
 from webhook.core.placement.misplaced import Misplaced
@@ -140,7 +140,7 @@ def renew(state: State) -> None:
             state.stirred = True
 
 
-def _asks_it(record: GangRecord, claim: Claim, queue: PendingQueue) -> bool:
+def _asks_it(record: PendingGang, claim: Claim, queue: PendingQueue) -> bool:
     """Return whether a gang still asks what it claims, and may still have it from ``queue`` and the flavors claimed."""
     gang, eclass, planned = record.gang, record.eclass, claim.planned
     if eclass is None or eclass.queue is not queue or eclass.ineligible is not None or queue.closed is not None:

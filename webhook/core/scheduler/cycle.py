@@ -79,7 +79,7 @@ class Cycle:
         while not self._spent:
             self._state.settle_bookings()
             self._state.settle_guard()
-            pending.open_gates()
+            pending.serve_bottlenecks()
             active, pending.active = pending.active, {}
             for queue in active:
                 self._enter(queue)

@@ -25,7 +25,7 @@ from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Holder, Reason
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import EquivalenceClass, GangRecord
+from webhook.core.pending.queueing import EquivalenceClass, PendingGang
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.misplaced import Misplaced
@@ -55,7 +55,7 @@ def explain(
         return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
     blocks = decision.assignment.decisive
     if decision.assignment.mode is not Mode.NO_FIT:
-        # There is a flavor for everything and nobody to stop for it; flavors that could never do are no obstacle.
+        # There is a flavor for everything and nobody to stop for it; flavors that could never do do not count.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
     block = _deciding(blocks)
     return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode, ahead)
@@ -180,7 +180,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     head = queue.strict_head()
     ahead = next(iter(queue.claiming.values()), None) if queue.strict else None if head is None else head.head
     if head is None and ahead is None and queue.strict and state.followed is not None:
-        # Who follows parks nobody: the leader has decided about the first of the queue, or is about to.
+        # A follower sets no gang aside: the leader has decided about the first of the queue, or is about to.
         head = queue.top()
     if ahead is None and head is not None:
         ahead = head.head
@@ -234,7 +234,7 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
     return why_misplaced(state.nodes, found) if isinstance(found, Misplaced) else None
 
 
-def _ahead_of(state: State, record: GangRecord, level: int, node: Node, key: FlavorResource) -> int:
+def _ahead_of(state: State, record: PendingGang, level: int, node: Node, key: FlavorResource) -> int:
     """Return how many jobs wait before a gang in its queue, or in others below ``node`` for the same ``key``.
 
     Those of other queues come in the order in which a cycle looks at them; by fair sharing that is theirs only when

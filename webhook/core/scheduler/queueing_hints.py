@@ -1,8 +1,8 @@
 """What stands in a blocked class's way, and so what may wake it.
 
-A class that can only ever start by room becoming free waits at the gate of the node that refused it. One that might
-turn to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps out,
-is looked at whenever anything it asks for is freed anywhere in its tree.
+A class that can only ever start by room becoming free waits at the bottleneck, the node that refused it. One that
+might turn to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps
+out, is looked at whenever anything it asks for is freed anywhere in its tree.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from webhook.core.model.policy import FlavorResource, PreemptionPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
 from webhook.core.pending.queueing import EquivalenceClass
-from webhook.core.pending.wake_index import GateOrder, Need
+from webhook.core.pending.wake_index import BottleneckOrder, Need
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 from webhook.core.scheduler.state import State
 
@@ -25,7 +25,7 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     eclass.barrier = decision.barrier
     short, node = short_of(state, eclass, decision), eclass.queue.node
     eclass.hopeless = not short and decision.barrier is None
-    behind_head = isinstance(decision.barrier, BehindHead)
+    behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     eclass.short_of = None
@@ -33,7 +33,7 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         wake_on = [NodesFreed()]
         if decision.misplaced.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
             eclass.short_of = decision.misplaced.asked
-    head = None if eclass.shifting else decision.beside
+    head = None if eclass.shifting or behind_head is None else behind_head.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
@@ -80,8 +80,8 @@ def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict
 def _mark_in_tree(
     state: State, eclass: EquivalenceClass, decision: Decision, keys: list[FlavorResource], wake_on: list[WakeKey]
 ) -> None:
-    """Set a class aside under ``wake_on`` and at the gate of the node that refuses it; where others may help it, until
-    any of ``keys`` is freed in its tree.
+    """Set a class aside under ``wake_on`` and at the node that refuses it; where others may help it, until any of
+    ``keys`` is freed in its tree.
     """
     node, need = eclass.queue.node, None
     assert node is not None
@@ -98,7 +98,7 @@ def _mark_in_tree(
     view = state.allocations.projected
     marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
     gang = eclass.head
-    order: GateOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
+    order: BottleneckOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
     state.pending.mark_unschedulable(eclass, wake_on, (need, order), marks)
 
 

@@ -243,7 +243,7 @@ class State:
         if decision.fits or decision.preempts:
             why = self.backfill.refusal(eclass, decision, self.fences, self.now)
             if why is not None:
-                refused = replace(decision, barrier=why.barrier, victims=(), awaits=(), beside=why.beside)
+                refused = replace(decision, barrier=why, victims=(), awaits=())
                 decision = self._beside_heads(eclass) or refused
         decision = self.guard.judge(eclass, decision, self.fences)
         allocations.put_back()
@@ -337,7 +337,7 @@ class State:
                 self.pending.wake_class(record.eclass)
 
     def let_go(self, allocation: Allocation) -> None:
-        """Return what a holding charges and wake the gangs that this could help."""
+        """Return what an allocation charges and wake the gangs that this could help."""
         node = self.allocations.node_of(allocation)
         self.allocations.drop(allocation.uid)
         self.forget_stops(allocation.uid)

@@ -25,7 +25,16 @@ from pydantic.alias_generators import to_camel
 from webhook.core.model import quantity
 from webhook.core.model.problem import Problem, Unreadable
 from webhook.errors import PolicyError
-from webhook.jobs.kinds.kind import AddedContainer, Factor, JobKind, Layout, PodSetSource, Signal, Tally, TemplateChange
+from webhook.jobs.kinds.kind import (
+    AddedContainer,
+    Factor,
+    JobKind,
+    Layout,
+    PodSetSource,
+    ReadyCount,
+    Signal,
+    TemplateChange,
+)
 from webhook.untyped import paths
 from webhook.untyped.forms import problems_of
 from webhook.untyped.paths import Path
@@ -78,8 +87,8 @@ class _TallyForm(_Strict):
     sum_: Annotated[tuple[Dotted, ...], BeforeValidator(_listed)] = Field(alias="sum")
     wanted: Dotted | None = None
 
-    def build(self) -> Tally:
-        return Tally(self.sum_, self.wanted)
+    def build(self) -> ReadyCount:
+        return ReadyCount(self.sum_, self.wanted)
 
 
 Signals = Annotated[tuple[_SignalForm, ...], BeforeValidator(_listed)]

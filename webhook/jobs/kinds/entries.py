@@ -11,8 +11,8 @@ from webhook.jobs.kinds.kind import (
     Needed,
     OpenedPort,
     PodSetSource,
+    ReadyCount,
     Signal,
-    Tally,
     TemplateChange,
 )
 from webhook.untyped.paths import parse
@@ -44,7 +44,9 @@ JOB: Final = JobKind(
     succeeded=(Signal(condition="Complete"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.active")),),
-    ready=Tally((parse("status.ready"), parse("status.succeeded"), parse("status.uncountedTerminatedPods.succeeded"))),
+    ready=ReadyCount(
+        (parse("status.ready"), parse("status.succeeded"), parse("status.uncountedTerminatedPods.succeeded"))
+    ),
     template_change=TemplateChange.STOPPED,
     reclaim="job",
     controller_users=frozenset({_account("kube-system", "job-controller"), "system:kube-controller-manager"}),
@@ -73,7 +75,7 @@ JOBSET: Final = JobKind(
     succeeded=(Signal(condition="Completed"),),
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.replicatedJobsStatus.*.active")),),
-    ready=Tally(
+    ready=ReadyCount(
         (parse("status.replicatedJobsStatus.*.ready"), parse("status.replicatedJobsStatus.*.succeeded")),
         wanted=parse("spec.replicatedJobs.*.replicas"),
     ),
@@ -137,7 +139,7 @@ def _kubeflow(
         failed=(Signal(condition="Failed"),),
         active=(Signal(path=parse("status.replicaStatuses.*.active")),),
         # The condition Running says that one pod runs, not that all do.
-        ready=Tally((parse("status.replicaStatuses.*.active"), parse("status.replicaStatuses.*.succeeded"))),
+        ready=ReadyCount((parse("status.replicaStatuses.*.active"), parse("status.replicaStatuses.*.succeeded"))),
         template_change=TemplateChange.ALWAYS,
         controller_users=users,
         child_kinds=children,
@@ -293,7 +295,7 @@ SPARK: Final = JobKind(
         ),
     ),
     # It is called running as soon as its driver runs.
-    ready=Tally(
+    ready=ReadyCount(
         (parse("status.executorState.*"),),
         wanted=parse("spec.executor.instances"),
         texts=("RUNNING", "COMPLETED"),
@@ -343,7 +345,7 @@ TRAINJOB: Final = JobKind(
     failed=(Signal(condition="Failed"),),
     active=(Signal(path=parse("status.jobsStatus.*.active")),),
     # One child Job stands for each pod set, whether the status lists it yet or not.
-    ready=Tally((parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")), pod_sets=True),
+    ready=ReadyCount((parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")), pod_sets=True),
     reclaim="train-job",
     controller_users=frozenset(
         {

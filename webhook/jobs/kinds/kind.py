@@ -78,7 +78,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ReadyCount:
     """Numbers that together reach a total: all pods (``wanted`` None) or the sum of the numbers at ``wanted``.
 
     A list counts with its length; items that lack the last key of ``wanted`` count one.
@@ -178,7 +178,7 @@ class JobKind:
     succeeded: tuple[Signal, ...] = ()
     failed: tuple[Signal, ...] = ()
     active: tuple[Signal, ...] = ()
-    ready: Signal | Tally | None = None
+    ready: Signal | ReadyCount | None = None
     template_change: TemplateChange = TemplateChange.SUSPENDED
     reclaim: str | None = None
     """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``, ``train-job``."""

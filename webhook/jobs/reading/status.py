@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from webhook.jobs.kinds.kind import JobKind, Signal, Tally, TemplateChange
+from webhook.jobs.kinds.kind import JobKind, ReadyCount, Signal, TemplateChange
 from webhook.jobs.pod_sets import train_job
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
@@ -43,7 +43,7 @@ def ready(kind: JobKind, obj: Mapping[str, Any], counts: Mapping[str, int]) -> b
     if not obj.get("status"):
         return False
     rule = kind.ready
-    if not isinstance(rule, Tally):
+    if not isinstance(rule, ReadyCount):
         return rule is not None and holds(rule, obj)
     if rule.only_if is not None and not holds(rule.only_if, obj):
         return False

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final, Literal
 
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.core.ledger.pages import Found, Misplaced
+from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -148,7 +148,7 @@ class Watcher:
             self._read = self._book.read() or Ledger()
         except LedgerCorrupt:
             self._read = Ledger()
-        except Misplaced:
+        except PagesMismatch:
             pass
         return self._read
 

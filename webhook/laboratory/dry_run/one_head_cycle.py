@@ -98,7 +98,7 @@ class _Snapshot:
 def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
     """Decide about the head of each queue and return the plan."""
     state.settle_guard(recheck=True)
-    state.pending.open_gates()
+    state.pending.serve_bottlenecks()
     heads = [eclass for queue in state.pending.queues.values() if (eclass := _popped(turns, queue)) is not None]
     usage = state.allocations.usage
     nominated = {eclass: _nominate(turns, state, eclass, usage) for eclass in heads}

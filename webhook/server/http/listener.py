@@ -120,7 +120,7 @@ class _Ear(asyncio.Protocol):
         self._inner.connection_lost(error)
 
 
-class Listener:
+class ListeningApp:
     """One listening application; ``port`` is the real one where 0 was asked for."""
 
     def __init__(self, runner: web.AppRunner, server: asyncio.Server, connections: Connections) -> None:
@@ -166,7 +166,7 @@ async def serve(
     *,
     tls: ssl.SSLContext | None = None,
     connections: Connections | None = None,
-) -> Listener:
+) -> ListeningApp:
     """Serve ``app``. Build it with ``connections.close_after``, so that old connections retire and draining works."""
     runner = web.AppRunner(
         app,
@@ -190,4 +190,4 @@ async def serve(
         backlog=1024,
         ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
     )
-    return Listener(runner, server, connections)
+    return ListeningApp(runner, server, connections)

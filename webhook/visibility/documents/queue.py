@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from webhook.cluster.queue_counts import Tally, Usage, active_condition
+from webhook.cluster.queue_counts import QueueTotals, Usage, active_condition
 from webhook.core.assignment.fair_sharing import Share
 from webhook.core.model import amounts, quantity
 from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
@@ -78,7 +78,7 @@ def _place_in_tree(path: str) -> tuple[str, str]:
 
 
 def queue_document(
-    listed: Listed, tally: Tally, borrowing: Loans, share: Share, free: Mapping[str, int], *, created: str | None
+    listed: Listed, totals: QueueTotals, borrowing: Loans, share: Share, free: Mapping[str, int], *, created: str | None
 ) -> dict[str, Any]:
     """Return the document of a queue or cohort, without a resourceVersion."""
     node = listed.node
@@ -98,7 +98,7 @@ def queue_document(
         "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
     }
     nominal = for_people({key: node.subtree[key] for key in owned(node)})
-    status = _numbers(tally, nominal, borrows=node.parent is not None)
+    status = _numbers(totals, nominal, borrows=node.parent is not None)
     status["limit"] = amounts.quantities(_limits(node))
     status["available"] = amounts.quantities(free)
     status["lent"] = amounts.quantities(for_people(borrowing.lent))
@@ -119,7 +119,7 @@ def local_queue_document(  # noqa: PLR0917
     local: LocalQueue,
     queue: Queue | None,
     node: Node | None,
-    tally: Tally,
+    totals: QueueTotals,
     held: Usage,
     free: Mapping[str, int],
     *,
@@ -131,7 +131,7 @@ def local_queue_document(  # noqa: PLR0917
     spec: dict[str, Any] = {"dialect": kueue.DIALECT, "clusterQueue": local.queue, "quota": []}
     if queue is not None:
         spec["queueingStrategy"] = str(queue.strategy)
-    status = _numbers(tally, None)
+    status = _numbers(totals, None)
     if node is not None:
         spec["quota"] = [_quota(node, key) for key in node.quotas if not key.is_internal]
         status["queueUsage"] = amounts.quantities(for_people(held))
@@ -166,12 +166,12 @@ def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
     return document
 
 
-def _numbers(tally: Tally, nominal: Mapping[str, int] | None, *, borrows: bool = False) -> dict[str, Any]:
-    usage = for_people(tally.usage)
+def _numbers(totals: QueueTotals, nominal: Mapping[str, int] | None, *, borrows: bool = False) -> dict[str, Any]:
+    usage = for_people(totals.usage)
     numbers: dict[str, Any] = {
-        "pending": tally.pending,
-        "admitted": tally.admitted,
-        "reserving": tally.reserving,
+        "pending": totals.pending,
+        "admitted": totals.admitted,
+        "reserving": totals.reserving,
         "usage": amounts.quantities(usage),
     }
     if nominal is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from webhook.cluster.queue_counts import Counts, QueueCounts, Tally
+from webhook.cluster.queue_counts import Counts, QueueCounts, QueueTotals
 from webhook.cluster.view import View
 from webhook.core.assignment.fair_sharing import NO_SHARE, Share, share
 from webhook.core.model.policy import LocalQueue, Policy
@@ -28,7 +28,7 @@ from webhook.visibility.http.group import QUEUES
 class _Numbers(NamedTuple):
     """What one document is written from."""
 
-    tally: Tally
+    totals: QueueTotals
     loans: Loans
     share: Share
     free: Mapping[str, int]
@@ -64,21 +64,21 @@ class QueueWriter:
         usage, borrowing = self._usage(counts)
         for number, listed in enumerate(self._listed, start=1):
             key, node = Key(QUEUES.plural, listed.namespace, listed.name), listed.node
-            tally = replace(counts.below(node), usage=usage.all_of(node))
-            numbers = _Numbers(tally, borrowing[node], share(usage, node), _free(usage, node))
+            totals = replace(counts.below(node), usage=usage.all_of(node))
+            numbers = _Numbers(totals, borrowing[node], share(usage, node), _free(usage, node))
             if self._changed(key, numbers):
                 created = self._created.get(listed.source)
-                document = queue_document(listed, tally, numbers.loans, numbers.share, numbers.free, created=created)
+                document = queue_document(listed, totals, numbers.loans, numbers.share, numbers.free, created=created)
                 self.cache.put(key, document)
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         for number, (key, local) in enumerate(self._locals.items(), start=1):
-            tally = counts.local_queues.get((local.namespace, local.name), Tally())
+            totals = counts.local_queues.get((local.namespace, local.name), QueueTotals())
             queue, behind = policy.queues.get(local.queue), self._tree.queues.get(local.queue)
             held, free = ({}, {}) if behind is None else (usage.all_of(behind), _free(usage, behind))
-            if self._changed(key, _Numbers(tally, Loans(borrowed=held), NO_SHARE, free)):
+            if self._changed(key, _Numbers(totals, Loans(borrowed=held), NO_SHARE, free)):
                 created = self._created.get(("LocalQueue", local.namespace, local.name))
-                document = local_queue_document(local, queue, behind, tally, held, free, created=created)
+                document = local_queue_document(local, queue, behind, totals, held, free, created=created)
                 self.cache.put(key, document)
             if number % BATCH == 0:
                 await asyncio.sleep(0)

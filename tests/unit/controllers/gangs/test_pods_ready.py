@@ -11,7 +11,7 @@ from tests.unit.controllers.gangs import test_gated_pods as plain
 from tests.unit.controllers.gangs.test_assess import GANG, RESERVED, STARTED, job
 from webhook.cluster.view import View
 from webhook.config import Start
-from webhook.controllers.gangs.pods_ready import Started, WholeGangs
+from webhook.controllers.gangs.pods_ready import PodsReady, Started
 from webhook.controllers.gangs.requeues import is_hold, requeue_of
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
@@ -42,15 +42,15 @@ def view_with(*phases: str) -> View:
     return view
 
 
-def watched(*parts: Started, view: View, settings: Start = SETTINGS) -> WholeGangs:
+def watched(*parts: Started, view: View, settings: Start = SETTINGS) -> PodsReady:
     """Return the clock of a gang that is looked at since its admission."""
-    whole = WholeGangs(settings)
+    whole = PodsReady(settings)
     assert whole.overdue("uid", list(parts), view, 100) is None
     return whole
 
 
 def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
-    whole = WholeGangs(SETTINGS)
+    whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 109.9) is None
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Pending"), 110)
     assert requeue is not None
@@ -83,7 +83,7 @@ def test_another_leader_counts_the_failed_starts_on() -> None:
 
 
 def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> None:
-    whole = WholeGangs(SETTINGS)
+    whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 154) is None
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 155)
@@ -92,10 +92,10 @@ def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> No
 
 
 def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
-    whole, reported = WholeGangs(SETTINGS), replace(RUNNING, ready=True)
+    whole, reported = PodsReady(SETTINGS), replace(RUNNING, ready=True)
     assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running", "Running"), 150) is None
     assert whole.overdue("uid", [(reported, RESERVED)], view_with("Running"), 160) is not None
-    ordered = WholeGangs(SETTINGS)
+    ordered = PodsReady(SETTINGS)
     report = replace(reported, ordered_start=True)
     assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running", "Running"), 150) is None
     assert ordered.overdue("uid", [(report, RESERVED)], view_with("Running"), 160) is None, (
@@ -104,11 +104,11 @@ def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are
 
 
 def test_a_report_counts_while_its_pods_have_proved_nothing() -> None:
-    assert WholeGangs(SETTINGS).overdue("uid", [(replace(RUNNING, ready=True), RESERVED)], view_with(), 200) is None
+    assert PodsReady(SETTINGS).overdue("uid", [(replace(RUNNING, ready=True), RESERVED)], view_with(), 200) is None
 
 
 def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
-    whole = WholeGangs(SETTINGS)
+    whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Succeeded"), 200) is None
     gone = replace(RUNNING, reclaimed={"main": 1})
     assert whole.overdue("uid", [(gone, RESERVED)], view_with("Running"), 300) is None
@@ -151,7 +151,7 @@ def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> 
 
 
 def test_another_leader_counts_from_what_it_finds() -> None:
-    whole, later = WholeGangs(SETTINGS), replace(LEFT, reclaimed={"main": 3})
+    whole, later = PodsReady(SETTINGS), replace(LEFT, reclaimed={"main": 3})
     assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None
     assert whole.overdue("uid", [(later, RESERVED)], view_with(), 504) is None
     assert whole.overdue("uid", [(later, RESERVED)], view_with(), 505) is not None
@@ -160,7 +160,7 @@ def test_another_leader_counts_from_what_it_finds() -> None:
 def test_a_gang_that_was_spared_pods_that_have_to_run_again_is_stopped_to_ask_for_them() -> None:
     children = replace(LEFT, kind="JobSet.jobset.x-k8s.io")
     pods = view_with("Running", "Running")
-    whole = WholeGangs(SETTINGS)
+    whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(children, RESERVED)], pods, 150) is None
     restarted = replace(children, reclaimed={})
     assert whole.overdue("uid", [(restarted, RESERVED)], pods, 154) is None
@@ -176,7 +176,7 @@ def test_the_quorum_of_its_pod_group_is_enough_for_a_running_gang() -> None:
 
 
 def test_the_time_out_of_its_pod_group_is_that_of_a_gangs_start() -> None:
-    whole, view = WholeGangs(SETTINGS), view_with("Running")
+    whole, view = PodsReady(SETTINGS), view_with("Running")
     grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
     assert whole.overdue("uid", [(grouped, RESERVED)], view, 129) is None
@@ -186,7 +186,7 @@ def test_the_time_out_of_its_pod_group_is_that_of_a_gangs_start() -> None:
 
 
 def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time() -> None:
-    whole, view = WholeGangs(SETTINGS), view_with("Running", "Running")
+    whole, view = PodsReady(SETTINGS), view_with("Running", "Running")
     grouped = replace(RUNNING, gang=replace(GANG, pod_group="crew"))
     view.pod_groups["ns", "crew"] = PodGroupRecord("ns", "crew", min_member=2, schedule_timeout_seconds=30)
     assert whole.overdue("uid", [(grouped, RESERVED)], view, 150) is None
@@ -196,7 +196,7 @@ def test_once_whole_a_gang_of_a_pod_group_is_given_the_configured_recovery_time(
 
 def test_a_gang_whose_pods_cannot_be_told_from_others_is_never_found_incomplete() -> None:
     loose = replace(RUNNING, gang=replace(GANG, loose_pods=True))
-    assert WholeGangs(SETTINGS).overdue("uid", [(loose, RESERVED)], view_with(), 1000) is None
+    assert PodsReady(SETTINGS).overdue("uid", [(loose, RESERVED)], view_with(), 1000) is None
 
 
 def test_a_gang_keeps_its_place_where_creation_counts() -> None:
@@ -208,7 +208,7 @@ def test_a_gang_keeps_its_place_where_creation_counts() -> None:
 
 
 def test_without_a_recovery_time_out_a_gang_that_was_whole_may_lack_pods_for_ever() -> None:
-    whole = WholeGangs(replaced(recovery_seconds=None))
+    whole = PodsReady(replaced(recovery_seconds=None))
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Running"), 150) is None
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 99_999) is None
     never_whole = watched((RUNNING, RESERVED), view=view_with(), settings=replaced(recovery_seconds=None))
@@ -231,13 +231,13 @@ def test_a_gang_that_used_up_its_attempts_is_held() -> None:
 
 def test_plain_pods_are_tried_for_ever() -> None:
     pods = replace(RUNNING, kind=POD_GROUP.key, admission=replace(STARTED, attempts=9))
-    last = WholeGangs(replaced(attempts=1)).requeue(pods, "why", 110)
+    last = PodsReady(replaced(attempts=1)).requeue(pods, "why", 110)
     assert (last.reason, last.attempts) == ("PodsReadyTimeout", 10)
 
 
 def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() -> None:
     """When it lost them nobody knows any more; but it had been whole, or the earlier leader would have stopped it."""
-    whole = WholeGangs(SETTINGS)
+    whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 504) is None
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 505)
@@ -246,7 +246,7 @@ def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() ->
 
 
 def test_another_leader_gives_the_time_to_start_anew_where_there_is_none_to_recover() -> None:
-    whole = WholeGangs(replaced(recovery_seconds=None))
+    whole = PodsReady(replaced(recovery_seconds=None))
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 500) is None
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 510) is not None
 
@@ -263,11 +263,11 @@ def plain_view(*pods: PodRecord, least: int = 3) -> tuple[View, tuple[JobRecord,
     return view, (plain.plain(*view.fences.pods_of("ns", uid)), replace(plain.RESERVED, uid=uid))
 
 
-def overdue(whole: WholeGangs | None, now: float, *pods: PodRecord, least: int = 3) -> bool:
+def overdue(whole: PodsReady | None, now: float, *pods: PodRecord, least: int = 3) -> bool:
     """Ask the clock of the plain pods' gang, or one that was started with it and has not been asked since."""
     view, started = plain_view(*pods, least=least)
     if whole is None:
-        whole = WholeGangs(SETTINGS)
+        whole = PodsReady(SETTINGS)
         assert whole.overdue("ring", [started], view, 100) is None
     return whole.overdue("ring", [started], view, now) is not None
 
@@ -276,10 +276,10 @@ def test_plain_pods_that_were_lost_are_missed() -> None:
     """Of a gang that is no more than its pods, those that are gone were counted as if nobody wanted them."""
     three = [plain.runs(number) for number in range(3)]
     for lost in ([], [plain.runs(2, phase="Failed")], [plain.runs(2, phase="Pending")]):
-        started_so = WholeGangs(SETTINGS)
+        started_so = PodsReady(SETTINGS)
         assert not overdue(started_so, 109, *three[:2], *lost)
         assert overdue(started_so, 110, *three[:2], *lost), "it never was whole"
-        was_whole = WholeGangs(SETTINGS)
+        was_whole = PodsReady(SETTINGS)
         assert not overdue(was_whole, 150, *three)
         assert not overdue(was_whole, 154, *three[:2], *lost)
         assert overdue(was_whole, 155, *three[:2], *lost)
@@ -292,7 +292,7 @@ def test_plain_pods_may_be_as_few_as_their_pod_group_asks() -> None:
 
 
 def test_plain_pods_that_succeeded_are_not_missed_when_they_are_deleted() -> None:
-    whole, two = WholeGangs(SETTINGS), [plain.runs(0), plain.runs(1)]
+    whole, two = PodsReady(SETTINGS), [plain.runs(0), plain.runs(1)]
     assert not overdue(whole, 150, *two, plain.runs(2, phase="Succeeded"))
     assert not overdue(whole, 500, *two)
     assert overdue(whole, 900, two[0])
@@ -313,7 +313,7 @@ def stopped_at(steps: list[tuple[int, tuple[str, ...]]], start: Start, *, ordere
     """Return the second at which a gang is stopped, if ever, whose pods change so many seconds apart, half a second
     before a look; asked every second, or, ``resting``, only when it changed or is due.
     """
-    whole, parts = WholeGangs(start), [(replace(RUNNING, ordered_start=ordered), RESERVED)]
+    whole, parts = PodsReady(start), [(replace(RUNNING, ordered_start=ordered), RESERVED)]
     changes, at = dict[int, View](), 100
     for gap, phases in steps:
         at += gap

@@ -7,7 +7,7 @@ from tests.unit.controllers.gangs.test_pods_ready import SETTINGS
 from webhook.cluster.rebuild import rebuilt_ledger
 from webhook.cluster.view import View
 from webhook.controllers.gangs.assess import Step, assess
-from webhook.controllers.gangs.pods_ready import WholeGangs
+from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.gangs.requeues import requeue_of, with_siblings
 from webhook.controllers.gangs.siblings import (
     departure,
@@ -79,7 +79,7 @@ def test_who_was_to_start_with_one_that_cannot_does_not_start_either() -> None:
 
 
 def test_an_ensemble_is_whole_or_not_by_the_pods_of_all_its_jobs() -> None:
-    view, whole = View(), WholeGangs(SETTINGS)
+    view, whole = View(), PodsReady(SETTINGS)
     for number, uid in enumerate(("left", "left", "right")):
         view.fences.put_pod(PodRecord(f"p{number}", "ns", f"p{number}", 1, PodPrice(), gang=uid, phase="Running"))
     jobs = {name: runs(name) for name in ("left", "right")}
@@ -94,17 +94,17 @@ def test_an_ensemble_is_whole_or_not_by_the_pods_of_all_its_jobs() -> None:
 
 
 def test_a_job_that_is_not_started_yet_counts_as_no_pods_of_its_ensemble() -> None:
-    view, whole = View(), WholeGangs(SETTINGS)
+    view, whole = View(), PodsReady(SETTINGS)
     parts = [(runs("left"), LEFT), (runs("right", suspended=True, admission=None), RIGHT)]
     assert whole.overdue("x", parts, view, 100) is None
     assert whole.overdue("x", parts, view, 110) is not None
     waiting = [(runs(name, suspended=True, admission=None), held) for name, held in (("left", LEFT), ("right", RIGHT))]
-    assert WholeGangs(SETTINGS).overdue("x", waiting, view, 110) is None
+    assert PodsReady(SETTINGS).overdue("x", waiting, view, 110) is None
 
 
 def test_all_of_them_count_their_failed_starts_together() -> None:
     again = runs("right", admission=replace(STARTED, uid="right", attempts=2))
-    whole, parts = WholeGangs(SETTINGS), [(runs("left"), LEFT), (again, RIGHT)]
+    whole, parts = PodsReady(SETTINGS), [(runs("left"), LEFT), (again, RIGHT)]
     assert whole.overdue("x", parts, View(), 100) is None
     due = whole.overdue("x", parts, View(), 110)
     assert due is not None

@@ -98,11 +98,11 @@ async def test_who_takes_over_decides_before_it_looks_again_at_what_runs_and_nee
         path, body = "/apis/batch/v1/namespaces/team-a/jobs/train-0", b'{"propagationPolicy": "Background"}'
         await cluster.api().request("DELETE", path, body=body)
         unseen: list[set[str]] = []
-        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.marks.quiet))
+        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.dirty.quiet))
         await asyncio.sleep(30)
         assert second.view.ledger.entries.keys() - ran
         assert unseen[0] == ran - {ended.uid}, "what ended makes room before anybody is decided about"
-        assert not second.reconciler.marks.quiet, "then all that run are looked at"
+        assert not second.reconciler.dirty.quiet, "then all that run are looked at"
         follows.cancel()
         await asyncio.gather(follows, return_exceptions=True)
 
@@ -134,7 +134,7 @@ async def test_a_crowd_that_changes_all_the_time_keeps_nobody_from_their_turn(mo
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(5)
-        crowd, marks = sorted(parts.view.jobs), parts.reconciler.marks
+        crowd, marks = sorted(parts.view.jobs), parts.reconciler.dirty
 
         async def change() -> None:
             for _ in range(20_000):
@@ -154,7 +154,7 @@ async def test_a_crowd_that_changes_all_the_time_keeps_nobody_from_their_turn(mo
 def test_who_waits_for_a_look_gets_it_within_a_round_whoever_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dirty_set, "TAKEN_MAX", 2)
     view = View()
-    marks = dirty_set.Marks(view, EnsembleEngine(), lambda changes: None)
+    marks = dirty_set.DirtySet(view, EnsembleEngine(), lambda changes: None)
     marks.add("z")
     for _ in range(4):
         marks.add("a", "b", "c", "d")
@@ -168,7 +168,7 @@ def test_of_gangs_with_hundreds_of_pod_sets_fewer_are_looked_at_in_a_row() -> No
     sets = tuple(PodSet(f"set-{number}", 1, PodPrice()) for number in range(400))
     for number in range(9):
         view.put_job(waiting(Gang(f"uid-{number}", "JobSet.jobset.x-k8s.io", "ns", f"wide-{number}", "q", sets)))
-    marks = dirty_set.Marks(view, EnsembleEngine(), lambda changes: None)
+    marks = dirty_set.DirtySet(view, EnsembleEngine(), lambda changes: None)
     marks.add(*view.jobs, "narrow", "small")
     rounds, looked_at = marks.rounds, list[str]()
     for _ in range(rounds):

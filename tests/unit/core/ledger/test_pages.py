@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import INDEX, Change, Found, Layout, Misplaced
+from webhook.core.ledger.pages import INDEX, Change, Found, Layout, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.core.model.gang import PodPrice
@@ -174,7 +174,7 @@ def both_of(found: dict[str, Found]) -> Ledger:
     ids=["missing", "another of its name", "of a later leader", "an old list"],
 )
 def test_index_and_pages_of_different_times_are_told_apart(found: dict[str, Found], why: str) -> None:
-    with pytest.raises(Misplaced, match=why):
+    with pytest.raises(PagesMismatch, match=why):
         both_of(found)
 
 
@@ -186,7 +186,7 @@ def test_a_page_edited_by_hand_is_not_believed() -> None:
 
 
 def test_a_gang_on_two_pages_is_counted_by_nobody() -> None:
-    with pytest.raises(Misplaced, match="another page as well"):
+    with pytest.raises(PagesMismatch, match="another page as well"):
         pages.merged(INDEX_OF_ONE, {"page-1": Ledger(3, 1, {"a": entry("a")})})
 
 

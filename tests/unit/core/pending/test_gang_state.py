@@ -192,6 +192,8 @@ class AnyOrder(RuleBasedStateMachine):
             )
             assert (record.eclass is not None) == (record.state in (S.ACTIVE, S.UNSCHEDULABLE))
         assert {gang.uid for gang in engine.waiting()} == state.pending.records.keys()
+        written = {uid for uid, each in state.allocations.by_uid.items() if each.reservation.stopping is not None}
+        assert written <= state.allocations.stopping.keys() <= state.allocations.by_uid.keys()
 
     @invariant()
     def a_copy_has_everybody_where_they_are(self) -> None:

@@ -1,4 +1,4 @@
-"""Who follows answers as the leader would, from the ledger and what waits: it decides nothing and parks nobody."""
+"""A follower answers as the leader would, from the ledger and what waits: it decides nothing and sets no gang aside."""
 
 from tests.unit.core.leaders import next_leader, stored
 from tests.unit.core.worlds import World, cohort, gang, queue

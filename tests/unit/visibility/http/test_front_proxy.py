@@ -14,7 +14,7 @@ import trustme
 from tests.unit.server.http.test_tls import issue
 from tests.unit.visibility.world import World
 from webhook.errors import Forbidden
-from webhook.server.http.listener import Listener, serve
+from webhook.server.http.listener import ListeningApp, serve
 from webhook.server.http.tls import ServingCertificate
 from webhook.visibility.http.app import ROOT, build_app
 from webhook.visibility.http.front_proxy import FrontProxy, common_name, parse_trust
@@ -79,7 +79,9 @@ def cluster(proxies: trustme.CA) -> Cluster:
 
 
 @pytest.fixture
-async def front(tmp_path: Path, serving: trustme.CA, cluster: Cluster) -> AsyncIterator[tuple[FrontProxy, Listener]]:
+async def front(
+    tmp_path: Path, serving: trustme.CA, cluster: Cluster
+) -> AsyncIterator[tuple[FrontProxy, ListeningApp]]:
     issue(tmp_path, serving)
     certificate = ServingCertificate(tmp_path)
     proxy, world = FrontProxy(cluster, certificate.ask_clients), World()  # type: ignore[arg-type]
@@ -90,7 +92,7 @@ async def front(tmp_path: Path, serving: trustme.CA, cluster: Cluster) -> AsyncI
 
 
 async def test_only_the_front_proxys_certificate_opens_the_api(
-    front: tuple[FrontProxy, Listener], serving: trustme.CA, proxies: trustme.CA
+    front: tuple[FrontProxy, ListeningApp], serving: trustme.CA, proxies: trustme.CA
 ) -> None:
     proxy, listener = front
     caller = Caller(serving, listener.port)
@@ -105,14 +107,14 @@ async def test_only_the_front_proxys_certificate_opens_the_api(
         await caller.status(ROOT, serving)
 
 
-async def test_probes_need_no_certificate(front: tuple[FrontProxy, Listener], serving: trustme.CA) -> None:
+async def test_probes_need_no_certificate(front: tuple[FrontProxy, ListeningApp], serving: trustme.CA) -> None:
     proxy, listener = front
     assert await proxy.reread()
     assert await Caller(serving, listener.port).status("/healthz") == 200
 
 
 async def test_a_new_authority_replaces_the_old_one(
-    front: tuple[FrontProxy, Listener], serving: trustme.CA, proxies: trustme.CA, cluster: Cluster
+    front: tuple[FrontProxy, ListeningApp], serving: trustme.CA, proxies: trustme.CA, cluster: Cluster
 ) -> None:
     proxy, listener = front
     await proxy.reread()
@@ -126,7 +128,7 @@ async def test_a_new_authority_replaces_the_old_one(
 
 
 async def test_what_is_known_stands_while_the_cluster_does_not_answer_or_is_misconfigured(
-    front: tuple[FrontProxy, Listener], serving: trustme.CA, proxies: trustme.CA, cluster: Cluster
+    front: tuple[FrontProxy, ListeningApp], serving: trustme.CA, proxies: trustme.CA, cluster: Cluster
 ) -> None:
     proxy, listener = front
     await proxy.reread()

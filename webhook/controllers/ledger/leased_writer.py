@@ -21,7 +21,7 @@ from webhook.kube.election import Elector
 log = structlog.get_logger(__name__)
 
 
-class Fenced:
+class LeasedWriter:
     """The objects of one ledger, as one term reads and writes them."""
 
     def __init__(
