@@ -10,6 +10,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, cluster_queue_of
+from webhook.core.model import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -132,6 +133,38 @@ def test_the_node_that_becomes_free_first_is_booked_for_who_came_first_and_small
     owner.delete("job", "first")
     wait_until(lambda: running(owner, "wide") == 1, SECONDS, "it starts")
     assert owner.pods("job-name=small") == []
+
+
+def test_a_gang_of_higher_priority_that_has_quota_and_no_nodes_stops_as_few_as_leave_it_some(
+    owner: Kubectl, admin: Kubectl, rack: list[str]
+) -> None:
+    queue = admin.get("clusterqueue", f"{admin.namespace}-{QUEUE}")
+    quotas = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+    for quota in quotas:
+        quota["nominalQuota"] = "100"
+    queue["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
+    urgent = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": f"{admin.namespace}-urgent"}}
+    admin.apply(
+        {key: queue[key] for key in ("apiVersion", "kind", "spec")}
+        | {"metadata": {"name": f"{admin.namespace}-{QUEUE}"}}
+    )
+    admin.apply(urgent | {"value": 100})
+    for number in range(NODES):
+        owner.apply(job(f"low-{number}", 1, pod_template(8), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == NODES, SECONDS, "a gang is on each node")
+    high = job("high", 2, pod_template(8), QUEUE)
+    high["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = f"{admin.namespace}-urgent"
+    owner.apply(high)
+    wait_until(lambda: running(owner, "high") == 2, 2 * SECONDS, "it starts when two of them are gone")
+    stopped = [number for number in range(NODES) if told(owner, f"low-{number}", "Evicted")]
+    assert len(stopped) == 2, "the others run on"
+    for number in stopped:
+        (said,) = told(owner, f"low-{number}", "Evicted")
+        assert f"{owner.namespace}/high" in said
+        assert any("NodesDoNotFit" in each for each in told(owner, f"low-{number}", "Queued"))
+    owner.delete("job", "high")
+    wait_until(lambda: len(owner.pods(phase="Running")) == NODES, 2 * SECONDS, "those that were stopped come back")
+    admin.delete("workloadpriorityclass", f"{admin.namespace}-urgent")
 
 
 def test_a_cordoned_node_is_left_out_until_it_is_uncordoned(owner: Kubectl, admin: Kubectl, rack: list[str]) -> None:

@@ -167,14 +167,18 @@ class Decider:
         queue: Queue | None,
         node: Node | None,
         room: Mapping[FlavorResource, int] | None = None,
+        *,
+        stops_for_nodes: bool = False,
     ) -> Decision:
         """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only).
 
-        ``room`` is the most that it may take of what, where that is less than there is.
+        ``room`` is the most that it may take of what, where that is less than there is. With ``stops_for_nodes`` others
+        are stopped also where the quota has room and the nodes have none.
         """
         if request.refusal is not None:
             return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
-        return Attempt(self, gang, request, queue, node, room=room or {}).best()
+        attempt = Attempt(self, gang, request, queue, node, room=room or {}, stops_for_nodes=stops_for_nodes)
+        return attempt.best()
 
 
 def _in_turn(nodes: Capacity, asked: Sequence[Asked], gone: Iterable[str] = ()) -> Allotment | Misplaced | None:
@@ -198,6 +202,8 @@ class Attempt:
     """Flavors to pass over, as an earlier attempt left it."""
     room: Mapping[FlavorResource, int] = field(default_factory=dict)
     """The most that may be taken of what, where that is less than there is."""
+    stops_for_nodes: bool = False
+    """Others are stopped also where the quota has room and only the nodes have none."""
     looks_further: ClassVar[bool] = True
     """It tries flavors after one that preemption cannot clear, and stops only so many that the share holds."""
     _searched: dict[tuple[object, ...], tuple[tuple[Candidate, ...], tuple[str, ...]]] = field(default_factory=dict)
@@ -217,21 +223,26 @@ class Attempt:
             return self._placed(Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts)))
         resume, judge = self.resume, Judge(self._judge, self.node.potential)
         passed: Decision | None = None
+        unplaced: list[Decision] = []
         while True:
             assignment = assign(self.request, counts, self.queue.fungibility, judge, resume)
             if passed is not None:
                 # What was passed over may have room one day, and is what is waited for where nothing follows.
                 blocks = passed.assignment.blocks + assignment.blocks
                 if assignment.mode is Mode.NO_FIT:
-                    return replace(passed, assignment=replace(passed.assignment, blocks=blocks))
+                    passed = replace(passed, assignment=replace(passed.assignment, blocks=blocks))
+                    return self._for_nodes(unplaced) or passed
                 assignment = replace(assignment, blocks=blocks)
             if assignment.mode is Mode.NO_FIT:
                 return Decision(counts, assignment)
             fence = self.decider.fences.shortfall(self.gang, counts)
             if assignment.mode is Mode.FIT:
                 decision = self._placed(Decision(counts, assignment, fence))
-                if decision.fits or fence is not None or not assignment.resume or not self.looks_further:
+                if decision.fits or fence is not None:
                     return decision
+                unplaced.append(decision)
+                if not assignment.resume or not self.looks_further:
+                    return self._for_nodes(unplaced) or decision
                 # The quota has room in this flavor and its nodes have not: the scan goes on after it.
                 resume, passed = {**(resume or {}), **assignment.resume}, decision
                 continue
@@ -253,6 +264,34 @@ class Attempt:
                 return self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
             # The scan stopped at a flavor that preemption cannot clear for the whole request: it goes on after it.
             resume, passed = {**(resume or {}), **assignment.resume}, Decision(counts, assignment)
+
+    def _for_nodes(self, unplaced: Iterable[Decision]) -> Decision | None:
+        """Return the decision by which others are stopped for the sake of their nodes, on the first flavor where that
+        helps; None where it helps on none. ``unplaced`` are those for which the quota has room.
+        """
+        for decision in unplaced if self.stops_for_nodes and not self.gang.stops_nobody else ():
+            found, assignment = decision.misplaced, decision.assignment
+            seats = self.decider.vacated(self.gang, decision.counts, assignment.flavors)
+            if found is None or found.postponed or seats is None:
+                continue
+            asked = {key: amount for key, amount in assignment.usage.items() if amount}
+            scarce = set(assignment.flavors.get(found.asked.name, {}).values())
+            needs = frozenset(key for key in asked if key.flavor in scarce)
+            victims, awaits = self._search(asked, needs, seats)
+            stopping = replace(assignment, mode=self._mode_of(victims, awaits), needs_room=needs)
+            instead = self._placed(Decision(decision.counts, stopping, victims=victims, awaits=awaits))
+            if instead.preempts:
+                return instead
+        return None
+
+    def _mode_of(self, victims: Sequence[Candidate], awaits: Iterable[str]) -> Mode:
+        """Return what stopping ``victims`` is to the gang, and counting on what those leave that it ``awaits``."""
+        assert self.node is not None
+        mode = mode_of(victims, self.node)
+        if awaits and mode is not Mode.PREEMPT:
+            own = self.decider.allocations.of_queue(self.node.name)
+            mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
+        return mode
 
     def _placed(self, decision: Decision) -> Decision:
         """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""
@@ -298,7 +337,7 @@ class Attempt:
 
     def _judge(self, key: FlavorResource, amount: int) -> Verdict:
         """Return how ``amount`` of one key could be had."""
-        node, allocations = self.node, self.decider.allocations
+        node = self.node
         assert node is not None
         if amount > self.room.get(key, amount):
             return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
@@ -309,10 +348,7 @@ class Attempt:
         if node.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
             return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
         victims, awaits = self._room({key: amount}, frozenset((key,)))
-        mode = mode_of(victims, node)
-        if awaits and mode is not Mode.PREEMPT:
-            own = allocations.of_queue(node.name)
-            mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
+        mode = self._mode_of(victims, awaits)
         if victims:
             for victim in victims:
                 view.remove(victim.node, victim.allocation.amounts)

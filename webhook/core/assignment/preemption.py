@@ -159,6 +159,18 @@ class Preemptor:
         return sorted(candidates, key=order)
 
 
+def may_stop_any(gang: Gang, queue: Queue, node: Node, allocations: Allocations) -> bool:
+    """Return whether there might be any gangs that one of ``queue`` could stop, at a glance: False is certain."""
+    rules = queue.preemption
+    if gang.stops_nobody or rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return False
+    lowest = allocations.lowest_priority(queue.name)
+    if allocations.stopping or (lowest is not None and rules.may_stop_own(gang.priority, lowest)):
+        return True
+    reclaims = rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
+    return reclaims and any(each is not node and each.reclaimable for each in allocations.borrowing(node.root))
+
+
 def uses(allocation: Allocation, keys: Iterable[FlavorResource]) -> bool:
     """Return whether a gang holds any of ``keys``."""
     return any(map(allocation.amounts.get, keys))

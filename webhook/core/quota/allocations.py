@@ -92,6 +92,8 @@ class Allocations:
         self._gave_back: dict[Node, int] = {}
         self._largest: dict[tuple[Node, FlavorResource, int], tuple[Allocation, ...]] = {}
         self._largest_version = 0
+        self._borrowing: dict[Node, tuple[int, tuple[Node, ...]]] = {}
+        """By root, the version as of which these queues below it use more than they own."""
 
     @property
     def tree(self) -> QuotaTree:
@@ -260,6 +262,15 @@ class Allocations:
     def lowest_priority(self, queue: str) -> int | None:
         """Return the lowest priority among the allocations of one queue; None when there are none."""
         return min(self._priorities.get(queue, ()), default=None)
+
+    def borrowing(self, root: Node) -> tuple[Node, ...]:
+        """Return the queues of one tree that use more of anything than they own; remembered until a change."""
+        known, version, view = self._borrowing.get(root), self.version_of(root), self.projected
+        if known is None or known[0] != version:
+            queues = (node for node in root.below() if node.is_queue)
+            found = tuple(q for q in queues if any(n > q.subtree.get(key, 0) for key, n in view.all_of(q).items()))
+            self._borrowing[root] = known = (version, found)
+        return known[1]
 
     def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Allocation, ...]:
         """Return the ``number`` allocations at or below ``node`` with most of ``key``; remembered until a change."""

@@ -63,21 +63,28 @@ def offer(state: State) -> bool:
     turn = sorted(place for place in waiting if place >= since)
     for place in turn[:OFFERS]:
         state.pending.wake_class(waiting[place])
-    state.offered_from = turn[OFFERS] if len(turn) > OFFERS else None
+    if len(turn) > OFFERS:
+        state.offered_from = turn[OFFERS]
+    else:
+        state.offered_from, state.offered_next = state.offered_next, None
     return bool(turn)
 
 
-def give_way(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> Decision:
-    """Return what can be decided about the head of ``eclass``, which finds no nodes, if those after it had booked none.
+def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> Decision:
+    """Return what can be decided about the head of ``eclass``, which finds no nodes, if those after it had booked none,
+    and if others are stopped for the sake of their nodes.
 
-    Where it starts then, or books some, they have none any more.
+    Where it starts or stops others then, or books some, those after it have none any more.
     """
     nodes, uid = state.nodes, eclass.head.uid
     later = [each for each in _rivals(state, eclass, decision) if _order(state, each) > _order(state, uid)]
-    if nodes is None or not later or not _lacks_nodes(decision) or not _may_search(state, uid):
+    stops = state.may_stop_for_nodes(eclass)
+    if nodes is None or not (later or stops) or not _lacks_nodes(decision) or not _may_search(state, uid):
         return decision
     kept = {each: nodes.unclaim(each) for each in later}
-    instead = state.decide(eclass)
+    instead = state.decide(eclass) if later else decision
+    if stops and _waits_for_nodes_alone(instead):
+        instead = state.decide(eclass, stops_for_nodes=True)
     helps = instead.fits or instead.preempts
     if not helps and _waits_for_nodes_alone(instead):
         helps = _first_to_be_free(state, eclass.head, planned) is not None

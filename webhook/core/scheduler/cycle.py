@@ -124,7 +124,7 @@ class Cycle:
     def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
         del self._known[eclass]
         if decision.misplaced is not None:
-            instead = booked_nodes.give_way(self._state, eclass, decision, self._smallest(eclass, decision))
+            instead = booked_nodes.instead_of_waiting(self._state, eclass, decision, self._smallest(eclass, decision))
             if instead is not decision:
                 self._known.clear()
             decision = instead

@@ -232,7 +232,8 @@ class Engine:
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
         eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
-        return frozenset(eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
+        offers = (each for each in (self.state.offered_from, self.state.offered_next) if each is not None)
+        return frozenset((*(eclass.head.uid for eclass in eclasses if not eclass.unschedulable), *offers))
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

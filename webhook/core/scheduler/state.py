@@ -8,6 +8,7 @@ from typing import Final
 
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
+from webhook.core.assignment.preemption import may_stop_any
 from webhook.core.backfill.borrowing_guard import BorrowingGuard
 from webhook.core.backfill.rule import Backfill
 from webhook.core.ledger.bounds import fits_alone
@@ -47,7 +48,10 @@ class State:
     booked: dict[str, Claim] = field(default_factory=dict)
     """By uid, what gangs that find no nodes are to hold on those that are booked for them, and whose end they await."""
     offered_from: tuple[int, float, str] | None = None
-    """Negated priority, time and uid of who is asked next to book what another has no more; None: nobody is."""
+    """Negated priority, time and uid of who is asked next whether it finds nodes, may stop others for theirs, or books
+    some; None: nobody is."""
+    offered_next: tuple[int, float, str] | None = None
+    """Where that begins once more when it has come to the end."""
     searches_left: int = 0
     """How many more gangs may look for nodes to book in this cycle."""
     followed: Mapping[str, Claim] | None = None
@@ -163,6 +167,24 @@ class State:
         kept = self.nodes.unclaim(uid)
         return None if kept is None else kept.allotment
 
+    def order(self, gang: Gang) -> tuple[int, float, str]:
+        """Return the sort key by which gangs have their turn where nodes are short."""
+        return (-gang.priority, gang.created_seconds, gang.uid)
+
+    def may_stop_for_nodes(self, eclass: EquivalenceClass) -> bool:
+        """Return whether there might be gangs that the head of a class could have stopped for nodes, at a glance."""
+        queue = eclass.queue
+        if queue.spec is None or queue.node is None:
+            return False
+        return may_stop_any(eclass.sample, queue.spec, queue.node, self.allocations)
+
+    def _offer_from(self, place: tuple[int, float, str]) -> None:
+        """Have those from ``place`` on decided about again, few in a cycle; once more where they are being asked."""
+        if self.offered_from is None:
+            self.offered_from = place
+        else:
+            self.offered_next = place if self.offered_next is None else min(place, self.offered_next)
+
     def lapse_booking(self, uid: str) -> None:
         """End a booking, and have its gang and all decided about again that may have the nodes."""
         if self.end_booking(uid) is None:
@@ -219,20 +241,25 @@ class State:
                 ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
         return ranks
 
-    def decide(self, eclass: EquivalenceClass) -> Decision:
-        """Decide about the head of a class, as if nothing were held back for it: no nodes, nor its queue's quota."""
+    def decide(self, eclass: EquivalenceClass, *, stops_for_nodes: bool = False) -> Decision:
+        """Decide about the head of a class, as if nothing were held back for it: no nodes, nor its queue's quota.
+
+        With ``stops_for_nodes`` others are stopped also where the quota has room and only the nodes have none.
+        """
         uid, nodes = eclass.head.uid, self.nodes
         kept = nodes.unclaim(uid) if nodes is not None and uid in self.booked else None
-        decision = self._decide_beside_claims(eclass)
+        decision = self._decide_beside_claims(eclass, stops_for_nodes=stops_for_nodes)
         if nodes is not None and kept is not None:
             nodes.claim(uid, kept)
         return decision
 
-    def _decide_beside_claims(self, eclass: EquivalenceClass) -> Decision:
+    def _decide_beside_claims(self, eclass: EquivalenceClass, *, stops_for_nodes: bool) -> Decision:
         queue, allocations = eclass.queue, self.allocations
         if queue.strict or queue.backfills:
             allocations.lift(QueueHead(queue.name))
-        decision = self.decider.decide(eclass.head, eclass.request, queue.spec, queue.node)
+        decision = self.decider.decide(
+            eclass.head, eclass.request, queue.spec, queue.node, stops_for_nodes=stops_for_nodes
+        )
         if decision.assignment.mode is Mode.NO_FIT and queue.node is not None and not eclass.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
             level = allocations.projected.highest_level(queue.node, eclass.request.amounts(decision.counts))
@@ -373,7 +400,11 @@ class State:
             if nodes is None or asked is None or not nodes.has_nodes(dict(asked.shape.selector)):
                 return False
             known = nodes.known_index(asked.shape)
-            return known is not None and known.total < asked.count
+            short = known is not None and known.total < asked.count
+            if short and eclass.order and self.may_stop_for_nodes(eclass):
+                # What is free may suffice together with what others would leave: that is looked at few at a time.
+                self._offer_from(self.order(eclass.head))
+            return short
 
         self.pending.wake(NodesFreed(), unless=still_short)
         self.growing.update(dict.fromkeys(self.partial()))
@@ -425,6 +456,7 @@ class State:
         twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.booked, twin.offered_from = dict(self.booked), self.offered_from
+        twin.offered_next = self.offered_next
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred

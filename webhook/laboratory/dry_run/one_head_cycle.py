@@ -178,7 +178,15 @@ def _nominate(
     scan = turns.unfinished(eclass) if request is None else None
     resume = None if scan is None else scan.flavors
     attempt = _Nomination(
-        state.decider, head, request or eclass.request, queue.spec, queue.node, resume, snapshot=usage, gone=gone
+        state.decider,
+        head,
+        request or eclass.request,
+        queue.spec,
+        queue.node,
+        resume,
+        stops_for_nodes=True,
+        snapshot=usage,
+        gone=gone,
     )
     return state.guard.judge(eclass, attempt.best(), state.fences, usage)
 
