@@ -266,12 +266,13 @@ def _flavor(place: Place, fragment: Fragment) -> None:
     spec = place["spec"]
     spec.only(("nodeLabels", "nodeTaints", "tolerations", "topologyName"))
     topology = spec["topologyName"].subdomain()
+    labels = selector.labels(spec["nodeLabels"], most=8)
     flavor = Flavor(
         fragment.source.name,
-        selector.labels(spec["nodeLabels"], most=8),
+        labels,
         selector.taints(spec["nodeTaints"]),
         selector.tolerations(spec["tolerations"]),
-        _node_fit(place["metadata"]["annotations"][names.NODE_FIT]),
+        _node_fit(place["metadata"]["annotations"], labels),
         topology or None,
     )
     if spec["topologyName"].value == "":
@@ -299,11 +300,18 @@ def _topology(place: Place, fragment: Fragment) -> None:
         fragment.topologies.append(Topology(fragment.source.name, tuple(levels)))
 
 
-def _node_fit(annotation: Place) -> NodeFit | None:
-    if annotation.present and annotation.value not in tuple(NodeFit):
-        annotation.warn("is not known: it counts as not written", f"write one of {', '.join(NodeFit)}")
-        return None
-    return NodeFit(str(annotation.value)) if annotation.present else None
+def _node_fit(annotations: Place, labels: Mapping[str, str]) -> NodeFit | None:
+    """Return whether who starts on a flavor waits for nodes. Where nobody says so, not for those that are made on
+    demand: they come once there are pods.
+    """
+    stated = annotations[names.NODE_FIT]
+    if stated.value in tuple(NodeFit):
+        return NodeFit(str(stated.value))
+    if stated.present:
+        stated.warn("is not known: it counts as not written", f"write one of {', '.join(NodeFit)}")
+    noted = annotations.value if isinstance(annotations.value, dict) else {}
+    on_demand = any(str(key).startswith(names.AUTOSCALERS) for key in (*noted, *labels))
+    return NodeFit.OBSERVE if on_demand else None
 
 
 def _priority_class(place: Place, fragment: Fragment) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from tests.unit.dialects.reading import cases, changed
+from webhook.core.model.policy import NodeFit
 from webhook.dialects.kueue import compile_object
 from webhook.dialects.merge import validate
 
 RULES = cases("kueue_rules.yaml")
+ENFORCED = {"metadata.annotations": {"tutti.dev/node-fit": "enforce"}}
 
 
 @pytest.mark.parametrize("kind", RULES["base"])
@@ -58,6 +60,24 @@ def test_a_local_queue_may_weigh_less_than_nothing() -> None:
         return queue.weight_millis
 
     assert [weight("-3"), weight("0"), weight("1n"), weight("2500m")] == [0, 0, 1, 2500]
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ({"metadata.annotations": {"cluster-autoscaler.kubernetes.io/node-group": "cards"}}, NodeFit.OBSERVE),
+        ({"metadata.annotations": {"karpenter.sh/nodepool": "cards"}}, NodeFit.OBSERVE),
+        ({"spec.nodeLabels": {"karpenter.sh/nodepool": "cards"}}, NodeFit.OBSERVE),
+        ({"spec.nodeLabels": {"karpenter.sh/nodepool": "a"}, **ENFORCED}, NodeFit.ENFORCE),
+        ({"spec.nodeLabels": {"pool": "cards"}, "metadata.annotations": {"note": "karpenter.sh/nodepool"}}, None),
+    ],
+    ids=["cluster-autoscaler", "karpenter", "karpenter's label", "enforced all the same", "neither"],
+)
+def test_a_flavor_whose_nodes_are_made_for_pods_does_not_wait_for_them(
+    written: dict[str, Any], found: NodeFit | None
+) -> None:
+    (flavor,) = compile_object(changed(RULES["base"]["ResourceFlavor"], written)).flavors
+    assert flavor.node_fit == found
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort"])

@@ -80,6 +80,8 @@ MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 NODE_FIT: Final = "tutti.dev/node-fit"
 """Annotation of a ResourceFlavor: ``enforce``, ``observe`` or ``off``."""
+AUTOSCALERS: Final = ("cluster-autoscaler.kubernetes.io/", "karpenter.sh/")
+"""What the annotations and node labels of autoscalers begin with: nodes of such a flavor are made for pods."""
 ADMISSION_GATES: Final = "kueue.x-k8s.io/admission-gated-by"
 """Annotation on a job (or Workload): while it names anybody, the gang is not queued."""
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"

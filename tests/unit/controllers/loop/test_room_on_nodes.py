@@ -92,9 +92,10 @@ async def test_a_pod_of_anybody_takes_room_until_it_is_gone() -> None:
         {"config": Config(nodeFit="observe")},
         {"config": Config(nodeFit="off")},
         {"flavor": {"annotations": {"tutti.dev/node-fit": "observe"}}},
+        {"flavor": {"annotations": {"cluster-autoscaler.kubernetes.io/node-group": "cards"}}},
         {"unlistable": "nodes."},
     ],
-    ids=["observed", "off", "a flavor that is observed", "nodes that nobody may read"],
+    ids=["observed", "off", "a flavor that is observed", "a flavor of an autoscaler", "nodes that nobody may read"],
 )
 async def test_where_the_nodes_are_not_to_decide_quota_alone_does(more: dict[str, Any]) -> None:
     async with started("small-0", **more) as (cluster, _):
