@@ -226,6 +226,7 @@ def webhook(
     gate = Gate(
         view,
         GateSettings(
+            network_tiers=config.network_tiers,
             account=config.account,
             exempt_namespaces=frozenset((*config.exempt_namespaces, config.namespace)),
             left_to_kueue=config.left_to_kueue,

@@ -11,6 +11,7 @@ from webhook.core.model.policy import NodeFit
 from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.errors import PolicyError, in_words
+from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.injections import Injection
 from webhook.kueue_settings import (
     LONGEST_SECONDS,
@@ -93,6 +94,16 @@ class AddedContainer(Section):
         return {name: str(amount) for name, amount in amounts.items()}
 
 
+class Tier(Section):
+    """A tier of Volcano's HyperNodes, and the node label that tells these apart."""
+
+    tier: Annotated[int, Field(ge=1)]
+    node_label: Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9][-A-Za-z0-9_.]{0,62}$")] = (
+        Field(alias="nodeLabel")
+    )
+    name: str = ""
+
+
 class Reviewers(Section):
     """Who may ask the webhook: whoever shows a client certificate, as an API server can be told to."""
 
@@ -150,6 +161,8 @@ class Config(Section):
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
     node_fit: NodeFit = Field(default=NodeFit.ENFORCE, alias="nodeFit")
     """For flavors without the annotation that says it, and for gangs without a queue."""
+    volcano_tiers: tuple[Tier, ...] = Field(default=(), alias="networkTiers")
+    """What ``networkTopology`` of Volcano's jobs means by its tiers."""
     hide_neighbours: bool = False
     """Reasons, events and refusals name no jobs of other namespaces."""
     hub: bool = False
@@ -181,6 +194,11 @@ class Config(Section):
     def injections(self) -> tuple[Injection, ...]:
         """What injectors add to pods, as jobs are read with it."""
         return tuple(Injection(**dict(each)) for each in self.added_containers)
+
+    @property
+    def network_tiers(self) -> tuple[NetworkTier, ...]:
+        """Volcano's tiers, as jobs are read with them."""
+        return tuple(NetworkTier(**dict(each)) for each in self.volcano_tiers)
 
     @property
     def account(self) -> str:

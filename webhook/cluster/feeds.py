@@ -23,7 +23,7 @@ before stands, and where nothing was:
 import asyncio
 import random
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -51,7 +51,7 @@ from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.jobs.plain_pods import groups as pod_groups
 from webhook.jobs.plain_pods import pod as pod_record
 from webhook.jobs.plain_pods import pod_group
-from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord
+from webhook.jobs.plain_pods.pod_group import GENERATIONS, NO_GROUP, PodGroupRecord
 from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from, with_injections
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
@@ -306,8 +306,8 @@ class Feeds:
         uid = pod_groups.gang_uid(namespace, group)
         old = self.view.jobs.get(uid)
         pods = () if namespace in self.config.exempt_namespaces else self.view.fences.pods_of(namespace, uid)
-        known = self.view.pod_groups.get((namespace, group))
-        new = pod_groups.read(namespace, group, pods, self.context, None if known is None else known.queue)
+        known = self.view.pod_groups.get((namespace, group), NO_GROUP)
+        new = pod_groups.read(namespace, group, pods, self.context, known)
         if new != old:
             self._gang(old, new)
 
@@ -419,6 +419,7 @@ class Feeds:
             runtime_classes=self._meanings("runtimeclasses"),
             training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
         )
+        context = replace(context, network_tiers=self.config.network_tiers)
         context = with_injections(context, self.config.injections, self.view.namespaces)
         before, self.context = self.context, context
         if self._jobs_running and context != before:

@@ -20,9 +20,10 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.group_names import number_of_pods
+from webhook.jobs.plain_pods.pod_group import NO_GROUP, PodGroupRecord
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.host_ports import host_ports
-from webhook.jobs.reading import annotations
+from webhook.jobs.reading import annotations, network_topology
 from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 
@@ -58,12 +59,12 @@ def role_of(price: PodPrice, spec: Mapping[str, Any]) -> str:
 
 
 def read(
-    namespace: str, group: str, pods: Iterable[PodRecord], context: ReadContext, queue: str | None = None
+    namespace: str, group: str, pods: Iterable[PodRecord], context: ReadContext, stated: PodGroupRecord = NO_GROUP
 ) -> JobRecord | None:
     """Return the gang that the ``pods`` of one PodGroup make, those that have ended included; None without any.
 
-    ``queue`` is the PodGroup's own, for pods that carry no label of one. Once some of them run, what these say of queue
-    and priority counts: who says something else does not join them.
+    Of what the PodGroup has ``stated``, its queue is for pods that carry no label of one. Once some of them run, what
+    these say of queue and priority counts: who says something else does not join them.
     """
     known = list(pods)
     members = sorted(known[:PODS_MAX], key=lambda pod: (pod.resource_version, pod.uid))
@@ -88,8 +89,8 @@ def read(
         kind=POD_GROUP.key,
         namespace=namespace,
         name=group,
-        queue=_queue(deciding[0]) or queue,
-        pod_sets=_pod_sets(seated(members) or members),
+        queue=_queue(deciding[0]) or stated.queue,
+        pod_sets=network_topology.of_group(_pod_sets(seated(members) or members), stated.network_topology, context),
         priority=_priority(deciding[0], context),
         created_seconds=created if requeue is None else requeue.place_seconds,
         # What runs is whole with those that have succeeded; what waits lacks no more than these have left to do.

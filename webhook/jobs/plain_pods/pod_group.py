@@ -35,8 +35,14 @@ class PodGroupRecord:
     """API group it was read from; with the version where that tells generations apart."""
     api_version: str = ""
     uid: str = ""
+    network_topology: Any = None
+    """Volcano's field of that name."""
     unfollowed: tuple[str, ...] = ()
-    """Fields of Volcano's that say where its pods go, and are not carried out."""
+    """Fields of Volcano's that say where pods of jobs go that join it, and are not carried out."""
+
+
+NO_GROUP: Final = PodGroupRecord("", "", 0)
+"""What a PodGroup states that is not there."""
 
 
 def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
@@ -51,6 +57,7 @@ def read(generation: str, document: Mapping[str, Any]) -> PodGroupRecord:
         generation=generation,
         api_version=GENERATIONS[generation].removeprefix("/apis/").removesuffix("/podgroups"),
         uid=metadata["uid"],
+        network_topology=spec.get(_VOLCANO_PLACES[0]) if generation == _VOLCANO else None,
         unfollowed=tuple(field for field in _VOLCANO_PLACES if generation == _VOLCANO and spec.get(field)),
     )
 

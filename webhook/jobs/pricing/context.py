@@ -17,6 +17,17 @@ CONTEXT_PATHS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkTier:
+    """Which node label tells the HyperNodes of one of Volcano's tiers apart."""
+
+    tier: int
+    """1 is the narrowest."""
+    node_label: str
+    name: str = ""
+    """What ``highestTierName`` calls it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadContext:
     """Cluster facts at one moment. Immutable: a change is a new context, and records read before it are read again."""
 
@@ -36,6 +47,7 @@ class ReadContext:
     """Containers that others add to pods at their creation."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace to those of its labels by which ``injections`` pick it."""
+    network_tiers: tuple[NetworkTier, ...] = ()
 
     @property
     def default_priority(self) -> int:

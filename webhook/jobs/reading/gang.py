@@ -16,7 +16,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.find import find_pod_sets
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading import annotations, status
+from webhook.jobs.reading import annotations, network_topology, status
 from webhook.jobs.reading.annotations import original_count
 from webhook.jobs.reading.gating import pod_group_of, queue_label
 from webhook.jobs.reading.missing_class import MissingClass, missing_class
@@ -124,7 +124,8 @@ def _gang(
     if len({site.name for site in sites}) < len(sites):
         raise Unreadable(", ".join(site.name for site in sites), "", "two pod sets have one name", "rename one")
     undo = None if requeue is None else requeue.undo
-    pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in sites)
+    placed = network_topology.placed(kind, obj, sites, context)
+    pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in placed)
     labels = paths.find_mapping(metadata, ("labels",))
     created = seconds(metadata.get("creationTimestamp"))
     pod_group = _pod_group(sites)

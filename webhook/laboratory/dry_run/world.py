@@ -80,6 +80,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
     context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
     world.problems += problems
+    context = replace(context, network_tiers=config.network_tiers)
     context = with_injections(context, config.injections, world.view.namespaces)
     settings = engine_settings(config)
     around = Surroundings(

@@ -15,12 +15,11 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading import status
+from webhook.jobs.reading import network_topology, status
 from webhook.jobs.reading.gang import GangReading, read_gang
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.job_facts import JobRules
 from webhook.untyped import paths
-from webhook.untyped.values import items
 
 GRACE_SECONDS_MAX: Final = 3600
 """How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
@@ -108,20 +107,15 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
 
 def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what the job, or its PodGroup, says about where its pods go that is not carried out."""
-    said = []
-    if kind.group == "batch.volcano.sh":
-        tasks = [task for task in items(paths.find(obj, ("spec", "tasks"))) if isinstance(task, dict)]
-        said += ["spec.networkTopology"] if paths.find(obj, ("spec", "networkTopology")) is not None else []
-        fields = ("networkTopology", "partitionPolicy")
-        said += [f"spec.tasks[].{field}" for field in fields if any(task.get(field) for task in tasks)]
+    left = network_topology.wanted(kind, obj, asking.sites, rules.context()).left
     group = None if asking.gang is None else rules.view.pod_group_of(asking.gang)
     if group is not None:
-        said += [f"spec.{field} of PodGroup {group.name}" for field in group.unfollowed]
+        left |= {f"spec.{each} of PodGroup {group.name}": "HyperNodes are not read" for each in group.unfollowed}
     return tuple(
-        f"{each} is not followed: HyperNodes are not read, and the pods may go anywhere; write the annotation "
+        f"{each} is not followed: {why}, and the pods may go anywhere; write the annotation "
         f"{names.REQUIRED_TOPOLOGY}, {names.PREFERRED_TOPOLOGY} or {names.SLICE_TOPOLOGY} with a node label into the "
         "pod templates"
-        for each in said
+        for each, why in left.items()
     )
 
 

@@ -8,6 +8,8 @@ from webhook.cluster.view import View
 from webhook.core.model import names
 from webhook.jobs.plain_pods.group_names import not_a_number, number_of_pods
 from webhook.jobs.plain_pods.groups import Terms, terms, terms_of, vacancies
+from webhook.jobs.reading import network_topology
+from webhook.server.pods.review import PodRules
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.pod_facts import PodFacts
 
@@ -63,6 +65,20 @@ def opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
     return (
         f"label {label} has no effect on a single Pod: it does not wait in a queue. "
         "Create a Job, or give the pods a PodGroup, to have them admitted as a gang",
+    )
+
+
+def unfollowed(pod: PodFacts, namespace: str, rules: PodRules) -> tuple[str, ...]:
+    """Return what a pod's PodGroup says about where its pods go that is not carried out."""
+    known = rules.view.pod_groups.get((namespace, pod.group or ""))
+    if known is None or not known.unfollowed:
+        return ()
+    why = network_topology.why_left(known.network_topology, rules.settings.network_tiers)
+    left = {each: "it is not carried out" for each in known.unfollowed if each != "networkTopology"}
+    left |= {} if why is None else {"networkTopology": why}
+    return tuple(
+        f"spec.{each} of PodGroup {known.name} is not followed: {why}, and its pods may go anywhere"
+        for each, why in left.items()
     )
 
 

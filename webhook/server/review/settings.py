@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from webhook.core.model import names
+from webhook.jobs.pricing.context import NetworkTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class GateSettings:
         {f"system:serviceaccount:kube-system:{kind}-controller" for kind in ("deployment", "cronjob")}
     )
     """Write objects whose pod templates are those of objects that were looked at before."""
+    network_tiers: tuple[NetworkTier, ...] = ()
+    """Which node labels Volcano's tiers mean."""
     in_flight_max: int = 256
     """Reviews that may wait (for the ledger or a peer) at the same time; more are answered "busy"."""
     policy_in_flight_max: int = 16

@@ -20,10 +20,13 @@ from tests.unit.server.reviews import (
 )
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model import names
+from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid, role_of
 from webhook.jobs.plain_pods.pod import decode
+from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.pod_requests import price as price_of
 from webhook.server.gate import Gate
+from webhook.server.review.settings import GateSettings
 
 UID = gang_uid("team-a", "ring")
 GATES = [{"name": names.SCHEDULING_GATE}]
@@ -183,6 +186,27 @@ async def test_an_opt_in_label_on_a_single_pod_is_warned_about_still(fenced: Gat
     answer = await create(fenced, single)
     assert answer.allowed
     assert any("single Pod" in warning for warning in answer.response["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "tiers", "said"),
+    [
+        ({"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}, (), "spec.networkTopology of PodGroup ring"),
+        ({"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}, (NetworkTier(2, "block"),), None),
+        ({"subGroupPolicy": [{"name": "a"}]}, (NetworkTier(2, "block"),), "spec.subGroupPolicy of PodGroup ring"),
+    ],
+    ids=["no label for its tier", "a label for its tier", "groups within the group"],
+)
+async def test_who_joins_a_pod_group_of_volcano_is_told_what_of_it_is_not_followed(
+    fenced: Gate, spec: dict[str, Any], tiers: tuple[NetworkTier, ...], said: str | None
+) -> None:
+    gate = Gate(fenced.view, GateSettings(network_tiers=tiers))
+    group = {"metadata": {"name": "ring", "namespace": "team-a", "uid": "u"}, "spec": {"minMember": 2, **spec}}
+    gate.view.pod_groups["team-a", "ring"] = pod_group.read("scheduling.volcano.sh", group)
+    answer = await create(gate, waiting())
+    assert answer.allowed
+    found = [each.partition(" is not followed")[0] for each in answer.response.get("warnings", ())]
+    assert found == ([] if said is None else [said])
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", None), ("-1", None), ("two", None), ("", None), ("2", 2)])

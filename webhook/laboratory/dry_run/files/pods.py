@@ -19,7 +19,7 @@ from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods import group_names
 from webhook.jobs.plain_pods import groups as pod_groups
 from webhook.jobs.plain_pods import pod as pod_record
-from webhook.jobs.plain_pods.pod_group import GENERATIONS, PodGroupRecord, queue_of
+from webhook.jobs.plain_pods.pod_group import GENERATIONS, NO_GROUP, PodGroupRecord, queue_of
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.reading import gating
@@ -64,8 +64,8 @@ def read_pods(
     found = []
     for namespace, group in groups:
         members = view.fences.pods_of(namespace, pod_groups.gang_uid(namespace, group))
-        known = view.pod_groups.get((namespace, group))
-        record = pod_groups.read(namespace, group, members, context, None if known is None else known.queue)
+        known = view.pod_groups.get((namespace, group), NO_GROUP)
+        record = pod_groups.read(namespace, group, members, context, known)
         if record is not None and record.finished is None:
             view.put_job(record)
             found.append(record)
