@@ -356,7 +356,8 @@ class Feeds:
             return
         if first is not None:
             self.view.pod_groups[key] = first
-        if (before and before.queue) != (first and first.queue):
+        was, now = before or NO_GROUP, first or NO_GROUP
+        if (was.queue, was.network_topology) != (now.queue, now.network_topology):
             self._gather(key)
         self.listener.pod_group_changed(*key)
 

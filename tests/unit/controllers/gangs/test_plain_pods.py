@@ -23,7 +23,10 @@ from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
-CONFIG = Config(start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 15, "backoff_max_seconds": 60})
+CONFIG = Config(
+    start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 15, "backoff_max_seconds": 60},
+    networkTiers=[{"tier": 1, "nodeLabel": "rack"}],
+)
 GROUPS = "/apis/{}/v1alpha1/namespaces/team-a/podgroups"
 LABEL = "scheduling.x-k8s.io/pod-group"
 NEW, OLD, VOLCANO = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"
@@ -149,6 +152,41 @@ async def test_a_pod_group_of_volcano_says_where_pods_without_a_queue_label_wait
         await play.admin.request("PATCH", path.format(VOLCANO), body=body, content_type=MERGE_PATCH)
         await asyncio.sleep(3)
         assert "elsewhere" in play.why("star")
+
+
+async def test_pods_that_join_a_pod_group_of_volcano_start_on_nodes_of_one_rack() -> None:
+    """By quota and nodes alone each would go to another. The PodGroup says it after they came."""
+    spec = {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    group = {
+        "apiVersion": f"{VOLCANO}/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "star", "namespace": "team-a"},
+        "spec": {"minMember": 3, "queue": "research"},
+    }
+    async with stage(1) as play:
+        await play.admin.request("DELETE", "/api/v1/nodes/node")
+        for name in ("r-1", "s-1"):
+            await play.cluster.add_node(name, cpu="1", labels={"rack": name[0]})
+        await play.cluster.create(group)
+        for number in range(2):
+            pod = waiting_pod()
+            pod["metadata"] |= {
+                "name": f"star-{number}",
+                "labels": {},
+                "annotations": {f"{VOLCANO}/group-name": "star", "tutti.dev/simulated-runtime": "60s"},
+            }
+            pod["spec"]["schedulingGates"] = []
+            await play.cluster.create(jsonpatch.apply_patch(pod, gate_pod(pod, gang_uid("team-a", "star"))))
+        await asyncio.sleep(3)
+        path, body = f"/apis/{VOLCANO}/v1beta1/namespaces/team-a/podgroups/star", orjson.dumps({"spec": spec})
+        await play.admin.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(5)
+        assert "within one rack; none has room for all" in play.why("star")
+        await play.cluster.add_node("s-2", cpu="1", labels={"rack": "s"})
+        await asyncio.sleep(5)
+        items = orjson.loads(await play.admin.request("GET", PODS))["items"]
+        assert {pod["spec"].get("nodeName") for pod in items} == {"s-1", "s-2"}
+        assert [pod["spec"]["nodeSelector"]["rack"] for pod in items] == ["s", "s"]
 
 
 async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_what_was_lost() -> None:
