@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
+from tests.simulation.shrink import Story, tell
 from tests.simulation.weathers import PAST_FAILURES, WEATHERS
 from tests.simulation.world import Weather, simulate
 
@@ -54,3 +55,11 @@ async def test_the_same_seed_tells_the_same_story() -> None:
     first = await simulate(7, Weather(), jobs=5)
     second = await simulate(7, Weather(), jobs=5)
     assert first.invariants.steps == second.invariants.steps
+
+
+def test_a_story_told_alone_has_pages_as_small_as_its_weather_says() -> None:
+    """`make sim-long` tells what `make test` tells, also where bounds are made small."""
+    large = tell(Story("calm", 1, jobs=6))
+    small = tell(Story("calm with pages", 1, jobs=6))
+    assert (large.failure, small.failure) == ("", "")
+    assert small.steps > large.steps, "each page that comes to be is a write more"

@@ -216,6 +216,10 @@ class World:
 
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
+        with scaled(self.weather.page_bytes):
+            await self._run(jobs, busy_seconds, settle_seconds, upto)
+
+    async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
         await self.cluster.start()
         await self.load.prepare(self.weather.nodes)
         if self.weather.adopted:
@@ -466,8 +470,7 @@ async def simulate(seed: int, weather: Weather, jobs: int = 12, busy_seconds: fl
     """Run one seed; a failure says which."""
     world = World(seed, weather)
     try:
-        with scaled(weather.page_bytes):
-            await world.run(jobs, busy_seconds)
+        await world.run(jobs, busy_seconds)
     except BaseException as error:
         with suppress(Exception):
             error.add_note(f"replay with: python -m pytest tests/simulation --seed {seed}")
