@@ -129,7 +129,7 @@ class Feeds:
             self._add("daemonsets", "/apis/apps/v1/daemonsets", daemon_set.decode, nodes.take_daemon_set)
         for group, path in GENERATIONS.items():
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
-        for resource in policy_registry.COMPILED:
+        for resource in policy_registry.compiled(hub=config.hub):
             for version in resource.versions:
                 self._add(policy_feed(resource, version), resource.path(version), plain, self._policy)
         for name, path in CONTEXT_PATHS.items():
@@ -184,7 +184,8 @@ class Feeds:
     @property
     def _first(self) -> list[str]:
         """Feeds that jobs are read with: they are filled before any job is."""
-        policies = (policy_feed(each, version) for each in policy_registry.COMPILED for version in each.versions)
+        resources = policy_registry.compiled(hub=self.config.hub)
+        policies = (policy_feed(each, version) for each in resources for version in each.versions)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
     def unreadable(self) -> Iterator[tuple[str, str, str, str, str]]:
@@ -450,7 +451,7 @@ class Feeds:
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""
         documents: list[Mapping[str, Any]] = []
-        for resource in policy_registry.COMPILED:
+        for resource in policy_registry.compiled(hub=self.config.hub):
             feeds = [policy_feed(resource, version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from webhook.cluster.feed_names import job_feed, policy_feed
 from webhook.cluster.read_again import TRAIN_JOB
-from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POD_GROUPS, POLICY
+from webhook.cluster.view import CHECKS, DAEMON_SETS, NAMESPACE_QUEUES, NODES, POD_GROUPS, POLICY
 from webhook.dialects import elastic_quota_tree
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
@@ -47,3 +47,5 @@ def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:
     for resource in policy_registry.COMPILED:
         topic = NAMESPACE_QUEUES if resource.kind == elastic_quota_tree.KIND else POLICY
         yield topic, [policy_feed(resource, version) for version in resource.versions]
+    # A queue that names one is inactive without them.
+    yield CHECKS, [policy_feed(policy_registry.CHECKS, version) for version in policy_registry.CHECKS.versions]

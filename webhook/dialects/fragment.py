@@ -21,6 +21,24 @@ class Source(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
+class CheckRule(NamedTuple):
+    """An admission check that a queue asks for."""
+
+    name: str
+    path: str
+    """JSON pointer to where it is asked for."""
+    per_flavor: bool
+    """For some flavors only."""
+
+
+class Check(NamedTuple):
+    """An AdmissionCheck."""
+
+    controller: str
+    inactive: str
+    """Why it is not active; empty when it is."""
+
+
 @dataclass(slots=True, eq=False)
 class Fragment:
     """What one object (or one tree of objects) defines, and what is wrong with it in itself."""
@@ -34,6 +52,9 @@ class Fragment:
     namespace_queues: dict[str, str] = field(default_factory=dict)
     queue_aliases: dict[str, str] = field(default_factory=dict)
     priority_classes: dict[str, int] = field(default_factory=dict)
+    check_rules: dict[str, tuple[CheckRule, ...]] = field(default_factory=dict)
+    """By the queue that asks for them."""
+    admission_checks: dict[str, Check] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     @property

@@ -26,7 +26,7 @@ from webhook.core.model.policy import (
     Strategy,
     Topology,
 )
-from webhook.dialects import selector
+from webhook.dialects import kueue_checks, selector
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.kueue_quota import BORROWING_PERCENT, LENDING_PERCENT, resource_groups
 from webhook.dialects.place import Place
@@ -42,7 +42,6 @@ _SEARCH: Final = {
 }
 _PREFERENCES: Final = {str(preference): preference for preference in Preference}
 _MODES: Final = ("UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing")
-_WITHOUT_CHECKS: Final = "remove them; MultiKueue's, too: in a hub all queues place jobs in its members"
 _SMALLEST_WEIGHT: Final = Decimal("1e-9")
 _SMALL_UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 
@@ -79,9 +78,10 @@ def _cluster_queue(place: Place, fragment: Fragment) -> None:
         weight_millis=_weight(spec["fairSharing"]),
         usage_based_ordering=_admission_mode(spec["admissionScope"]),
     )
-    unsupported = _unsupported(spec, {quotas.flavor for group in groups for quotas in group.flavors})
-    if unsupported is not None:
-        queue = replace(queue, inactive=unsupported, inactive_reason="AdmissionCheckInactive")
+    if spec["concurrentAdmissionPolicy"].present:
+        spec["concurrentAdmissionPolicy"].warn("has no effect in Tutti", "remove it")
+    if rules := kueue_checks.rules(spec, {quotas.flavor for group in groups for quotas in group.flavors}):
+        fragment.check_rules[queue.name] = rules
     if place["metadata"]["deletionTimestamp"].present:
         queue = replace(queue, inactive="it is being deleted", inactive_reason="Terminating")
     if fragment.broken is not None:
@@ -189,49 +189,6 @@ def _admission_mode(scope: Place) -> bool:
     return mode == _MODES[0]
 
 
-def _unsupported(spec: Place, flavors: set[str]) -> str | None:
-    """Note what Tutti does not carry out; return why the queue must not admit because of it."""
-    if spec["concurrentAdmissionPolicy"].present:
-        spec["concurrentAdmissionPolicy"].warn("has no effect in Tutti", "remove it")
-    checks = _admission_checks(spec, flavors)
-    if not checks:
-        return None
-    place = spec["admissionChecksStrategy" if spec["admissionChecksStrategy"].present else "admissionChecks"]
-    place.warn("admission checks are not supported: the queue admits nothing", _WITHOUT_CHECKS)
-    return f"admission checks are not supported: {', '.join(checks)}"
-
-
-def _admission_checks(spec: Place, flavors: set[str]) -> list[str]:
-    """Return the names of the checks that a queue asks for, in either of its fields."""
-    strategy, flat = spec["admissionChecksStrategy"], spec["admissionChecks"]
-    strategy.only(("admissionChecks",))
-    rules = strategy["admissionChecks"]
-    items = list(rules.items(least=1, most=64)) if rules.present else []
-    names = [item["name"] for item in items] + list(flat.items())
-    if strategy.present and flat.value:
-        flat.error("says again what admissionChecksStrategy says", "keep admissionChecksStrategy only")
-    for name in names:
-        if not 1 <= len(name.text()) <= 316:
-            name.error("is not a name of 1 to 316 characters", "name an AdmissionCheck")
-    _once(names)
-    for item in items:
-        item.only(("name", "onFlavors"))
-        chosen = list(item["onFlavors"].items(most=64))
-        _once(chosen)
-        for flavor in chosen:
-            if flavor.text() not in flavors:
-                flavor.error("is not a flavor of this queue", f"name one of {', '.join(sorted(flavors)) or 'none'}")
-    return [name.text() for name in names if name.text()]
-
-
-def _once(places: list[Place]) -> None:
-    found: set[str] = set()
-    for place in places:
-        if place.text() in found:
-            place.error("is listed twice", "list it once")
-        found.add(place.text())
-
-
 # -- the other kinds --------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +282,7 @@ def _priority_class(place: Place, fragment: Fragment) -> None:
 
 
 _READERS: Final[dict[str, Callable[[Place, Fragment], None]]] = {
+    kueue_checks.KIND: kueue_checks.read,
     "ClusterQueue": _cluster_queue,
     "Cohort": _cohort,
     "LocalQueue": _local_queue,

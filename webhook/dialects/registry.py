@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects import elastic_quota_tree, kueue, kueue_checks, volcano
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,17 @@ COMPILED: Final[tuple[PolicyResource, ...]] = (
     PolicyResource(elastic_quota_tree.GROUP, ("v1beta1",), elastic_quota_tree.KIND, "elasticquotatrees", True),
     PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False),
 )
-"""Those that are compiled into the Policy (``merge``)."""
+"""Those that are compiled into the Policy (``merge``), wherever Tutti runs."""
+CHECKS: Final = PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, kueue_checks.KIND, "admissionchecks", False)
+"""Compiled in a hub alone: only there is one of their controllers followed."""
 RESOURCE_QUOTA: Final = PolicyResource("", ("v1",), "ResourceQuota", "resourcequotas", True)
 """Becomes a fence (``resource_quota``)."""
 RESOURCES: Final = (*COMPILED, RESOURCE_QUOTA)
+
+
+def compiled(*, hub: bool) -> tuple[PolicyResource, ...]:
+    """Return the resources that a Policy is compiled of, in a hub or elsewhere."""
+    return (*COMPILED, CHECKS) if hub else COMPILED
 
 
 def resource_of(group: str, kind: str) -> PolicyResource | None:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup, Topology
 from webhook.core.model.problem import Problem
-from webhook.dialects import kueue
+from webhook.dialects import kueue, kueue_checks
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment
 
@@ -33,6 +33,7 @@ class PolicyUnion:
         self._topologies: dict[str, tuple[Topology, Fragment]] = {}
         self._local_queues: dict[tuple[str, str], tuple[LocalQueue, Fragment]] = {}
         self._priority_classes: dict[str, tuple[int, Fragment]] = {}
+        self._checks = {name: check for f in self._fragments for name, check in f.admission_checks.items()}
         self._barred: dict[str, str] = {}
         """Cohort to why no queue at or below it may admit."""
         self._notes: dict[Fragment, list[Problem]] = {fragment: [] for fragment in self._fragments}
@@ -209,8 +210,14 @@ class PolicyUnion:
 
     def _settled(self, queue: Queue, fragment: Fragment) -> Queue:
         """Return the queue as it takes part: inactive when something that it depends on is missing or barred."""
+        checks = fragment.check_rules.get(queue.name, ())
+        unchecked = kueue_checks.verdict(checks, self._checks)
+        if unchecked is not None:
+            self._note(fragment, checks[0].path, checks[0].name, unchecked.why, unchecked.fix)
         if queue.inactive is not None:
             return queue
+        if unchecked is not None:
+            return replace(queue, inactive=unchecked.why, inactive_reason=unchecked.reason)
         missing = self._note_missing_flavors(queue, fragment, "the queue is inactive until then")
         if missing:
             why = f"there is no ResourceFlavor {', '.join(map(repr, missing))}"

@@ -1,0 +1,93 @@
+"""Kueue's admission checks: what a ClusterQueue asks for, and AdmissionChecks themselves.
+
+Of all their controllers Tutti is MultiKueue's alone, in a hub: a queue that names its check places its jobs in the
+clusters of a MultiKueueConfig, and is active while the check is. A queue that names any other admits nothing. The
+condition of the check is written by the hub (``fleet.multikueue``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.dialects.fragment import Check, CheckRule, Fragment
+from webhook.dialects.place import Place
+from webhook.untyped.values import items, text
+
+KIND: Final = "AdmissionCheck"
+CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a queue admits nothing because of its checks, in Kueue's word and in ours."""
+
+    reason: str
+    why: str
+    fix: str
+
+
+def rules(spec: Place, flavors: set[str]) -> tuple[CheckRule, ...]:
+    """Return the checks that a queue asks for, in either of its fields."""
+    strategy, flat = spec["admissionChecksStrategy"], spec["admissionChecks"]
+    strategy.only(("admissionChecks",))
+    stated = strategy["admissionChecks"]
+    written = list(stated.items(least=1, most=64)) if stated.present else []
+    names = [item["name"] for item in written] + list(flat.items())
+    if strategy.present and flat.value:
+        flat.error("says again what admissionChecksStrategy says", "keep admissionChecksStrategy only")
+    for name in names:
+        if not 1 <= len(name.text()) <= 316:
+            name.error("is not a name of 1 to 316 characters", "name an AdmissionCheck")
+    _once(names)
+    per_flavor = set()
+    for item in written:
+        item.only(("name", "onFlavors"))
+        chosen = list(item["onFlavors"].items(most=64))
+        per_flavor |= {item["name"].text()} if chosen else set()
+        _once(chosen)
+        for flavor in chosen:
+            if flavor.text() not in flavors:
+                flavor.error("is not a flavor of this queue", f"name one of {', '.join(sorted(flavors)) or 'none'}")
+    return tuple(CheckRule(name.text(), name.path, name.text() in per_flavor) for name in names if name.text())
+
+
+def read(place: Place, fragment: Fragment) -> None:
+    """Take in an AdmissionCheck."""
+    controller = place["spec"]["controllerName"]
+    if not controller.text():
+        controller.error("is missing", "name the controller of the check")
+    elif controller.text() != CONTROLLER:
+        controller.warn("is not followed by Tutti: a queue that names this check admits nothing", f"write {CONTROLLER}")
+    inactive = "its hub has not looked at it yet"
+    for condition in items(place["status"]["conditions"].value):
+        if isinstance(condition, Mapping) and condition.get("type") == "Active":
+            inactive = "" if condition.get("status") == "True" else text(condition.get("message"))
+    if fragment.broken is None:
+        fragment.admission_checks[fragment.source.name] = Check(controller.text(), inactive)
+
+
+def verdict(asked: tuple[CheckRule, ...], known: Mapping[str, Check]) -> Verdict | None:
+    """Return why a queue that asks for these checks admits nothing; None when it may admit."""
+    foreign = [rule.name for rule in asked if rule.name not in known or known[rule.name].controller != CONTROLLER]
+    if foreign:
+        why = f"admission checks are not supported: {', '.join(foreign)}"
+        return Verdict("AdmissionCheckInactive", why, "remove them; MultiKueue's are, in a hub, once they are there")
+    if len(asked) > 1:
+        why = f"names more than one check of MultiKueue: {', '.join(rule.name for rule in asked)}"
+        return Verdict("MultipleMultiKueueAdmissionChecks", why, "keep one")
+    for rule in asked:
+        if rule.per_flavor:
+            why = f"names MultiKueue's check {rule.name} for some flavors only"
+            return Verdict("MultiKueueAdmissionCheckAppliedPerFlavor", why, "remove onFlavors")
+        if known[rule.name].inactive:
+            why = f"AdmissionCheck {rule.name} is not active: {known[rule.name].inactive}"
+            return Verdict("AdmissionCheckInactive", why, "look at its MultiKueueConfig and the clusters that it names")
+    return None
+
+
+def _once(places: list[Place]) -> None:
+    found: set[str] = set()
+    for place in places:
+        if place.text() in found:
+            place.error("is listed twice", "list it once")
+        found.add(place.text())
