@@ -6,14 +6,17 @@ from typing import Any
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
 from webhook.core.fleet.placement import NOWHERE, Placement
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
 from webhook.core.model import names
 from webhook.fleet.copies import copy_read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
+from webhook.laboratory.simulated.objects.store import Stored
 
 STORAGES = {"Job.batch": ("batch", "jobs"), "PyTorchJob.kubeflow.org": ("kubeflow.org", "pytorchjobs")}
-_PODS = ("", "pods")
+_PODS, _CONFIG_MAPS = ("", "pods"), ("", "configmaps")
+_BY_THE_SERVER = ("resourceVersion", "generation", "managedFields")
 
 Json = Mapping[str, Any]
 
@@ -27,8 +30,8 @@ class Rules:
     def __init__(self, hub: Side, members: Mapping[str, Side]) -> None:
         self._hub = hub
         self._members = members
-        self.foreign: dict[tuple[str, str, str], str] = {}
-        """(member, kind, name) of jobs that are not the hub's, and their uids."""
+        self.foreign: dict[tuple[str, str, str], Stored] = {}
+        """(member, kind, name) of jobs that are not the hub's, as they were created."""
         self.hub_queues = False
         """The hub has queues of its own."""
         self.bare: tuple[str, ...] = ()
@@ -52,10 +55,16 @@ class Rules:
         for side in (hub, *members.values()):
             for storage in (_PODS, *STORAGES.values()):
                 side.cluster.server.store.subscribe(lambda event: self._after_write(), storage)
+        # What the hub's queues hold stands in its ledger.
+        hub.cluster.server.store.subscribe(lambda event: self._after_ledger_write(), _CONFIG_MAPS)
 
     def _after_write(self) -> None:
         self._records = None
         self.look()
+
+    def _after_ledger_write(self) -> None:
+        if self.hub_queues:
+            self.look()
 
     def look(self) -> None:
         self.writes += 1
@@ -68,42 +77,49 @@ class Rules:
                 places.setdefault(gang, set()).add(name)
                 if not self.records_lost:
                     self._check_leave(gang, copy, side, records.get(gang, NOWHERE))
-        held = reserved(self._hub) if self.hub_queues else set()
         for gang, found in places.items():
-            if self.hub_queues and gang not in held:
-                self.say(f"{gang} runs in {sorted(found)} and holds nothing in the hub")
             if len(found) > 1:
                 self.say(f"{gang} in {sorted(found)} at once")
+        if self.hub_queues:
+            self._check_quota({gang: f"runs in {sorted(found)}" for gang, found in places.items()}, records)
         self._check_foreign()
+
+    def _check_quota(self, running: Mapping[str, str], records: Mapping[str, Placement]) -> None:
+        """See that what runs in a member, or may, holds its quota in the hub."""
+        may_run = {gang: f"is {record.phase} in {record.member}" for gang, record in records.items() if record.holds}
+        held = reserved(self._hub)
+        for gang, how in {**may_run, **running}.items():
+            if gang not in held:
+                self.say(f"{gang} {how} and holds nothing in the hub")
 
     def records(self) -> dict[str, Placement]:
         """Return the record of each of the hub's jobs, by its uid."""
         if self._records is None:
-            self._records = {job["metadata"]["uid"]: _record(job["metadata"]) for _, job in jobs(self._hub)}
+            self._records = {stored.uid: _record(stored) for _, stored in stored_jobs(self._hub)}
         return self._records
 
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
-        for kind, job in jobs(side):
-            copy = copy_read(KINDS[kind], job)
+        for kind, stored in stored_jobs(side):
+            copy, permitted = _copy(kind, stored)
             if not copy.job:
                 continue
             self._jobs_of_copies[copy.uid] = copy.job
             if side.name in self.bare:
                 self.say(f"{copy.job} was offered to {side.name}, which knows no permits")
             if copy.finished:
-                self.ended[copy.job] = job["status"]
+                self.ended[copy.job] = stored.object["status"]
             if copy.failed and copy.uid not in self._failed:
                 self._failed.add(copy.uid)
                 self.failed_in.setdefault(copy.job, []).append(side.name)
             if not copy.suspended:
-                if not _permitted(job["metadata"]):
+                if not permitted:
                     self.say(f"copy {copy.uid} of {copy.job} runs without a permit in {side.name}")
                 self.started.setdefault(copy.job, set()).add(copy.uid)
                 if not copy.finished:
                     yield copy.job, copy.uid
-        for pod in side.cluster.server.store.items(_PODS, NAMESPACE):
-            copy_uid = (pod.object["metadata"].get("labels") or {}).get(names.GANG_LABEL, "")
+        for pod in side.cluster.server.store.unordered(_PODS, NAMESPACE):
+            copy_uid = pod.labels.get(names.GANG_LABEL, "")
             live = pod.object["status"].get("phase") not in ("Succeeded", "Failed")
             if live and copy_uid in self._jobs_of_copies:
                 yield self._jobs_of_copies[copy_uid], copy_uid
@@ -113,10 +129,9 @@ class Rules:
             self.say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
 
     def _check_foreign(self) -> None:
-        for (member, kind, name), uid in self.foreign.items():
-            there = [job for which, job in jobs(self._members[member]) if which == kind and _name(job) == name]
-            notes = {} if not there else there[0]["metadata"].get("annotations") or {}
-            if not there or there[0]["metadata"]["uid"] != uid or names.PERMIT in notes:
+        for (member, kind, name), created in self.foreign.items():
+            storage = self._members[member].cluster.server.store.get(STORAGES[kind], NAMESPACE, name)
+            if storage is None or _theirs(storage) != _theirs(created):
                 self.say(f"{name} of somebody else in {member} was touched")
 
     def say(self, words: str) -> None:
@@ -127,25 +142,34 @@ class Rules:
 
 def jobs(side: Side) -> Iterator[tuple[str, Json]]:
     """Yield (key of the kind, object) of all jobs of a cluster."""
+    return ((kind, stored.object) for kind, stored in stored_jobs(side))
+
+
+def stored_jobs(side: Side) -> Iterator[tuple[str, Stored]]:
+    """Yield (key of the kind, what is stored) of all jobs of a cluster."""
     for kind, storage in STORAGES.items():
         for stored in side.cluster.server.store.items(storage, NAMESPACE):
-            yield kind, stored.object
-
-
-def _record(metadata: Json) -> Placement:
-    written = (metadata.get("annotations") or {}).get(names.PLACEMENT)
-    return NOWHERE if written is None else _decoded(written)
+            yield kind, stored
 
 
 @lru_cache(4096)
-def _decoded(written: str) -> Placement:
-    return decode(written)
+def _record(job: Stored) -> Placement:
+    written = (job.object["metadata"].get("annotations") or {}).get(names.PLACEMENT)
+    return NOWHERE if written is None else decode(written)
 
 
-def _permitted(metadata: Json) -> bool:
-    """Return whether a copy bears a permit for itself; in our own words, not in those of what is tested."""
-    notes = metadata.get("annotations") or {}
-    return bool(notes.get(names.PERMIT) == f"{notes.get(names.OFFER)} {metadata['uid']}")
+@lru_cache(4096)
+def _copy(kind: str, job: Stored) -> tuple[Copy, bool]:
+    """Return what a job of a member says it is, and whether it bears a permit for itself: that in our own words."""
+    notes = job.object["metadata"].get("annotations") or {}
+    return copy_read(KINDS[kind], job.object), notes.get(names.PERMIT) == f"{notes.get(names.OFFER)} {job.uid}"
+
+
+@lru_cache(4096)
+def _theirs(job: Stored) -> tuple[str, str]:
+    """Return all of a job that a hub, or a Tutti that takes it for a copy, could touch."""
+    told = {key: value for key, value in job.object["metadata"].items() if key not in _BY_THE_SERVER}
+    return repr(sorted(told.items())), repr(job.object["spec"])
 
 
 def reserved(side: Side) -> set[str]:
