@@ -77,6 +77,8 @@ class Hub:
         """After how many set-backs of the hub's API server its jobs were all read."""
         self._jobs: dict[JobName, FleetJob] = {}
         self._driven: dict[JobName, asyncio.Task[None]] = {}
+        self._copies: dict[str, JobName] = {}
+        """Of which job each copy in a member is, by the copy's uid."""
         self._woken: set[JobName] = set()
         """Jobs of which something was shown while they were looked at."""
         self._newest = 0
@@ -84,14 +86,18 @@ class Hub:
 
     async def run(self) -> None:
         """Place jobs until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
-            for informer in self._own:
-                tasks.create_task(informer.run(), name=informer.name)
-            for policies in self._policies:
-                tasks.create_task(policies.run(), name=policies.name)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
+                for informer in self._own:
+                    tasks.create_task(informer.run(), name=informer.name)
+                for policies in self._policies:
+                    tasks.create_task(policies.run(), name=policies.name)
+                for member in self.fleet.members.values():
+                    tasks.create_task(self._follow(member), name=member.name)
+        finally:
             for member in self.fleet.members.values():
-                tasks.create_task(self._follow(member), name=member.name)
+                member.stop()
 
     async def _follow(self, member: Member) -> None:
         """Watch and sweep one member."""
@@ -138,7 +144,7 @@ class Hub:
             self._again_seconds = now + AGAIN_SECONDS
             await self._read_lost()
         for which, job in sorted(self._jobs.items()):
-            if due or job.unseen:
+            if due or job.look_at_seconds <= now:
                 self._wake(which)
 
     async def _read_lost(self) -> None:
@@ -170,11 +176,23 @@ class Hub:
             log.warning("fleet.policy", policy=str(policy), problems=[str(each) for each in policy.problems])
         self._policies_changed = True
 
-    def _copy_changed(self, kind: str, copy: Seen) -> None:
-        self._wake((kind, copy.namespace, copy.name))
+    def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
+        for copy in (old, new):
+            if copy is not None:
+                which = (kind, copy.namespace, copy.name)
+                self._copies[copy.uid] = which
+                self._wake(which)
+        if new is None and old is not None:
+            del self._copies[old.uid]
 
-    def _wake_waiting(self, member: str, freed: bool) -> None:
+    def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
+        known = [self._copies[uid] for uid in came if uid in self._copies]
+        if not went and len(known) == len(came):
+            for which in sorted(known):
+                self._wake(which)
+            return
+        freed = bool(went)
         for which, job in sorted(self._jobs.items()):
             if freed and job.waits_for not in ("", member):
                 job.choice.freed(member)

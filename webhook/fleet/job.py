@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, NamedTuple
 
 import orjson
 import structlog
 
 from webhook.clock import Clock
 from webhook.core.fleet import proof
-from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.placement import NOWHERE, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import encode
@@ -31,6 +32,8 @@ from webhook.untyped.editing import Patch
 
 log = structlog.get_logger(__name__)
 
+LOOKS: Final = 2
+"""At one step, where the record is not what was known of it."""
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 
@@ -73,6 +76,15 @@ class Fleet:
         return self.unswept <= self.lost.keys()
 
 
+class Target(NamedTuple):
+    """Where to offer a gang."""
+
+    member: str
+    cluster: str
+    empty: bool
+    """It has nothing of the gang's name."""
+
+
 class FleetJob:
     """One job of the hub. What it remembers may be lost at any time: the record on the job is what counts."""
 
@@ -88,8 +100,10 @@ class FleetJob:
         """The offer that is open, and since when it was seen to be."""
         self.waits_for = ""
         """The member whose ledger decides what comes next."""
-        self.unseen = False
-        """What comes next is shown by no watch: pods that go, or a member that answers again."""
+        self.look_at_seconds = inf
+        """Loop time at which to look, for no watch shows what comes next: pods that go, a member that answers again."""
+        self._known = NOWHERE
+        """The record as it was read or written last, which says where to look first."""
         self.choice = Choice()
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
@@ -99,14 +113,17 @@ class FleetJob:
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
-        before = placement_of(await self.read())
-        found = await self._look(before.member)
-        # The member first, the record after it: what the record does not say then was not decided before the look.
-        job = await self.read()
-        placement = placement_of(job)
+        for _ in range(LOOKS):
+            before = self._known
+            found = await self._look(before.member, before.phase)
+            # The member first, the record after it: what the record does not say then was not decided before the look.
+            job = await self.read()
+            placement = self._known = placement_of(job)
+            if settled := replace(placement, why="") == replace(before, why=""):
+                break
         self.waits_for = placement.member if placement.phase in (Phase.OFFERED, Phase.RECALLED) else ""
-        self.unseen = placement.phase is Phase.RECALLED
-        if replace(placement, why="") != replace(before, why=""):
+        self.look_at_seconds = 0.0 if placement.phase is Phase.RECALLED else inf
+        if not settled:
             return Step.NOTHING
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
@@ -145,23 +162,24 @@ class FleetJob:
         ]
         await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
         count(placement_of(job), placement)
+        self._known = placement
         log.info(
             "fleet.placement", job=f"{self._namespace}/{self._name}", phase=placement.phase, member=placement.member
         )
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, member: str) -> Look | None:
+    async def _look(self, member: str, phase: Phase = Phase.NOWHERE) -> Look | None:
         if member not in self._fleet.members:
             return None
         try:
-            return await self._fleet.members[member].look(self._kind, self._namespace, self._name)
+            return await self._fleet.members[member].look(self._kind, self._namespace, self._name, phase)
         except NoAnswer as error:
             log.debug("fleet.no_answer", error=str(error))
             return None
 
-    async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> tuple[str, str] | None:
-        """Return the member to offer the gang to now, and its cluster; None to leave it where it is."""
+    async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> Target | None:
+        """Return where to offer the gang now; None to leave it where it is."""
         self._refusals = {}
         if not wish.runs or placement.holds or await self._waits_on(wish, placement, found):
             return None
@@ -174,7 +192,7 @@ class FleetJob:
         for name, look in zip(in_turn, looks, strict=True):
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                targets.append((name, look.sight.cluster))
+                targets.append(Target(name, look.sight.cluster, look.object is None))
             else:
                 self._refusals[name] = why
         return targets[0] if targets else None
@@ -201,7 +219,7 @@ class FleetJob:
         others = self._candidates(placement) - {*placement.failed, placement.member}
         left = waits - (now - self._failed[1])
         if others and left > 0:
-            self.unseen = left < LOOKED_AT_SECONDS
+            self.look_at_seconds = now + max(0.0, left)
             return AfterFailure.WAIT
         looks = await asyncio.gather(*(self._look(name) for name in sorted(others)))
         if any(eligible(wish, None if look is None else look.sight) for look in looks):
@@ -221,8 +239,9 @@ class FleetJob:
         age, copy = now - self._offered[1], found.sight.copy
         if found.sight.reserved:
             return True
-        # Soon its member says why it waits, which no watch shows.
-        self.unseen = age < LOOKED_AT_SECONDS
+        if age < LOOKED_AT_SECONDS:
+            # Soon its member says why it waits, which no watch shows.
+            self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
         told = Waits()
         if copy is not None and age >= TOLD_SECONDS:
             try:
@@ -236,7 +255,7 @@ class FleetJob:
     # -- acting -------------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, step: Step, job: dict[str, Any], placement: Placement, found: Look | None, target: tuple[str, str] | None
+        self, step: Step, job: dict[str, Any], placement: Placement, found: Look | None, target: Target | None
     ) -> Step:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(placement.member)
@@ -244,21 +263,23 @@ class FleetJob:
         try:
             match step:
                 case Step.OFFER if target is not None:
-                    epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target[0])
-                    await self.write(job, placement.offered(epoch, *target, why))
+                    epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target.member)
+                    offered = placement.offered(epoch, target.member, target.cluster, why)
+                    await self.write(job, offered)
+                    if target.empty:
+                        await self._create(job, offered)
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
-                case Step.CREATE if member is not None:
-                    spares = len(self._candidates(placement)) > 1 and not self.choice.stops_others
-                    made = copy_made(kind, job, self._fleet.uid, placement, stops_nobody=spares)
-                    await member.create(kind, made)
+                case Step.CREATE:
+                    await self._create(job, placement)
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None:
-                    await self.write(job, placement.granted(copy.uid, copy.version))
-                case Step.PERMIT if member is not None:
-                    await member.permit(kind, namespace, name, paths.find(job, ("metadata", "uid")), placement)
-                    await self._tell(job, placement)
+                    granted = placement.granted(copy.uid, copy.version)
+                    await self.write(job, granted)
+                    await self._permit(job, granted)
+                case Step.PERMIT:
+                    await self._permit(job, placement)
                 case Step.REPORT if found is not None:
                     await self._report(job, found)
                 case Step.RECALL:
@@ -278,12 +299,24 @@ class FleetJob:
                     return Step.NOTHING
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
-            self.unseen = True
+            self.look_at_seconds = 0.0
             return Step.NOTHING
         return step
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
+
+    async def _create(self, job: dict[str, Any], placement: Placement) -> None:
+        """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""
+        spares = len(self._candidates(placement)) > 1 and not self.choice.stops_others
+        made = copy_made(self._kind, job, self._fleet.uid, placement, stops_nobody=spares)
+        await self._fleet.members[placement.member].create(self._kind, made)
+
+    async def _permit(self, job: Mapping[str, Any], placement: Placement) -> None:
+        """Permit a copy whose grant is stored. Raises NoAnswer."""
+        member, uid = self._fleet.members[placement.member], paths.find(job, ("metadata", "uid"))
+        await member.permit(self._kind, self._namespace, self._name, uid, placement)
+        await self._tell(job, placement)
 
     async def _tell(self, job: Mapping[str, Any], placement: Placement) -> None:
         """Say where it runs; nothing depends on it."""

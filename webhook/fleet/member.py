@@ -16,7 +16,7 @@ import structlog
 from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.permit import permit_text
-from webhook.core.fleet.placement import Placement
+from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.ledger import text as ledger_text
@@ -25,6 +25,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model import names, neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 from webhook.fleet.copies import copy_read, offer_text
+from webhook.fleet.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, Api
@@ -82,11 +83,21 @@ class Member:
         self._api = api
         self._hides_neighbours = hides_neighbours
         self._rests_until = 0.0
+        self.cluster = SharedRead(self._cluster)
+        """Returns the uid of its kube-system. Raises NoAnswer."""
+        self._ledger = SharedRead(self._ledger_read)
+        self._book = LedgerBook()
+        """Decodes only what is not as it was read last."""
 
     def reach(self, api: Api) -> Api:
         """Ask by another connection from now on; return the one before, on which requests may be under way."""
         before, self._api, self._rests_until = self._api, api, 0.0
         return before
+
+    def stop(self) -> None:
+        """Ask nothing more: its hub ends."""
+        self.cluster.stop()
+        self._ledger.stop()
 
     async def close(self) -> None:
         """Release its connection."""
@@ -104,20 +115,23 @@ class Member:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def cluster(self) -> str:
-        """Return the uid of its kube-system. Raises NoAnswer."""
+    async def _cluster(self) -> str:
         namespace = await self._get(_KUBE_SYSTEM)
         uid = paths.find(namespace, ("metadata", "uid"))
         if not isinstance(uid, str) or not uid:
             raise NoAnswer(f"{self.name}: namespace kube-system is not there")
         return uid
 
-    async def look(self, kind: JobKind, namespace: str, name: str) -> Look:
-        """Return what it has of one gang. Raises NoAnswer."""
+    async def look(self, kind: JobKind, namespace: str, name: str, phase: Phase = Phase.NOWHERE) -> Look:
+        """Return what it has of one gang, which is in this ``phase``. Raises NoAnswer.
+
+        Of one that was granted, and has its permit, it does not matter what its ledger says.
+        """
         cluster = await self.cluster()
         found = await self._get(object_path(kind, namespace, name))
-        ledger = await self._ledger()
         copy = None if found is None else copy_read(kind, found)
+        over = phase is Phase.RECALLED or (phase is Phase.GRANTED and (copy is None or copy.permitted))
+        ledger = None if over else await self._ledger()
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits
         return Look(Sight(cluster, knows, copy, reserved), found)
@@ -212,7 +226,7 @@ class Member:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    async def _ledger(self) -> _Ledger | None:
+    async def _ledger_read(self) -> _Ledger | None:
         """Return what its ledger says; None where it cannot be read, which proves nothing.
 
         The index is read first: an entry never moves, so what stood before stands on a page that the index lists.
@@ -220,11 +234,14 @@ class Member:
         found = await self._get(_LEDGER)
         if found is None:
             return _Ledger(False, False, {})
-        book = LedgerBook(_data(found))
-        listed = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE})
+        listed, book = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
+        index, pages = _data(found), {}
+        book.index = book.index if book.index == index else index
         for page in (listed or {}).get("items") or ():
             name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
-            book.pages[name] = Found(uid, _data(page))
+            read = Found(uid, _data(page))
+            pages[name] = book.pages[name] if book.pages.get(name) == read else read
+        book.pages = pages
         try:
             ledger = book.read()
             knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True

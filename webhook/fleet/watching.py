@@ -87,15 +87,15 @@ def policies(api: Api, on_change: Callable[[Propagation | None], None], *, rng: 
 
 
 def copies(
-    api: Api, kind: JobKind, hub: str, on_change: Callable[[str, Seen], None], *, name: str, rng: Random
+    api: Api,
+    kind: JobKind,
+    hub: str,
+    on_change: Callable[[str, Seen | None, Seen | None], None],
+    *,
+    name: str,
+    rng: Random,
 ) -> Informer[Seen]:
     """Return a watch of a member's copies of a kind from this hub; their status comes with it."""
-
-    def changed(old: Seen | None, new: Seen | None) -> None:
-        which = new or old
-        if which is not None:
-            on_change(kind.key, which)
-
     return Informer(
         api,
         collection_path(kind),
@@ -103,20 +103,21 @@ def copies(
         rng=rng,
         name=f"{name} {kind.plural}",
         label_selector=f"{names.ORIGIN_LABEL}={hub}",
-        on_change=changed,
+        on_change=lambda old, new: on_change(kind.key, old, new),
         missing_retry_seconds=UNSERVED_SECONDS,
     )
 
 
 def ledger(
-    api: Api, on_change: Callable[[bool], None], *, name: str, rng: Random
+    api: Api, on_change: Callable[[frozenset[str], frozenset[str]], None], *, name: str, rng: Random
 ) -> tuple[Informer[Seen], Informer[Seen]]:
-    """Return watches of a member's ledger, its index and its pages, that tell when an entry came (False) or went."""
+    """Return watches of a member's ledger, its index and its pages, that tell whose entries came and whose went."""
 
     def changed(old: Seen | None, new: Seen | None) -> None:
+        before, after = (frozenset() if seen is None else seen.keys for seen in (old, new))
         # The index is written every two seconds for its lease alone.
-        if old is None or new is None or old.keys != new.keys:
-            on_change(bool((frozenset() if old is None else old.keys) - (frozenset() if new is None else new.keys)))
+        if before != after:
+            on_change(after - before, before - after)
 
     index, pages = f"metadata.name={names.LEDGER_NAME}", names.LEDGER_PAGE
     return (
