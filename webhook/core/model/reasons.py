@@ -20,7 +20,7 @@ class Code(StrEnum):
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
     ON_HOLD = "OnHold"
-    DEACTIVATED = "Deactivated"
+    TERMINATING = "Terminating"
     PENDING_EVALUATION = "PendingEvaluation"
     ADMISSION_GATED = "AdmissionGated"
     TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"

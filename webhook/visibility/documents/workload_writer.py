@@ -197,7 +197,7 @@ class WorkloadWriter:
     def _why(self, job: JobRecord, pods: int) -> Reason:
         """Return why a gang without a reservation does not run."""
         if job.deleting:
-            return Reason(Code.DEACTIVATED, "is being deleted")
+            return Reason(Code.TERMINATING, "is being deleted")
         if job.held:
             why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
             return Reason(Code.ON_HOLD, why, help=RELEASED)

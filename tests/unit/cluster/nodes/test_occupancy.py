@@ -132,7 +132,7 @@ def test_who_takes_over_keeps_the_places_of_a_gang_that_is_being_stopped() -> No
     """A start that was sent before may land yet."""
     cluster = Cluster()
     pod_sets = tuple(replace(each, places={"b": 2}) for each in entry("g").pod_sets)
-    cluster.set_reservations({"g": entry("g", stopping="Deactivated", pod_sets=pod_sets)})
+    cluster.set_reservations({"g": entry("g", stopping="OnHold", pod_sets=pod_sets)})
     cluster.settled()
     assert (cluster.places("g"), cluster.cpus()) == ({"b": 2}, {"a": 4, "b": 0})
 
@@ -282,7 +282,7 @@ def test_what_entries_say_of_nodes_that_others_have_by_now_is_kept_elsewhere_or_
     cluster, entries = Cluster(), {}
     for uid, (places, stops) in zip(uids, asked, strict=False):
         pods = sum(places.values()) or 1
-        whole = entry(uid, pods, stopping="Deactivated" if stops else None)
+        whole = entry(uid, pods, stopping="OnHold" if stops else None)
         entries[uid] = replace(whole, pod_sets=(replace(whole.pod_sets[0], places=places),))
     cluster.set_reservations(entries)
     cluster.settled()

@@ -61,6 +61,7 @@ def test_whoever_lifts_a_hold_gives_all_attempts_again_whatever_it_was_for() -> 
     for why in (
         "DeactivatedDueToMaximumExecutionTimeExceeded",
         "DeactivatedDueToRequeuingLimitExceeded",
+        "OnHold",
         "Deactivated",
     ):
         assert requeue_of(tried, replace(RESERVED, stopping=why), None, 161).attempts == 0, why

@@ -222,7 +222,7 @@ async def test_a_gang_that_is_stopped_as_soon_as_it_started_keeps_its_entry_whil
             await asyncio.sleep(0.1)
         await play.patch("train", {"spec": {"suspend": True}})
         await asyncio.sleep(3)
-        assert await play.held() == {"train": "Deactivated"}
+        assert await play.held() == {"train": "OnHold"}
         await asyncio.sleep(5)
         assert await play.held() == {}
 

@@ -44,7 +44,7 @@ LEFT, RIGHT = entry("left"), entry("right")
 def test_the_rest_is_stopped_with_one_when_it_cannot_make_the_quorum() -> None:
     assert to_stop_with([RIGHT]) == (RIGHT,)
     assert to_stop_with([RIGHT, entry("third")]) == ()
-    assert to_stop_with([RIGHT, entry("third", stopping="Deactivated")]) == (RIGHT,), "who goes already is left alone"
+    assert to_stop_with([RIGHT, entry("third", stopping="OnHold")]) == (RIGHT,), "who goes already is left alone"
 
 
 def test_a_job_leaves_when_it_has_ended_or_goes_away() -> None:
@@ -113,8 +113,8 @@ def test_all_of_them_count_their_failed_starts_together() -> None:
 
 def test_a_stopped_job_takes_along_what_of_its_ensemble_has_succeeded() -> None:
     stopping = replace(RIGHT, stopping=SIBLING_STOPPED, membership=Membership("ring", 4, 2))
-    planned = with_siblings(runs("right"), LEFT, "Deactivated")
-    assert "Job ns/left (Deactivated)" in planned.message
+    planned = with_siblings(runs("right"), LEFT, "OnHold")
+    assert "Job ns/left (OnHold)" in planned.message
     written = requeue_of(runs("right"), stopping, planned, 130)
     assert (written.reason, written.succeeded_pods) == (SIBLING_STOPPED, 2)
     assert annotations.decode_requeue(annotations.encode_requeue(written, "right"), "right") == written

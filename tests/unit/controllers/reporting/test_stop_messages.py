@@ -44,7 +44,7 @@ async def client() -> AsyncIterator[Client]:
             "LocalQueueStopped",
             "LocalQueueStopped: LocalQueue team-a/research is stopped (HoldAndDrain)",
         ),
-        (JOB, {"spec": {"suspend": True}}, "Deactivated", "Deactivated: its owner suspended it"),
+        (JOB, {"spec": {"suspend": True}}, "OnHold", "OnHold: its owner suspended it"),
     ],
     ids=["queue", "local queue", "owner"],
 )

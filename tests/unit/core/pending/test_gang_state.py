@@ -64,7 +64,7 @@ ROWS: list[tuple[str, GangState, Callable[[World], object]]] = [
     ("waits", S.ABSENT, lambda world: world.engine.withdraw("waits")),
     ("urgent", S.CLAIMING, preempting),
     ("runs", S.STOPPING, preempting),
-    ("runs", S.STOPPING, lambda world: restored(world, stopping="Held")),
+    ("runs", S.STOPPING, lambda world: restored(world, stopping="OnHold")),
     ("urgent", S.ACTIVE, lambda world: (preempting(world), restored(world, stopping=None))),
     ("runs", S.RESERVED, lambda world: (preempting(world), restored(world, stopping=None))),
     ("urgent", S.RESERVED, lambda world: (dropped(world), world.cycle())),
@@ -154,7 +154,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.ledger[each.uid] = replace(self.ledger[each.uid], stopping=each.reason)
         self._did(*DECIDES)
 
-    @rule(uid=uids, stopping=st.sampled_from((None, "Held")))
+    @rule(uid=uids, stopping=st.sampled_from((None, "OnHold")))
     def restore(self, uid: str, stopping: str | None) -> None:
         if uid in self.ledger:
             self.ledger[uid] = replace(self.ledger[uid], stopping=stopping)

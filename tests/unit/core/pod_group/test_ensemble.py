@@ -91,7 +91,7 @@ def test_the_rest_stands_while_it_makes_the_quorum_less_what_has_succeeded() -> 
     entries = [reservation(gang(name, "q", pods=2), {"main": 2}, Membership("ring", 4)) for name in "ab"]
     assert ensemble.stands(entries)
     assert not ensemble.stands(entries[:1])
-    assert not ensemble.stands([entries[0], replace(entries[1], stopping="Deactivated")])
+    assert not ensemble.stands([entries[0], replace(entries[1], stopping="OnHold")])
     assert ensemble.stands([ensemble.relieved(entries[0], 2)])
     assert ensemble.stands([])
 

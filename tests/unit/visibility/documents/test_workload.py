@@ -7,6 +7,8 @@ import pytest
 
 from tests.unit.visibility.world import NOW, World
 from webhook.cluster.waiting import waiting_gang
+from webhook.controllers.gangs import requeues
+from webhook.core.model import eviction
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.reasons import Code, Reason
@@ -146,6 +148,27 @@ async def test_a_gang_that_its_owner_suspended_is_inactive_and_on_hold() -> None
     document = await world.workload(job)
     assert document["spec"]["active"] is False
     assert condition(document, "QuotaReserved")["reason"] == "OnHold"
+
+
+async def test_a_gang_that_its_owner_stops_is_called_on_hold_while_it_stops_and_while_it_waits() -> None:
+    """In the event, the ledger and both conditions: whoever looks one word up finds all there is on it."""
+    world = World()
+    job = world.waits("train")
+    reservation = world.admits(job)
+    world.stops(reservation, eviction.HELD)
+    stopping = await world.workload(job)
+    world.releases(reservation)
+    world.view.put_job(replace(job, held=True, requeue=requeues.held(job), resource_version=9))
+    waiting = await world.workload(job)
+    assert condition(stopping, "Evicted")["reason"] == condition(waiting, "Evicted")["reason"] == "OnHold"
+    assert waiting["status"]["reason"]["code"] == condition(waiting, "QuotaReserved")["reason"] == "OnHold"
+
+
+async def test_a_gang_without_a_reservation_that_a_finalizer_keeps_is_terminating() -> None:
+    world = World()
+    job = replace(world.waits("train"), deleting=True, resource_version=9)
+    world.view.put_job(job)
+    assert (await world.workload(job))["status"]["reason"]["code"] == "Terminating"
 
 
 @pytest.mark.parametrize(("gates", "code"), [("tutti.dev/owner", "OnHold"), ("tutti.dev/owner,a/b", "AdmissionGated")])
