@@ -84,6 +84,7 @@ manifests: env ## write the generated manifests anew, from the tables of the cod
 	$(RUN) -m manifests.rights_to_use
 	$(RUN) -m manifests.fleet
 	$(RUN) -m manifests.top
+	$(RUN) -m manifests.unqueued
 	$(RUN) -m manifests.metrics_page
 	$(RUN) -m manifests.dashboards
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.registrations import classified, job_rules, not_gated, rule, selector
+from manifests.registrations import classified, job_rules, rule, selector
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
@@ -410,38 +410,6 @@ def namespace_labels() -> list[dict[str, Any]]:
     )
 
 
-def unqueued(families: Sequence[Family]) -> list[dict[str, Any]]:
-    """Whoever creates a job that names no queue, beside queues, is told so; nothing is refused.
-
-    Here and not in the webhook: its outage must not touch what did not opt in, and only the API server knows without
-    asking whether the namespace has queues. What a controller makes is not its author's oversight.
-    """
-    found = policy(
-        "ValidatingAdmissionPolicy",
-        "tutti-unqueued",
-        job_rules(families, "CREATE"),
-        constraints={"namespaceSelector": not_gated()},
-        failurePolicy="Ignore",
-        paramKind={"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"},
-        matchConditions=[
-            {"name": "names-no-queue", "expression": f"!({cel.one_of(names.QUEUE_LABELS, cel.labels_of('object'))})"},
-            {"name": "made-by-no-controller", "expression": "object.metadata.?ownerReferences.orValue([]).size() == 0"},
-        ],
-        validations=[
-            {
-                "expression": "false",
-                "messageExpression": "'this job names no queue and is charged to none; label it "
-                f"{names.QUEUE_LABELS[0]}: ' + params.metadata.name + ' to have it wait in that LocalQueue'",
-            }
-        ],
-    )
-    found[1]["spec"] |= {
-        "validationActions": ["Warn"],
-        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
-    }
-    return found
-
-
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return all policies and their bindings."""
     families = cel.families(kinds)
@@ -453,7 +421,6 @@ def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
         *marked_pods(),
         *ledger(),
         *namespace_labels(),
-        *unqueued(families),
     ]
 
 

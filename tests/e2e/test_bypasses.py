@@ -208,6 +208,25 @@ def test_a_misspelt_queue_label_is_warned_about(citizen: Kubectl) -> None:
     assert "label kueue.x-k8s.io/queue at metadata.labels does not make the Job wait" in citizen.warnings
 
 
+def test_a_job_without_a_queue_in_a_namespace_that_has_queues_is_warned_about_once(
+    citizen: Kubectl, governor: Kubectl
+) -> None:
+    """However many queues it has. What is created nonetheless runs, as it always did."""
+    local = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "spec": {"clusterQueue": "none-such"}}
+    governor.apply({**local, "metadata": {"name": "another"}})
+    plain, queued = job("astray", 1, pod_template(gpus=0)), job("found", 1, pod_template(gpus=0), QUEUE)
+
+    def warned() -> bool:
+        citizen.create(plain, "--dry-run=server")
+        return "this job names no queue" in citizen.warnings
+
+    wait_until(warned, 30, "the API server has read policy and queues")
+    assert citizen.warnings.count("this job names no queue") == 1
+    assert f"kubectl get localqueues -n {citizen.namespace}" in citizen.warnings
+    citizen.create(queued, "--dry-run=server")
+    assert "names no queue" not in citizen.warnings
+
+
 # -- growing ----------------------------------------------------------------------------------------------------------
 
 

@@ -366,15 +366,6 @@ def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
     here("label", "job", "queued", "tutti.dev/queue-name=other", "--overwrite")
 
 
-def test_policies_warn_of_a_job_that_names_no_queue_beside_queues(twin: Kubectl, here: Kubectl) -> None:
-    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": QUEUE}}
-    here.create(queue | {"spec": {"clusterQueue": "gpus"}})
-    warned = "label it tutti.dev/queue-name: team to have it wait"
-    wait_until(lambda: here.create(job("plain"), "--dry-run=server") and warned in here.warnings, what="warning")
-    here.create(suspended(job("queued", queue=QUEUE)))
-    assert warned not in here.warnings
-
-
 def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kubectl) -> None:
     here.create(job("plain"))
     assert "written by Tutti alone" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")

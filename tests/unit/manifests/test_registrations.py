@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manifests import cel, fleet, output, policies, reconciler_policies, registrations, rights_to_use, top
+from manifests import cel, fleet, output, policies, reconciler_policies, registrations, rights_to_use, top, unqueued
 from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
@@ -63,6 +63,16 @@ def test_the_written_policy_of_who_may_move_jobs_to_the_top_is_up_to_date() -> N
     assert top.TARGET.read_text() == output.text(top.documents(KIND_LIST), "manifests.top"), (
         "run python -m manifests.top"
     )
+
+
+def test_the_written_policy_that_warns_of_jobs_beside_queues_is_up_to_date_and_refuses_nothing() -> None:
+    assert unqueued.TARGET.read_text() == output.text(unqueued.documents(KIND_LIST), "manifests.unqueued"), (
+        "run python -m manifests.unqueued"
+    )
+    told = named(DOCUMENTS, "ValidatingAdmissionPolicy", "tutti-unqueued")["spec"]
+    assert told["failurePolicy"] == "Ignore", "what did not opt in is created whatever goes wrong"
+    binding = named(DOCUMENTS, "ValidatingAdmissionPolicyBinding", "tutti-unqueued")["spec"]
+    assert binding["validationActions"] == ["Warn"]
 
 
 def test_the_written_rights_of_a_hub_are_up_to_date() -> None:
