@@ -5,24 +5,18 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.controlplane import nodes
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
-from tests.e2e.objects import job, pod, pod_template, pytorchjob
-from tests.e2e.queues import QUEUE, cluster_queue_of
+from tests.e2e.objects import job, pod_template, pytorchjob
+from tests.e2e.own_nodes import BLOCK, ROW, SECONDS, on, own_nodes, running
+from tests.e2e.queues import QUEUE
 from webhook.core.model import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 NODES: Final = 4
 WIDE: Final = 50
 """Nodes of the widest gang."""
 LOST: Final = 3
-SECONDS: Final = 10
-ROW: Final = "example.com/row"
-"""Label of nodes: half of them are in each row."""
-BLOCK: Final = "example.com/block"
-"""Label of nodes: all rows are in one block."""
 
 
 @pytest.fixture
@@ -55,44 +49,6 @@ def halves(admin: Kubectl) -> Iterator[list[str]]:
     names = own_nodes(admin, 2 * NODES)
     yield names
     admin("delete", "node", "--ignore-not-found", "--wait=false", *names)
-
-
-def own_nodes(admin: Kubectl, count: int, **of_flavor: str) -> list[str]:
-    """Make nodes that one namespace uses alone, with a flavor and a queue for them; return their names."""
-    name, taint = admin.namespace, {"key": admin.namespace, "effect": "NoSchedule"}
-    names = [f"{name}-{number}" for number in range(count)]
-    objects = []
-    for each in names:
-        made = nodes.node(each, 8)
-        made["metadata"]["labels"] |= {
-            "rack": name,
-            BLOCK: "hall",
-            ROW: "left" if each in names[: count // 2] else "right",
-        }
-        made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
-        objects.append({**made, "spec": {"taints": [taint]}})
-    tolerations = [{"key": name, "operator": "Exists"}]
-    spec = {"nodeLabels": {"rack": name}, "nodeTaints": [taint], "tolerations": tolerations, **of_flavor}
-    objects.append({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
-    queue = cluster_queue_of(f"{name}-{QUEUE}", 8 * count)
-    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = name
-    local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE}}
-    objects += [queue, local | {"spec": {"clusterQueue": f"{name}-{QUEUE}"}}]
-    admin.apply({"apiVersion": "v1", "kind": "List", "items": objects})
-    # A node bears a taint until its kubelet has reported: a gang that came before would find room on some of them only.
-    admin("wait", "--for=condition=Ready", f"--timeout={SECONDS}s", *(f"node/{each}" for each in names))
-    return names
-
-
-def on(node: str, gpus: int) -> dict[str, Any]:
-    """Return a pod of nobody's queue that takes so many GPUs of a node."""
-    template = pod_template(gpus)
-    template["spec"] |= {"nodeName": node}
-    return pod(f"other-{node[-1]}", template)
-
-
-def running(owner: Kubectl, name: str) -> int:
-    return len(owner.pods(f"job-name={name}", "Running"))
 
 
 def test_a_gang_that_fits_the_quota_and_not_the_nodes_waits_and_one_that_fits_passes_it(
