@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod_template, pytorchjob
-from tests.e2e.own_nodes import BLOCK, ROW, SECONDS, on, own_nodes, running
+from tests.e2e.own_nodes import BLOCK, KUEUE, ROW, SECONDS, on, own_nodes, running
 from tests.e2e.queues import QUEUE
 from webhook.core.model import names
 

@@ -53,7 +53,7 @@ def _stories(names: list[str], base: int) -> Iterator[Story]:
 def _replay(args: argparse.Namespace) -> int:
     without = tuple(part for part in args.without.split(",") if part)
     outcome = tell(Story(args.weather or "rough", args.seed, args.jobs, without))
-    print(f"{outcome.steps} steps: {outcome.failure or 'nothing is violated'}")
+    print(f"{outcome.steps} steps, story {outcome.story:08x}: {outcome.failure or 'nothing is violated'}")
     return 1 if outcome.failure else 0
 
 

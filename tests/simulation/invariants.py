@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
+from zlib import crc32
 
 import orjson
 
@@ -38,7 +39,7 @@ class Violation(AssertionError):
 
 
 class Invariants:
-    """Checks one cluster. ``steps`` counts the stored writes it looked at."""
+    """Checks one cluster. ``steps`` counts the stored writes it looked at, ``story`` is the checksum of all of them."""
 
     def __init__(
         self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = (), node_gpus: int = 24
@@ -48,7 +49,7 @@ class Invariants:
         self._cluster = cluster
         self._server = cluster.server
         self._seed = seed
-        self.steps = 0
+        self.steps = self.story = 0
         self.failure: Exception | None = None
         self._broken_before = _broken_jobs()
         self.recent: Callable[[], Sequence[Trees]] | None = None
@@ -118,6 +119,7 @@ class Invariants:
 
     def _stored(self, event: Event) -> None:
         self.steps += 1
+        self.story = crc32(event.current.raw, self.story)
         if self.failure is not None:
             return
         try:

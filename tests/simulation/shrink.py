@@ -62,6 +62,8 @@ class Outcome:
     steps: int
     failure: str
     cpu_seconds: float
+    story: int = 0
+    """Checksum of all that was stored."""
 
 
 def tell(story: Story) -> Outcome:
@@ -82,7 +84,10 @@ def tell(story: Story) -> Outcome:
         failure = f"{type(error).__name__}: {error}"
     finally:
         gc.enable()
-    return Outcome(worlds[0].invariants.steps if worlds else 0, failure, time.process_time() - began)
+    spent = time.process_time() - began
+    if not worlds:
+        return Outcome(0, failure, spent)
+    return Outcome(worlds[0].invariants.steps, failure, spent, worlds[0].invariants.story)
 
 
 def shrunk(story: Story) -> tuple[Story, Outcome]:

@@ -258,7 +258,7 @@ class LedgerKeeper(LeasedWriter):
         if emptied:
             ledger = replace(ledger, pages={n: uid for n, uid in ledger.pages.items() if n not in emptied})
         changes: dict[str, dict[str, Change]] = {}
-        for uid in {*changed, *dropped}:
+        for uid in sorted({*changed, *dropped}):
             page = homes.get(uid) or self._layout.page_of.get(uid, INDEX)
             changes.setdefault(page, {})[uid] = Change(before.entries.get(uid), ledger.entries.get(uid))
         ledger, texts = self._beside_entries(before, ledger, changes)
@@ -325,14 +325,14 @@ class LedgerKeeper(LeasedWriter):
     ) -> None:
         """Write what ``ledger`` says of some entries on one page, and ``texts`` beside them."""
         kept = self._index if page == INDEX else self._pages[page]
-        changes = {uid: _text(ledger.entries.get(uid)) for uid in uids} | dict(texts or {})
+        changes = {uid: _text(ledger.entries.get(uid)) for uid in sorted(uids)} | dict(texts or {})
         digest = kept.digest_with(changes)
         about = ledger if page == INDEX else replace(ledger, pages={})
         meta = ledger_text.encode_meta(about, digest)
         async with self._slots:
             await self._settle(kept, changes | {ledger_text.META: meta}, meta)
         decoder = self._decoder(page)
-        for uid in uids:
+        for uid in sorted(uids):
             decoder.written(uid, changes[uid], ledger.entries.get(uid))
             size_before = _length(uid, kept.texts.get(uid))
             if changes[uid] is None:

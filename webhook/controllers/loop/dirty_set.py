@@ -33,8 +33,8 @@ class DirtySet(Listener):
         """Uids."""
         self.lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
-        self.quiet: set[str] = set()
-        """Gangs that run, of which a follower saw that nothing is to be done."""
+        self.quiet: dict[str, None] = {}
+        """Gangs that run, of which a follower saw that nothing is to be done, in that order."""
         self.more = False
         """What was taken last is not all that there was."""
         self._last = ""
@@ -84,7 +84,8 @@ class DirtySet(Listener):
         pod_sets = accumulate(map(self._pod_sets, dirty))
         number = max(1, sum(1 for _ in takewhile(lambda so_far: so_far <= TAKEN_MAX, pod_sets)))
         taken, self.gangs = dirty[:number], set(dirty[number:])
-        self.quiet.difference_update(taken)
+        for uid in taken:
+            self.quiet.pop(uid, None)
         self.more, self._last = bool(self.gangs), ""
         if self.more:
             self._last = taken[-1]

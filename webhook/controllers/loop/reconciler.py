@@ -165,7 +165,7 @@ class Reconciler:
         self.engine.restore_claims(self._keeper.ledger.claims)
         self.engine.restore_bookings(self._keeper.ledger.bookings)
         # Most run and need nothing: they are looked at a few at a time, when others have been decided about.
-        self.dirty.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.dirty.quiet))
+        self.dirty.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.dirty.quiet.keys()))
         while True:
             await self._pause()
             try:
@@ -300,7 +300,7 @@ class Reconciler:
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
             if step is Step.NOTHING and not act:
-                self.dirty.quiet.add(uid)
+                self.dirty.quiet[uid] = None
         if job is None and reservation is None:
             self.records.forget(uid)
             self.dirty.gangs.update(self._room.forget(uid))
