@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 import structlog
 
+from tests.simulation import world
 from tests.simulation.shrink import Story, tell
 from tests.simulation.weathers import PAST_FAILURES, WEATHERS
 from tests.simulation.world import Weather, simulate
@@ -47,9 +49,9 @@ async def test_every_gang_starts_whole_and_nothing_is_oversubscribed_or_left_ove
     weather: Weather, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     """Whatever is delayed, lost, repeated, killed or frozen."""
-    world = await simulate(seed, weather)
-    record_property("steps", world.invariants.steps)
-    assert world.invariants.steps > STEPS_PER_SEED
+    steps = (await simulate(seed, weather)).invariants.steps
+    record_property("steps", steps)
+    assert steps > STEPS_PER_SEED
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -84,3 +86,13 @@ def test_a_story_told_alone_has_pages_as_small_as_its_weather_says() -> None:
     small = tell(Story("calm with pages", 1, jobs=6))
     assert (large.failure, small.failure) == ("", "")
     assert small.steps > large.steps, "each page that comes to be is a write more"
+
+
+def test_bytes_read_once_for_all_processes_tell_the_story_of_processes_that_read_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where etcd is set back, and one version comes to mean two states."""
+    story = Story("rough with a backup restored", 3)
+    once = tell(story)
+    monkeypatch.setattr(world, "read_once", nullcontext)
+    assert tell(story).story == once.story

@@ -22,6 +22,7 @@ from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.neighbours import Neighbours
+from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
@@ -216,7 +217,7 @@ class World:
 
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
-        with scaled(self.weather.page_bytes):
+        with scaled(self.weather.page_bytes), read_once():
             await self._run(jobs, busy_seconds, settle_seconds, upto)
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:

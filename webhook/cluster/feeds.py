@@ -26,7 +26,6 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import orjson
 import structlog
 
 from webhook import metrics
@@ -241,7 +240,7 @@ class Feeds:
 
     def _job_decoder(self, kind: JobKind) -> Callable[[bytes], JobRecord | Bystander]:
         def decode(raw: bytes) -> JobRecord | Bystander:
-            document = orjson.loads(raw)
+            document = reading.document_of(raw)
             concerns_us = self._concerns_us(kind, document)
             return (
                 reading.read(kind, document, self.context, self.kinds)
@@ -253,7 +252,7 @@ class Feeds:
 
     def _job_stand_in(self, kind: JobKind) -> Callable[[bytes, Exception], JobRecord | None]:
         def unread(raw: bytes, error: Exception) -> JobRecord | None:
-            record = reading.unread(kind, orjson.loads(raw), error)
+            record = reading.unread(kind, reading.document_of(raw), error)
             labels = self.view.namespaces.get(record.namespace, {})
             ours = record.uid in self.view.ledger.entries or labels.get(names.GATED_NAMESPACE) == "true"
             return record if ours and record.namespace not in self.config.exempt_namespaces else None

@@ -6,6 +6,8 @@ Pure, and total: odd input becomes a ``problem``.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import orjson
+
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.permit import permits
 from webhook.core.fleet.placement import Phase
@@ -27,6 +29,12 @@ from webhook.untyped import paths
 from webhook.untyped.values import integer, seconds, text
 
 _EMPTY: Final[dict[str, Any]] = {}
+
+
+def document_of(raw: bytes) -> dict[str, Any]:
+    """Return the object in ``raw``. Raises ValueError where that is no JSON."""
+    document: dict[str, Any] = orjson.loads(raw)
+    return document
 
 
 def read(
