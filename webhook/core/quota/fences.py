@@ -32,8 +32,8 @@ class _Namespace:
     reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
     live: dict[tuple[str, str], int] = field(default_factory=dict)
     """(gang uid, pod set) to live pods, those behind our gate included."""
-    members: dict[str, set[str]] = field(default_factory=dict)
-    """Gang uid to uids of its known pods."""
+    members: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Gang uid to uids of its known pods, in the order in which they were told."""
     present: dict[str, int] = field(default_factory=dict)
     """Gang uid to pods that were let go and have not ended, those being deleted included."""
     used: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Fences:
         self._claims(space, pod.gang, -1, pod.pod_set)
         space.pods[pod.uid] = pod
         if pod.gang is not None:
-            space.members.setdefault(pod.gang, set()).add(pod.uid)
+            space.members.setdefault(pod.gang, {})[pod.uid] = None
         self._count_pod(space, pod, 1)
         self._claims(space, pod.gang, 1, pod.pod_set)
 
@@ -88,7 +88,7 @@ class Fences:
         if space is not None and pod is not None:
             self._claims(space, pod.gang, -1, pod.pod_set)
             if pod.gang is not None:
-                space.members[pod.gang].discard(uid)
+                space.members[pod.gang].pop(uid, None)
                 if not space.members[pod.gang]:
                     del space.members[pod.gang]
             self._count_pod(space, pod, -1)
