@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from webhook.core.model.problem import Problem, shown
 from webhook.errors import PolicyError
 from webhook.untyped import yaml_text
-from webhook.untyped.values import items
+from webhook.untyped.values import items, mappings
 
 BYTES_MAX: Final = 256 * 1024
 _SELF_CONTAINED: Final = "write what it would fetch into the kubeconfig: kubectl config view --raw --flatten"
@@ -116,7 +116,7 @@ def _account(document: Mapping[str, Any]) -> Account:
 def _named(document: Mapping[str, Any], part: str, inner: str, name: object, by: str) -> Mapping[str, Any]:
     if not isinstance(name, str) or not name:
         raise _Wrong(by, name, "names nothing", f"name one of the {part}")
-    found = [each for each in items(document.get(part)) if isinstance(each, dict) and each.get("name") == name]
+    found = [each for each in mappings(document.get(part)) if each.get("name") == name]
     if len(found) != 1:
         raise _Wrong(by, name, f"is {len(found)} of the {part}", "name exactly one")
     body = found[0].get(inner)

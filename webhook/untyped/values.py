@@ -1,7 +1,11 @@
 """Single values of an object, read whatever type somebody wrote: what is of another type counts as absent."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def text(value: object) -> str:
@@ -19,6 +23,16 @@ def integer(value: object) -> int:
 def items(value: object) -> list[Any]:
     """Return a list, the empty one for anything else."""
     return value if isinstance(value, list) else []
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a map, an empty one for anything else."""
+    return value if isinstance(value, dict) else _EMPTY
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the maps of a list, and nothing for anything else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def seconds(value: object) -> float:

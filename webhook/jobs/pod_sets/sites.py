@@ -80,8 +80,7 @@ class PodSetSite:
     @property
     def labels(self) -> Mapping[str, Any]:
         """Labels at the place where patches write them."""
-        labels = None if self.metadata is None else self.metadata.get("labels")
-        return labels if isinstance(labels, dict) else _EMPTY
+        return paths.find_mapping(self.metadata, ("labels",))
 
     @property
     def pod_labels(self) -> Mapping[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from webhook.untyped.values import mappings
+
 _LISTS: Final = ("containers", "initContainers")
 
 
@@ -47,8 +49,7 @@ class Injection:
 def containers_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the containers of a pod spec, init containers included; what is none is left out."""
     for key in _LISTS:
-        found = spec.get(key)
-        yield from (each for each in found if isinstance(each, dict)) if isinstance(found, list) else ()
+        yield from mappings(spec.get(key))
 
 
 def _has(labels: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:

@@ -20,6 +20,7 @@ from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord, Owner
 from webhook.untyped import editing, paths
+from webhook.untyped.values import mappings, text
 
 
 class GateRule(StrEnum):
@@ -32,25 +33,19 @@ class GateRule(StrEnum):
 
 def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | None:
     """Return the queue that the object's labels ask for, or else the kind's own queue field; empty text is none."""
-    labels = paths.find(obj, ("metadata", "labels"))
-    if isinstance(labels, dict):
-        for label in names.QUEUE_LABELS:
-            value = labels.get(label)
-            if isinstance(value, str) and value:
-                return value
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
+    for label in names.QUEUE_LABELS:
+        if value := text(labels.get(label)):
+            return value
     if kind is not None and kind.queue is not None:
-        value = paths.find(obj, kind.queue)
-        return value if isinstance(value, str) and value else None
+        return text(paths.find(obj, kind.queue)) or None
     return None
 
 
 def owner_of(obj: Mapping[str, Any]) -> Owner | None:
     """Return the controller ownerReference of ``obj``."""
-    references = paths.find(obj, ("metadata", "ownerReferences"))
-    if not isinstance(references, list):
-        return None
-    for reference in references:
-        if isinstance(reference, dict) and reference.get("controller") is True:
+    for reference in mappings(paths.find(obj, ("metadata", "ownerReferences"))):
+        if reference.get("controller") is True:
             group, slash, _ = str(reference.get("apiVersion", "")).partition("/")
             key = f"{reference.get('kind', '')}.{group if slash else ''}"
             return Owner(key, str(reference.get("name", "")), str(reference.get("uid", "")))

@@ -26,7 +26,7 @@ from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
 from webhook.jobs.reading.record import Bystander, JobRecord, Template
 from webhook.untyped import paths
-from webhook.untyped.values import integer, seconds, text
+from webhook.untyped.values import integer, mapping, seconds, text
 
 _EMPTY: Final[dict[str, Any]] = {}
 
@@ -41,10 +41,10 @@ def read(
     kind: JobKind, obj: Mapping[str, Any], context: ReadContext, kinds: Mapping[str, JobKind] = KINDS
 ) -> JobRecord:
     """Return what ``obj`` asks and where it stands. Never raises: what cannot be read becomes ``problem``."""
-    obj = obj if isinstance(obj, dict) else _EMPTY
+    obj = mapping(obj)
     metadata = paths.find_mapping(obj, ("metadata",))
     own = metadata.get("annotations")
-    marks: Mapping[str, Any] = own if isinstance(own, dict) else _EMPTY
+    marks = mapping(own)
     uid = text(metadata.get("uid"))
     asking = read_gang(kind, obj, context)
     gang, sites, admission = asking.gang, asking.sites, asking.admission

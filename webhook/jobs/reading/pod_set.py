@@ -14,7 +14,7 @@ from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.pricing.pod_requests import named, price, with_limit_range_defaults
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import paths
-from webhook.untyped.values import items, text
+from webhook.untyped.values import items, mapping, mappings, text
 
 _TOPOLOGIES: Final = (names.REQUIRED_TOPOLOGY, names.PREFERRED_TOPOLOGY, names.UNCONSTRAINED_TOPOLOGY)
 _SLICES: Final = (names.SLICE_TOPOLOGY, names.SLICE_SIZE, names.SLICE_LAYERS)
@@ -50,7 +50,7 @@ def pod_set_of(
         price=cost,
         added=frozenset(cost.requests.keys() - own.requests.keys()) or _NONE_ADDED,
         min_count=_min_count(site, admitted),
-        node_selector=_node_selector(scheduling.get("nodeSelector")),
+        node_selector=mapping(scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),
         tolerations=_tolerations(scheduling.get("tolerations")),
         near=_near(site, admitted),
@@ -159,10 +159,6 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
     raise Unreadable(site.min_count_at, least, message, f"write {fewest} to {site.count}")
 
 
-def _node_selector(selector: object) -> Mapping[str, str]:
-    return selector if isinstance(selector, dict) else _EMPTY
-
-
 def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
     if not isinstance(tolerations, list):
         return ()
@@ -175,8 +171,7 @@ def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
             effect=text(item.get("effect")),
             seconds=item["tolerationSeconds"] if type(item.get("tolerationSeconds")) is int else None,
         )
-        for item in tolerations
-        if isinstance(item, dict)
+        for item in mappings(tolerations)
     )
 
 
@@ -187,11 +182,11 @@ def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
     if not isinstance(terms, list):
         return ()
     # Each term counts, and each requirement and value in it.
-    described = [each for term in terms if isinstance(term, dict) for each in items(term.get("matchExpressions"))]
-    values = sum(len(items(each.get("values"))) for each in described if isinstance(each, dict))
+    described = [each for term in mappings(terms) for each in items(term.get("matchExpressions"))]
+    values = sum(len(items(each.get("values"))) for each in mappings(described))
     where = paths.render(("spec", "affinity", *_AFFINITY_TERMS))
     _refuse_too_many(where, len(terms) + len(described) + values, "terms, requirements and values")
-    return tuple(_term(term) for term in terms if isinstance(term, dict))
+    return tuple(_term(term) for term in mappings(terms))
 
 
 def _refuse_too_many(where: str, number: int, what: str) -> None:
@@ -202,6 +197,5 @@ def _refuse_too_many(where: str, number: int, what: str) -> None:
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
     return tuple(
         Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, items(item.get("values")))))
-        for item in items(term.get("matchExpressions"))
-        if isinstance(item, dict)
+        for item in mappings(term.get("matchExpressions"))
     )

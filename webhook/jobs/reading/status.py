@@ -8,6 +8,7 @@ from webhook.jobs.pod_sets import train_job
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
+from webhook.untyped.values import mappings
 
 
 def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
@@ -26,9 +27,8 @@ def finished_at(kind: JobKind, obj: Mapping[str, Any]) -> object:
         if time:
             return time
     wanted = {signal.condition for signal in (*kind.succeeded, *kind.failed) if signal.condition}
-    conditions = paths.find(obj, ("status", "conditions"))
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, dict) and condition.get("type") in wanted and condition.get("status") == "True":
+    for condition in mappings(paths.find(obj, ("status", "conditions"))):
+        if condition.get("type") in wanted and condition.get("status") == "True":
             return condition.get("lastTransitionTime")
     return None
 
@@ -146,22 +146,20 @@ def _reclaimed_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict
 def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
     """Every child Job that succeeded gives back all of its pods."""
     replicas = {}
-    for item in paths.find_each(obj, ("spec", "replicatedJobs", paths.EACH)):
-        if isinstance(item, dict):
-            number = item.get("replicas", 1)
-            replicas[str(item.get("name")).lower()] = number if type(number) is int else 1
+    for item in mappings(paths.find(obj, ("spec", "replicatedJobs"))):
+        number = item.get("replicas", 1)
+        replicas[str(item.get("name")).lower()] = number if type(number) is int else 1
     gone = {}
-    for item in paths.find_each(obj, ("status", "replicatedJobsStatus", paths.EACH)):
-        if isinstance(item, dict):
-            name = str(item.get("name")).lower()
-            each = counts.get(name, 0) // max(replicas.get(name, 1), 1)
-            gone[name] = _number(item.get("succeeded")) * each
+    for item in mappings(paths.find(obj, ("status", "replicatedJobsStatus"))):
+        name = str(item.get("name")).lower()
+        each = counts.get(name, 0) // max(replicas.get(name, 1), 1)
+        gone[name] = _number(item.get("succeeded")) * each
     return gone
 
 
 def _reclaimed_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
     """A child Job that succeeded gives back all of its pods; there is one for each pod set."""
-    jobs = [job for job in paths.find_each(obj, ("status", "jobsStatus", paths.EACH)) if isinstance(job, dict)]
+    jobs = mappings(paths.find(obj, ("status", "jobsStatus")))
     ended = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
     return {name: count for name, count in counts.items() if name in ended}
 

@@ -14,6 +14,7 @@ from webhook.server.pods.places import excess_over
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.pod_facts import PodFacts
+from webhook.untyped import paths
 from webhook.wire import pods as wire
 
 BARE_LABELS: Final = ("controller-uid", "job-name", "spark-app-selector", "spark-role")
@@ -63,8 +64,7 @@ def _label_of_its_controller(review: PodReview) -> str | None:
 
 
 def _labels(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    labels = ((document or {}).get("metadata") or {}).get("labels")
-    return labels if isinstance(labels, dict) else {}
+    return paths.find_mapping(document, ("metadata", "labels"))
 
 
 def _owner_change(review: PodReview) -> Answer:

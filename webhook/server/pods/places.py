@@ -10,6 +10,8 @@ from webhook.core.model.gang import PodPrice
 from webhook.jobs.pod_sets.find import BY_CONTROLLER
 from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.reading.record import JobRecord
+from webhook.untyped import paths
+from webhook.untyped.values import mappings
 
 STRANGERS_SHOWN: Final = 3
 
@@ -43,7 +45,7 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
         return ""
     known = {*template.containers}
     inits = pod.get("initContainers") if BY_CONTROLLER in known else ()
-    theirs = [] if not isinstance(inits, list) else [each for each in inits if isinstance(each, dict)]
+    theirs = mappings(inits)
     strangers = [each for each in containers_of(pod) if each.get("name") not in known and each not in theirs]
     if not strangers:
         return ""
@@ -55,11 +57,10 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
 
 
 def _in_words(container: Mapping[str, Any]) -> str:
-    resources = container.get("resources")
     asked = []
     for word in ("requests", "limits"):
-        stated = resources.get(word) if isinstance(resources, dict) else None
-        if isinstance(stated, dict) and stated:
+        stated = paths.find_mapping(container, ("resources", word))
+        if stated:
             asked.append(f"{word} " + ", ".join(f"{value} {name}" for name, value in sorted(stated.items())))
     asks = "; ".join(asked) or "asks nothing"
     return f"container {container.get('name')} ({container.get('image')!s:.80}: {asks:.200})"

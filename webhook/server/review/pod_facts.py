@@ -8,6 +8,7 @@ from webhook.core.model import names
 from webhook.core.model.problem import Problem
 from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.jobs.reading.record import Owner
 from webhook.wire.admission_review import ReviewRequest
 
 _KUEUES: Final = frozenset({names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT})
@@ -29,16 +30,6 @@ def mapping(node: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
-    """The ownerReference with ``controller: true``."""
-
-    kind: str
-    """``Kind.group``, as registry keys are written."""
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class PodFacts:
     """What one version of a pod says about itself."""
 
@@ -52,7 +43,7 @@ class PodFacts:
     """From its annotation; None where it is absent or not one of ours."""
     labels: Mapping[str, Any]
     annotations: Mapping[str, Any]
-    controller: Controller | None
+    controller: Owner | None
     controllers: int
     gated: bool
     """It carries our scheduling gate."""
@@ -150,7 +141,7 @@ def render_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _controllers(metadata: Mapping[str, Any]) -> list[Controller]:
+def _controllers(metadata: Mapping[str, Any]) -> list[Owner]:
     references = metadata.get("ownerReferences") or ()
     if not isinstance(references, list | tuple):
         raise Misshapen("metadata.ownerReferences must be a list")
@@ -159,7 +150,7 @@ def _controllers(metadata: Mapping[str, Any]) -> list[Controller]:
         if isinstance(reference, dict) and reference.get("controller") is True:
             group = _text(reference, "apiVersion").rpartition("/")[0]
             kind = f"{_text(reference, 'kind')}.{group}"
-            found.append(Controller(kind, _text(reference, "name"), _text(reference, "uid")))
+            found.append(Owner(kind, _text(reference, "name"), _text(reference, "uid")))
     return found
 
 
