@@ -229,8 +229,8 @@ _KUEUE_ALONE: Final = {
     "multiKueue": "remove it: a hub's members are the kubeconfigs in fleet_members",
     "objectRetentionPolicies": "remove it: Tutti stores no Workload and deletes no job",
     "fairSharing.enable": "remove it: fair sharing is on when preemptionStrategies are given",
-    "waitForPodsReady.enable": "remove it: gangs that do not become whole are always stopped; set timeout",
-    "waitForPodsReady.blockAdmission": "remove it, or write false: whether a gang can be whole is decided before",
+    "waitForPodsReady.enable": "remove it: gangs that lack pods for too long are always stopped; set timeout",
+    "waitForPodsReady.blockAdmission": "remove it, or write false: Tutti decides beforehand whether all pods can run",
     "resources.deviceClassMappings": "remove it: devices claimed from device classes are not charged",
 }
 """What changes Kueue's decisions, or is in each of its files, and what to do here instead."""

@@ -26,11 +26,11 @@ LEDGER_WRITES = Counter(
     "tutti_ledger_writes_total", "Writes to the ledger, by outcome; conflict now and then is healthy.", ["outcome"]
 )
 LEDGER_SENT = Counter("tutti_ledger_sent_bytes_total", "Bytes of all writes to the ledger, as they were sent.")
-LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger; should stand still.")
+LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger; should not grow.")
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",
-    "Leaderships that ended in a process that goes on: lease lost, or refused where the ledger must not be written.",
+    "Leaderships that ended while the process goes on: the lease was lost, or the ledger must not be written.",
     ["why"],
 )
 EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership: how often it changed.")
@@ -74,7 +74,7 @@ GRANTS = Counter(
     ["member", "outcome"],
 )
 MEMBER_UNREACHABLE = Gauge(
-    "tutti_fleet_member_unreachable", "1 while a member of a fleet gives its hub no answer.", ["member"]
+    "tutti_fleet_member_unreachable", "1 while a member of a fleet does not answer its hub.", ["member"]
 )
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 

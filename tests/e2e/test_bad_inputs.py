@@ -176,7 +176,7 @@ def an_entry_removed(system: Kubectl) -> None:
 
 
 def nonsense(system: Kubectl) -> None:
-    """Write what is no JSON."""
+    """Write what is not JSON."""
     edited(system, lambda data, uid: {"meta": "{", uid: "???"})
 
 

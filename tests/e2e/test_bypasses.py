@@ -306,7 +306,7 @@ def test_a_running_job_that_never_waited_cannot_be_labelled(owner: Kubectl, admi
     owner.create(job("free", 1, pod_template()))
     running(owner, 1)
     message = owner.refused("label", "job", "free", f"tutti.dev/queue-name={QUEUE}")
-    assert "the job runs already, outside every queue" in message
+    assert "the job is already running unqueued" in message
 
 
 # -- writing in Tutti's name ------------------------------------------------------------------------------------------

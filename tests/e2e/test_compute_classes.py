@@ -47,7 +47,7 @@ def test_a_podgroup_on_a_class_that_knows_none_is_refused(owner: Kubectl, admin:
 def test_what_the_platform_would_correct_is_a_warning(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 2)
     owner.create(job("odd", 2, pod_template(gpus=0, labels={CLASS: "general-purpose"}, cpu="17"), QUEUE))
-    assert "is no shape of class general-purpose; the platform raises it to" in owner.warnings
+    assert "is not a shape of class general-purpose; the platform raises it to" in owner.warnings
 
 
 def test_a_gang_without_the_label_hears_nothing_of_classes(owner: Kubectl, admin: Kubectl) -> None:

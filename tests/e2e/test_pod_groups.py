@@ -151,7 +151,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
         return owner.refused("create", "-f", "-", stdin=json.dumps(obj))
 
     assert f"annotation {names.KUEUE_POD_COUNT}: absent" in refused(counted_pod("odd", None))
-    assert "0: is no number of pods" in refused(counted_pod("odd", "0"))
+    assert "0: is not a number of pods" in refused(counted_pod("odd", "0"))
     assert "another gang than PodGroup 'other'" in refused(counted_pod("odd", **{LABEL: "other"}))
     relabel = owner.refused("label", "pod", "crew-0", f"{names.KUEUE_POD_GROUP}-")
     assert "PodGroup of a pod stays as it is (it is crew)" in relabel

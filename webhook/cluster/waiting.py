@@ -88,7 +88,7 @@ def behind_gates(gates: str) -> Reason:
     return Reason(
         Code.ADMISSION_GATED,
         f"its annotation {names.ADMISSION_GATES} names {gates}",
-        help="it is queued when whoever is named has taken the name out",
+        help="it queues once that name is removed",
     )
 
 
@@ -102,5 +102,5 @@ def write_refused(why: str) -> Reason:
     return Reason(
         Code.WRITE_REFUSED,
         f"what Tutti writes on the job is refused: {why}",
-        help="correct the job or whatever refuses it; it is tried twice a minute",
+        help="correct the job or whatever refuses it; Tutti tries again twice a minute",
     )

@@ -82,7 +82,7 @@ async def run(asked: Asked) -> int:
     async with connected(asked.kubeconfig, "tutti-cli") as api:
         known = await kubeconfigs(api)
     if asked.member and asked.member not in known:
-        raise WrongName(f"{asked.member!r} is no member; the hub has {', '.join(sorted(known))}")
+        raise WrongName(f"{asked.member!r} is not a member; the hub has {', '.join(sorted(known))}")
     chosen = {name: known[name] for name in ([asked.member] if asked.member else sorted(known))}
     words = [asked.verb, *asked.words, f"--namespace={asked.namespace or default_namespace(asked.kubeconfig)}"]
     if asked.verb == "get" and not _for_one(asked.words):
@@ -109,7 +109,7 @@ async def kubeconfigs(api: Api) -> dict[str, str]:
         try:
             found[name] = base64.b64decode(text(encoded), validate=True).decode()
         except (binascii.Error, ValueError):
-            raise TuttiError(f"Secret {MEMBERS}: {name} is no text") from None
+            raise TuttiError(f"Secret {MEMBERS}: {name} is not text") from None
         # kubectl would run and read whatever a kubeconfig says.
         credentials.read(found[name], f"member {name}")
     return found

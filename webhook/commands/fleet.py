@@ -28,7 +28,7 @@ async def found(member: str, kubeconfig: Path | None) -> None:
 
     async with connected(kubeconfig, "tutti-cli") as api:
         await take_back(api, member)
-    terminal.console().print(f"{member} is waited for again", highlight=False, markup=False)
+    terminal.console().print(f"the hub waits for {member} again", highlight=False, markup=False)
 
 
 async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bool) -> None:

@@ -245,4 +245,4 @@ def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str
     released = any(operation["path"] == suspend for operation in patch)
     held = not released and kind.suspend is not None and paths.find(obj, kind.suspend) is True
     name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-    return f"{name}: {'un-suspend, ' * released}take off our marks{', leave it suspended' * held}"
+    return f"{name}: {'un-suspend, ' * released}take off Tutti's labels and annotations{', leave it suspended' * held}"

@@ -162,9 +162,9 @@ async def top(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None or _is_admitted(obj):
-        raise WrongName(f"{job} does not wait: only what waits has a place in a queue")
+        raise WrongName(f"{job} does not wait: only waiting jobs have a place in a queue")
     await _merge(api, path, obj, {"metadata": {"annotations": {names.TOP: time_text(SystemClock().now())}}})
-    return f"{job}: is the first of its priority in its queue; its priority stays, and nobody is stopped for it"
+    return f"{job}: is the first of its priority in its queue; its priority is unchanged, and nothing is stopped for it"
 
 
 VERBS: Final[Mapping[str, Verb]] = {"hold": hold, "release": release, "cancel": cancel, "top": top}
@@ -174,7 +174,7 @@ def _kind(word: str, kinds: Kinds) -> JobKind:
     kind = by_name(word, kinds)
     if kind is None:
         raise WrongName(
-            f"{word!r} is no kind of job that Tutti knows; write KIND/NAME, for example job/train, or with --selector "
+            f"{word!r} is not a job kind that Tutti knows; write KIND/NAME, for example job/train, or with --selector "
             "the KIND alone"
         )
     return kind

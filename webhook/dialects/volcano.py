@@ -148,7 +148,7 @@ def _amounts(place: Place) -> dict[str, int]:
 def _strategy(place: Place) -> Strategy:
     """Return the strategy: ``fifo`` lets nobody pass the head, ``traverse`` (the default) does."""
     if place.present and place.value not in ("fifo", "traverse"):
-        place.error("is no dequeue strategy", "write fifo or traverse")
+        place.error("is not a dequeue strategy", "write fifo or traverse")
     return Strategy.STRICT_FIFO if place.value == "fifo" else Strategy.BEST_EFFORT_FIFO
 
 

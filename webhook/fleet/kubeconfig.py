@@ -109,7 +109,7 @@ def _account(document: Mapping[str, Any]) -> Account:
     if bool(account.certificate) != bool(account.key):
         raise _Wrong("user", None, "has a certificate without its key, or a key without its certificate", _PROOF)
     if not (account.token or account.certificate):
-        raise _Wrong("user", None, "has nothing to prove who it is", _PROOF)
+        raise _Wrong("user", None, "has no credentials", _PROOF)
     return account
 
 
@@ -128,12 +128,12 @@ def _named(document: Mapping[str, Any], part: str, inner: str, name: object, by:
 def _server(written: object) -> str:
     fix = "give the https address of the member's API server"
     if not isinstance(written, str):
-        raise _Wrong("cluster.server", written, "is no address", fix)
+        raise _Wrong("cluster.server", written, "is not an address", fix)
     try:
         parts = urlsplit(written)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise _Wrong("cluster.server", written, f"is no address ({error})", fix) from error
+        raise _Wrong("cluster.server", written, f"is not an address ({error})", fix) from error
     if parts.scheme != "https":
         raise _Wrong("cluster.server", written, "is not https: anybody on the way could read the credentials", fix)
     if not host or parts.username is not None or parts.query or parts.fragment or not written.isprintable():

@@ -64,7 +64,7 @@ async def take_back(api: Api, member: str) -> None:
     """End the note of a member that is not lost: hubs wait for it again. Raises ApiError, WrongName."""
     there = await noted(api)
     if member not in there:
-        raise WrongName(f"{member} was not declared lost; that were: {', '.join(sorted(there)) or 'none'}")
+        raise WrongName(f"{member} was not declared lost; these were: {', '.join(sorted(there)) or 'none'}")
     await came_back(api, member, there[member])
 
 
@@ -77,7 +77,7 @@ async def give_up(
     """
     if not dry_run:
         if not force and not [gang async for gang in _gangs(api, kinds, member, clock, dry_run=True)]:
-            raise WrongName(f"no gang is in {member}: is that its name? To have hubs wait for it no more, add --force")
+            raise WrongName(f"no gang is in {member}: is that its name? If it is, add --force")
         await _note(api, member, time_text(int(clock.now())))
     async for gang in _gangs(api, kinds, member, clock, dry_run=dry_run):
         yield gang

@@ -257,7 +257,7 @@ class Member:
         try:
             found = orjson.loads(raw)
         except ValueError as error:
-            raise NoAnswer(f"{self.name}: its answer is no JSON") from error
+            raise NoAnswer(f"{self.name}: its answer is not JSON") from error
         return found if isinstance(found, dict) else None
 
     async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:

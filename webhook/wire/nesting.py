@@ -38,13 +38,13 @@ Steps = Generator[None, None, bytes]
 
 
 def fits(raw: bytes, levels: int = LEVELS_MAX) -> bool:
-    """Return whether the JSON in ``raw`` is nested at most ``levels`` deep. What is no JSON may answer either way."""
+    """Return whether the JSON in ``raw`` is nested at most ``levels`` deep. What is not JSON may answer either way."""
     return _finished(_looked(raw, levels))
 
 
 def shallow(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
     """Return the JSON in ``raw`` with null in the place of each map and list below ``levels``; most often ``raw``
-    itself. What is no JSON stays none.
+    itself. What is not JSON stays none.
     """
     return _finished(shallow_in_steps(raw, levels))
 

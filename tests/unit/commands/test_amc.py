@@ -188,7 +188,7 @@ def test_a_wide_table_is_one_of_all_members_too(wide: str) -> None:
 
 
 async def test_a_member_that_the_hub_has_not_is_named_with_those_it_has(kubectl: Path) -> None:
-    with pytest.raises(WrongName, match="'middle' is no member; the hub has left, right"):
+    with pytest.raises(WrongName, match="'middle' is not a member; the hub has left, right"):
         await ask("get pod -m middle")
 
 

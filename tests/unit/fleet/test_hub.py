@@ -419,7 +419,7 @@ async def test_a_member_without_gangs_is_declared_lost_by_force_alone_and_that_i
             await given_up(world, "leftt")
         assert await noted(world.hub.admin) == {}
         assert await given_up(world, "leftt", force=True) == []
-        with pytest.raises(WrongName, match="right was not declared lost; that were: leftt"):
+        with pytest.raises(WrongName, match="right was not declared lost; these were: leftt"):
             await take_back(world.hub.admin, "right")
         await take_back(world.hub.admin, "leftt")
         assert await noted(world.hub.admin) == {}

@@ -140,8 +140,8 @@ async def _answer(api: Api) -> Sequence[Finding]:
     except Forbidden:
         missing = []
     if missing:
-        text = f"nobody is asked: {' and '.join(f'{plural}/tutti' for plural in missing)} not there or empty"
-        return [Finding("answer", False, f"{text}, so jobs pass their queues by; apply the manifests again")]
+        text = f"no webhook is called: {' and '.join(f'{plural}/tutti' for plural in missing)} not there or empty"
+        return [Finding("answer", False, f"{text}, so jobs bypass their queues; apply the manifests again")]
     flavor = resource_of(kueue.GROUP, "ResourceFlavor")
     assert flavor is not None
     for version in flavor.versions:
@@ -202,7 +202,7 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
         # That is told of the authority.
         strange = False
     if strange:
-        text = "the serving certificate is of no authority that is registered, so no review is answered"
+        text = "no registered authority issued the serving certificate, so no review is answered"
         return [Finding("certificates", False, f"{text}: see certs/README.md")]
     return [_lasts("the serving certificate", chain[0], now)]
 

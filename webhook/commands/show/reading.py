@@ -91,7 +91,7 @@ async def read_api(api: Api, path: str) -> list[Document]:
         items: list[Document] = orjson.loads(await api.request("GET", path))["items"]
     except NotFound as error:
         raise NotFound(
-            0, "NotInstalled", "this cluster does not serve visibility.tutti.dev: Tutti is not installed in it"
+            0, "NotInstalled", "this cluster does not serve visibility.tutti.dev: Tutti is not installed here"
         ) from error
     except Unavailable as error:
         if not error.status:  # nobody at the API server's own address
@@ -130,7 +130,7 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
         why = f"no plain pods wait or run as PodGroup {name!r} in namespace {namespace}; a job goes by its own name"
         return WrongName(why)
     if known is None:
-        return WrongName(f"{kind!r} is no kind of job that Tutti knows, and none of that name waits")
+        return WrongName(f"{kind!r} is not a job kind that Tutti knows, and none of that name waits")
     try:
         if not await _exists(api, known, namespace, name):
             return WrongName(f"there is no {known.kind} {name!r} in namespace {namespace}")

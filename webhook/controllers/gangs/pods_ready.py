@@ -149,7 +149,7 @@ class PodsReady:
         progress.due_seconds = inf if limit is None else progress.since_seconds + limit
         if limit is None or now - progress.since_seconds < limit:
             return None
-        stage = "after it had been whole" if progress.ready_once else "after its admission"
+        stage = "after losing others" if progress.ready_once else "after its admission"
         ran = f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
         return ran + _schedulers_word(parts, view)
 

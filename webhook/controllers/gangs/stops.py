@@ -110,7 +110,7 @@ class Stops:
         planned = record.requeue
         timed_out = reservation is not None and reservation.stopping == START_TIMEOUT
         if planned is None and timed_out and job.admission is not None:
-            planned = self._pods_ready.requeue(job, "not whole in time, as an earlier leader found", now)
+            planned = self._pods_ready.requeue(job, "too few of its pods ran in time, as an earlier leader found", now)
         requeue = requeues.requeue_of(job, reservation, planned, now)
         if gated_pods.is_pod_group(job):
             record.requeue = requeue

@@ -38,7 +38,7 @@ class LedgerBroken(TuttiError):
 
 def refused(error: ApiError) -> LedgerRefused:
     """Return what a refusal by the API server means for a term."""
-    return LedgerRefused(f"the API server takes no write of the ledger: {error}")
+    return LedgerRefused(f"the API server refuses to write the ledger: {error}")
 
 
 def refuse_unknown(stored: Stored | None) -> None:

@@ -29,10 +29,10 @@ LOOKED_AT_MAX = 100
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
 """At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
-_WAITED_FOR = "who needs them to be judged waits, all others go on"
+_WAITED_FOR = "jobs that depend on them wait, all others go on"
 _WITHOUT = {
     NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
-    DAEMON_SETS: "what their pods will take of new nodes is not kept free",
+    DAEMON_SETS: "room that their pods will need on new nodes is not kept free",
 }
 """What is not waited for, and what follows."""
 

@@ -32,7 +32,7 @@ def _no_level(levels: tuple[str, ...], near: Nearness) -> str | None:
     named = [level for level in (near.level, near.slice_level) if level]
     unknown = next((level for level in named if levels and level not in levels), None)
     if unknown is not None:
-        return f"{unknown} is no level"
+        return f"{unknown} is not a level"
     if levels and named != sorted(named, key=levels.index):
         return f"{near.slice_level}, of the slices, is a wider level than {near.level}"
     return None

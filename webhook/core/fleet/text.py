@@ -48,5 +48,5 @@ def offer_of(written: object) -> Offer:
     """Return the offer written as ``EPOCH.NUMBER``. Raises ValueError."""
     epoch, dot, number = written.partition(".") if isinstance(written, str) else ("", "", "")
     if not (dot and epoch.isdecimal() and number.isdecimal() and len(epoch) + len(number) < OFFER_DIGITS):
-        raise ValueError(f"{written!r} is no offer")
+        raise ValueError(f"{written!r} is not an offer")
     return Offer(int(epoch), int(number))

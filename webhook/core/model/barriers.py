@@ -38,9 +38,9 @@ class Passing(Enum):
     """Why a gang may not go before the head of a Backfill queue."""
 
     NO_LIMIT = "a gang without a run-time limit may not pass it"
-    STOPS_OTHERS = "only the head may have others stopped"
+    STOPS_OTHERS = "only the head may have other gangs stopped"
     START_UNKNOWN = "whose start depends on gangs without a run-time limit"
-    TOO_LONG = "which may start in {:.0f} s, before this gang's limit has it end"
+    TOO_LONG = "which may start in {:.0f} s, before this gang's run-time limit ends it"
 
 
 @dataclass(frozen=True, slots=True)

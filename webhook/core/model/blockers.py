@@ -54,17 +54,17 @@ def render(blocker: Blocker) -> str:
         case QuotaMissing(resource, missing, ahead):
             before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
             if resource == MAX_JOBS:
-                return f"needs one job less running in its queue{before}, or a higher limit"
+                return f"needs one fewer job running in its queue{before}, or a higher limit"
             return f"needs {_amount(resource, missing)}{before}"
         case QuotaTooLow(resource, missing):
             return f"needs {_amount(resource, missing)}, which only a higher quota gives"
         case KeptForOthers():
-            return "what is free is kept for gangs before it; it starts when they have theirs and as much is left"
+            return "what is free is kept for gangs ahead of it; it starts when they have started and enough is left"
         case StartsBy(seconds):
-            return f"it may start in {max(0, seconds):.0f} s, when run-time limits have ended what runs"
+            return f"it may start in {max(0, seconds):.0f} s, when running gangs reach their run-time limits"
         case StartUnknown(unlimited):
             who = ", ".join(unlimited)
-            return f"when is unknown: {who} {'has' if len(unlimited) == 1 else 'have'} no run-time limit"
+            return f"its start time is unknown: {who} {'has' if len(unlimited) == 1 else 'have'} no run-time limit"
 
 
 def _amount(resource: str, missing: int) -> str:

@@ -15,7 +15,7 @@ from webhook.core.placement.shape import Shape
 def misplaced(found: Misplaced) -> Reason:
     """Return the reason in short: a decision is made more often than somebody asks for it."""
     if found.postponed:
-        return Reason(Code.PENDING_EVALUATION, "whether its pods fit the nodes is looked at in one of the next cycles")
+        return Reason(Code.PENDING_EVALUATION, "one of the next cycles checks whether its pods fit the nodes")
     if _near(found) is not None:
         return _no_domain(found)
     return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}", help=_help(found))

@@ -52,7 +52,7 @@ def explain(
     if decision.awaits and not decision.fits:
         return awaiting([allocations.by_uid[uid] for uid in decision.awaits], node)
     if decision.fits or decision.preempts:
-        return Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
+        return Reason(Code.PENDING_EVALUATION, "has room; the next cycle decides")
     blocks = decision.assignment.decisive
     if decision.assignment.mode is not Mode.NO_FIT:
         # There is a flavor for everything and nobody to stop for it; flavors that could never do do not count.
@@ -202,8 +202,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return _with_booked_nodes(state, uid, why_misplaced(state.nodes, decision.misplaced))
     if eclass.unschedulable and decision.victims and decision.barrier is None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
-        text = f"could stop {names}, which started or came to borrow since it was last decided about"
-        return Reason(Code.PENDING_EVALUATION, text, help="its turn comes when any room of its tree becomes free")
+        text = f"could stop {names}, which started or began to borrow since its last decision"
+        return Reason(Code.PENDING_EVALUATION, text, help="it is tried again when anything in its cohort becomes free")
     before = partial(_ahead_of, state, record, decision.assignment.level)
     why = explain(eclass.head, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid

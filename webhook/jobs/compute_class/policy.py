@@ -69,7 +69,7 @@ def _memory_sizes(text: object) -> tuple[Decimal, ...]:
         else:
             sizes = tuple(Decimal(size) for size in str(text).split("/"))
     except (ValueError, InvalidOperation):
-        raise Unreadable("", text, "is no list of sizes", _SIZES_FIX) from None
+        raise Unreadable("", text, "is not a list of sizes", _SIZES_FIX) from None
     if not sizes or list(sizes) != sorted(set(sizes)) or sizes[0] <= 0:
         raise Unreadable("", text, "sizes must be above 0 and ascend", _SIZES_FIX)
     return sizes
@@ -77,11 +77,11 @@ def _memory_sizes(text: object) -> tuple[Decimal, ...]:
 
 def _shapes(table: object) -> Shapes:
     if not isinstance(table, dict) or not table:
-        raise Unreadable("", table, "is no table of shapes", f"write vCPU: memory, {_SHAPES_FIX}")
+        raise Unreadable("", table, "is not a table of shapes", f"write vCPU: memory, {_SHAPES_FIX}")
     try:
         parsed = {Decimal(str(cpu)): _memory_sizes(memory) for cpu, memory in table.items()}
     except InvalidOperation:
-        raise Unreadable("", table, "a key is no number of vCPUs", f"write {_SHAPES_FIX}") from None
+        raise Unreadable("", table, "a key is not a number of vCPUs", f"write {_SHAPES_FIX}") from None
     return dict(sorted(parsed.items()))
 
 

@@ -98,7 +98,7 @@ def _check_pod(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breach]:
     place = pod.at("metadata", "labels", policy.labels.compute_class)
     if pod.compute_class is None:
         fix = f"write one of {', '.join(policy.classes)}"
-        yield _Breach(Rule.KNOWN_CLASS, place, pod.name, "is no compute class", fix)
+        yield _Breach(Rule.KNOWN_CLASS, place, pod.name, "is not a compute class", fix)
         return
     yield from _check_qos(pod, pod.compute_class, policy)
     if pod.compute_class.gpu:
@@ -118,7 +118,7 @@ def _check_qos(pod: _Pod, compute_class: ComputeClass, policy: ComputeClassPolic
     place = pod.at("metadata", "labels", policy.labels.qos)
     if qos not in policy.qos:
         fix = f"write one of {', '.join(policy.qos)}"
-        yield _Breach(Rule.KNOWN_QOS, place, str(qos), "is no compute QoS", fix)
+        yield _Breach(Rule.KNOWN_QOS, place, str(qos), "is not a compute QoS", fix)
     elif qos not in compute_class.qos:
         message, fix = f"class {pod.name} does not offer it", f"write one of {', '.join(compute_class.qos)}"
         yield _Breach(Rule.CLASS_QOS, place, str(qos), message, fix)
@@ -184,7 +184,7 @@ def _check_shape(pod: _Pod, shapes: Shapes, size: Mapping[str, int]) -> Iterator
         fix = f"ask at most {largest:g} vCPU, {shapes[largest][-1]:g} GiB a pod"
         yield _Breach(Rule.SHAPE, place, value, f"class {pod.name} has no shape this large", fix)
         return
-    message = f"is no shape of class {pod.name}; the platform raises it to {best[0]:g} vCPU, {best[1]:g} GiB"
+    message = f"is not a shape of class {pod.name}; the platform raises it to {best[0]:g} vCPU, {best[1]:g} GiB"
     changes = _grown(pod, size, int(best[0] * MILLI), int(best[1] * _GIB))
     yield _Breach(Rule.SHAPE, place, value, message, "ask that size, so that quota counts what you get", changes)
 

@@ -222,7 +222,7 @@ def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: 
     if form.extends is not None:
         if form.extends not in kinds:
             fix = f"write one of {', '.join(kinds)}"
-            raise PolicyError((Problem(f"{where}.extends", form.extends, "is no job kind", fix),))
+            raise PolicyError((Problem(f"{where}.extends", form.extends, "is not a job kind", fix),))
         kind = replace(kinds[form.extends], **stated)
     else:
         missing = [name for name in ("group", "version", "kind", "plural") if not stated.get(name)]
@@ -253,7 +253,9 @@ def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKin
 def _incoherent(kind: JobKind, where: str) -> Iterable[Problem]:
     if (kind.suspend is None) is not kind.scheduling_gated:
         fix = "write suspend, or schedulingGated: true for a kind without such a field, not both"
-        yield Problem(f"{where}.suspend", paths.render(kind.suspend or ()), "nothing or two things hold it", fix)
+        yield Problem(
+            f"{where}.suspend", paths.render(kind.suspend or ()), "nothing holds it back, or two things do", fix
+        )
     if not kind.pod_sets and kind.reader is None:
         yield Problem(f"{where}.podSets", "", "names no pods", "write where the pod templates are")
     if not kind.succeeded:

@@ -90,7 +90,7 @@ def misgrouped(pod: Mapping[str, Any]) -> Problem | None:
 
 def not_a_number(where: str, text: object) -> Problem:
     """Return what is wrong with a label or annotation that should say how many pods there are."""
-    return Problem(where, shown(text), "is no number of pods", "write 1 or more")
+    return Problem(where, shown(text), "is not a number of pods", "write 1 or more")
 
 
 def _queued_group(pod: Mapping[str, Any]) -> str | None:

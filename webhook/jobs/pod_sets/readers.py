@@ -146,7 +146,7 @@ def read_workflow(obj: Mapping[str, Any], _context: ReadContext, _sites: list[Po
     text = next((own[name] for name in MIN_RESOURCES if name in own), None)
     if not isinstance(text, str):
         fix = "write what the workflow needs at once, for example 'cpu: 4'"
-        raise Unreadable(f"annotation {MIN_RESOURCES[0]}", "", "says not what the whole workflow asks", fix)
+        raise Unreadable(f"annotation {MIN_RESOURCES[0]}", "", "does not say what the whole workflow needs", fix)
     spec = {"containers": [{"resources": {"requests": dict(_resource_lines(text))}}]}
     scheduling = paths.find_mapping(obj, ("spec",))
     return [PodSetSite("main", 1, None, spec, {key: scheduling.get(key) for key in ("nodeSelector", "tolerations")})]

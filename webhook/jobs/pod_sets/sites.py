@@ -131,7 +131,9 @@ def _from_map(source: PodSetSource, obj: Mapping[str, Any], items: object) -> It
     keys = {str(key).lower(): key for key in items}
     known = [name.lower() for name in source.order] or list(keys)
     for name in keys.keys() - set(known):
-        raise Unreadable(f"{where}.{keys[name]}", "", "is no replica type", f"write one of {', '.join(source.order)}")
+        raise Unreadable(
+            f"{where}.{keys[name]}", "", "is not a replica type", f"write one of {', '.join(source.order)}"
+        )
     for name in known:
         if name in keys and items[keys[name]] is not None:
             yield _site(source, obj, items[keys[name]], (*source.items, keys[name]), name)

@@ -119,5 +119,5 @@ def _mib(text: object, where: str) -> int:
     """Return a JVM memory size in whole MiB: ``4g`` is 4096 of them, and so is a bare ``4096``."""
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
-        raise Unreadable(where, text, "is no memory size of Spark's", "write for example '4g'")
+        raise Unreadable(where, text, "is not a memory size of Spark's", "write for example '4g'")
     return int(match[1]) * _UNITS[(match[2] or "m")[0].lower()] // _MIB

@@ -64,7 +64,7 @@ _MOST: Final = f"write at most {AMOUNT_MAX // quantity.MILLI}"
 
 
 def named(pod_spec: Mapping[str, Any], field: str) -> str:
-    """Return the name that a field of a pod spec states, or the empty string. Raises Unreadable for what is no text."""
+    """Return the name that a field of a pod spec states, or the empty string. Raises Unreadable for no text."""
     name = pod_spec.get(field) or ""
     if not isinstance(name, str):
         raise Unreadable(f"spec.{field}", name, "is not a name", "write text")

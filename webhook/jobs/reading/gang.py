@@ -262,7 +262,7 @@ def _max_run_seconds(
     limit, text = run_limit_seconds(kind, labels), labels.get(names.MAX_EXECUTION_LABEL)
     if limit is None and text is not None and kind.evictable and not isinstance(noted, Admission):
         raise Unreadable(
-            f"label {names.MAX_EXECUTION_LABEL}", text, "is no run time", "write seconds, a whole number from 1"
+            f"label {names.MAX_EXECUTION_LABEL}", text, "is not a run time", "write seconds, a whole number from 1"
         )
     if limit is not None:
         ran = 0.0 if noted is None else noted.ran_seconds

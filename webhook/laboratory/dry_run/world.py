@@ -222,7 +222,7 @@ def _record(
         record = reading.read(kind, queued, context, kinds)
     why = None
     if gate is None and record.admission is None:
-        why = "names no queue and no PodGroup and its namespace asks for no gate: it starts without Tutti"
+        why = "has no queue and no PodGroup, and its namespace does not gate jobs: it starts without Tutti"
         if gating.is_child(kind, obj, kinds):
             why = "belongs to the gang of its owner"
         elif record.managed_by_other:

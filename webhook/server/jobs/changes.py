@@ -185,7 +185,7 @@ def _joining_refused(change: Change) -> Answer | None:
     fix = f"suspend it first ({where}: true) and change it then, or" if where else "delete it and"
     message = (
         f"with this change {change.kind.kind} {change.request.namespace}/{change.request.name} would have to wait for "
-        f"Tutti, but it runs already; {fix} create it again as it shall be"
+        f"Tutti, but it runs already; {fix} create it again as it should be"
     )
     return deny(Refusal.UNSUSPENDED, message)
 
@@ -199,7 +199,7 @@ def _leaving_refused(change: Change) -> Answer:
     where = "joins a PodGroup" if before is None else f"waits in queue {before}"
     message = (
         f"{change.kind.kind} {change.request.namespace}/{change.request.name} {where}: it may name another queue, but "
-        "not none, as nothing would start it then; delete the job, or create it again without"
+        "must name one, or nothing would start it. Delete the job, or create it again without a queue"
     )
     return deny(Refusal.QUEUE_CHANGE, message)
 
@@ -218,8 +218,8 @@ def _queue_change_refused(change: Change, gated_before: bool) -> Answer | None:
         return None
     if not gated_before:
         message = (
-            f"the job runs already, outside every queue: the label of queue {now} would not stop it. Suspend it first "
-            "and label it then, or create it again with the label"
+            f"the job is already running unqueued: labelling it for queue {now} has no effect. Suspend it first, then "
+            "label it, or create it again with the label"
         )
     elif now is None:
         message = f"the job runs in queue {before}, which is charged for it; its queue label stays while it runs"

@@ -86,7 +86,7 @@ def _stranger(rules: JobRules, obj: Mapping[str, Any], gangs: set[str]) -> Answe
         if reservation is None or owner is None:
             continue
         if not belongs(rules.view, rules.creators, owner.kind, owner.uid, reservation):
-            message = f"it bears label {names.GANG_LABEL}: {gang}, but {_named(owner)} is not of {reservation}"
+            message = f"it has label {names.GANG_LABEL}: {gang}, but {_named(owner)} is not of {reservation}"
             return deny(Refusal.FOREIGN_CREATOR, message)
     return None
 
@@ -105,7 +105,7 @@ def _foreign_edit(
     if own_fields(rules, kind, old) != own_fields(rules, kind, obj):
         return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written by Tutti alone")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
-        return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner stays")
+        return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner cannot change")
     return ALLOW
 
 

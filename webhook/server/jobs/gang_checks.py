@@ -62,7 +62,7 @@ def unfit_template(asking: GangReading) -> Answer | None:
         grace = site.spec.get("terminationGracePeriodSeconds")
         if isinstance(grace, int) and grace > GRACE_SECONDS_MAX:
             message = (
-                f"the template of pod set {site.name} lets its pods take {grace} s to go; others wait for their room: "
+                f"the template of pod set {site.name} gives its pods {grace} s to end, and others wait for that: "
                 f"write terminationGracePeriodSeconds: {GRACE_SECONDS_MAX} or less"
             )
             return deny(Refusal.MALFORMED_GANG, message, 422)

@@ -44,7 +44,9 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
     if old.gang is None or _is_controller(user, rules):
         return ALLOW
     if (label := _label_of_its_controller(review)) is not None:
-        message = f"label {label} of a gang's pod stays: without it its controller lets go of it, and it runs on"
+        message = (
+            f"label {label} of a gang's pod cannot be removed: its controller would release the pod, which would run on"
+        )
         return deny(Refusal.FOREIGN_CREATOR, message)
     return _owner_change(review) if pod.controller != old.controller else ALLOW
 
@@ -69,7 +71,7 @@ def _labels(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _owner_change(review: PodReview) -> Answer:
     user = review.request.username
-    message = f"the controller of a gang's pod is changed by its job's controller alone, not by {user!r}"
+    message = f"only its job's controller changes the controller of a gang's pod, not {user!r}"
     return deny(Refusal.FOREIGN_CREATOR, message)
 
 

@@ -10,7 +10,7 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
     """Return whether there is room for a pod that costs ``cost``; remembers it in the tally."""
     request, tally = review.request, rules.tally
     if tally.full(request.namespace):
-        return deny(Refusal.BUSY, "too many pods of this namespace were let pass and not seen yet; try again", 429)
+        return deny(Refusal.BUSY, "too many pods of this namespace were allowed and are not seen yet; try again", 429)
     also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
     short = rules.view.fences.pod_shortfall(request.namespace, cost, also)
     if short is not None:

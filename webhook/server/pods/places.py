@@ -52,7 +52,7 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
     told = ", ".join(_in_words(each) for each in strangers[:STRANGERS_SHOWN])
     return (
         f"; {told} {'is' if len(strangers) == 1 else 'are'} in no template: something adds containers to these pods. "
-        "Keep it from that, or have the administrators name them in addedContainers of the configuration"
+        "Stop that, or have the administrators name them in addedContainers of the configuration"
     )
 
 

@@ -93,11 +93,11 @@ def _too_many_names(cost: PodPrice) -> str | None:
     if len(names_asked) > RESOURCE_NAMES_MAX:
         return f"the pod names {len(names_asked)} resources; name at most {RESOURCE_NAMES_MAX}"
     long = next((name for name in names_asked if len(name) > RESOURCE_NAME_CHARS_MAX), None)
-    return None if long is None else f"{long:.80}… is no name of a resource"
+    return None if long is None else f"{long:.80}… is not a name of a resource"
 
 
 def _preset_message(pod: PodFacts) -> str:
     return (
-        f"spec.nodeName is preset to {pod.node!r}, which passes by the scheduler and its gates; "
+        f"spec.nodeName is preset to {pod.node!r}, which bypasses the scheduler and its gates; "
         "leave it empty and use nodeSelector or affinity"
     )

@@ -15,7 +15,7 @@ REVIEW_SECONDS: Final = Histogram(
     ["endpoint"],
     buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2),
 )
-BAD_REQUESTS: Final = Counter("tutti_bad_requests_total", "Requests that were no review, by HTTP status.", ["status"])
+BAD_REQUESTS: Final = Counter("tutti_bad_requests_total", "Requests that were not reviews, by HTTP status.", ["status"])
 FORWARDED: Final = Counter("tutti_reviews_forwarded_total", "Pod reviews passed on to the replica that owns them.")
 LEDGER_WAITS: Final = Counter("tutti_ledger_waits_total", "Reviews that waited for a newer ledger.")
 WAITING: Final = Gauge("tutti_reviews_waiting", "Reviews that wait for the ledger or a peer.")

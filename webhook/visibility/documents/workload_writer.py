@@ -29,7 +29,7 @@ from webhook.visibility.http.group import WORKLOADS
 
 _HELD_FOR: Final = {
     LIMIT_REACHED: "it has run for as long as its label allows",
-    ATTEMPTS_USED_UP: "it did not become whole in time, once more than it is tried again",
+    ATTEMPTS_USED_UP: "too few of its pods ran in time, and its attempts are used up",
 }
 BATCH: Final = 50
 """Documents written before other tasks get their turn: decisions run on the same loop."""

@@ -133,7 +133,7 @@ QUEUE: Final = {
         usage=_map("What they hold."),
         nominal=_map("What the queue owns, over all flavors."),
         limit=_map("Most that it may hold, all others idle."),
-        available=_map("What it could take now without anybody being stopped for it."),
+        available=_map("What it could take now without stopping any gang."),
         borrowed=_map("What it holds above what it owns."),
         borrowedFrom=_list(
             "Whose quota that is: the queues and cohorts below the same parent that leave quota idle, by how much they "

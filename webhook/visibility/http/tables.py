@@ -135,7 +135,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Position", "string", "Its place among those that wait in its queue; 1 is next.", _position, _WIDE),
         Column("Pods", "string", "Pods that exist, of those it starts with.", _pods, _WIDE),
         Column("Priority", "integer", "Higher goes first.", _at("spec", "priority"), _WIDE),
-        Column("Reason", "string", "Why it waits, is not whole, or was stopped.", _why),
+        Column("Reason", "string", "Why it waits, lacks pods, or was stopped.", _why),
     ),
     QUEUES.plural: (
         _NAME,

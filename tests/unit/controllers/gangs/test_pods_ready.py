@@ -88,7 +88,7 @@ def test_a_gang_that_loses_a_pod_is_given_the_recovery_time_from_then_on() -> No
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 154) is None
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 155)
     assert requeue is not None
-    assert "after it had been whole" in requeue.message
+    assert "after losing others" in requeue.message
 
 
 def test_what_a_controller_reports_does_not_outweigh_pods_that_were_seen_and_are_gone() -> None:
@@ -242,7 +242,7 @@ def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() ->
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 504) is None
     requeue = whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running"), 505)
     assert requeue is not None
-    assert "within 5 s after it had been whole" in requeue.message
+    assert "within 5 s after losing others" in requeue.message
 
 
 def test_another_leader_gives_the_time_to_start_anew_where_there_is_none_to_recover() -> None:

@@ -28,7 +28,7 @@ async def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_sto
     job = world.waits("train")
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     announcer.queued(job.uid)
-    passing = Reason(Code.PENDING_EVALUATION, "has room and is decided about in the next cycle")
+    passing = Reason(Code.PENDING_EVALUATION, "has room; the next cycle decides")
     lasting = Reason(Code.PENDING_EVALUATION, "could stop team/other", help="its turn comes when room becomes free")
     await announcer.tick(10, lambda _uid: passing)
     assert notes.told == []

@@ -20,19 +20,19 @@ from webhook.core.model.names import MAX_JOBS
         (QuotaMissing("nvidia.com/gpu", 2000, 0), "needs 2 more nvidia.com/gpu"),
         (QuotaMissing("nvidia.com/gpu", 2000, 1), "needs 2 more nvidia.com/gpu and 1 job before it"),
         (QuotaMissing("nvidia.com/gpu", 2000, 3), "needs 2 more nvidia.com/gpu and 3 jobs before it"),
-        (QuotaMissing(MAX_JOBS, 1000, 0), "needs one job less running in its queue, or a higher limit"),
+        (QuotaMissing(MAX_JOBS, 1000, 0), "needs one fewer job running in its queue, or a higher limit"),
         (
             QuotaMissing(MAX_JOBS, 1000, 2),
-            "needs one job less running in its queue and 2 jobs before it, or a higher limit",
+            "needs one fewer job running in its queue and 2 jobs before it, or a higher limit",
         ),
         (QuotaTooLow("cpu", 500), "needs 500m more cpu, which only a higher quota gives"),
-        (StartsBy(61.4), "it may start in 61 s, when run-time limits have ended what runs"),
+        (StartsBy(61.4), "it may start in 61 s, when running gangs reach their run-time limits"),
         (
             KeptForOthers(),
-            "what is free is kept for gangs before it; it starts when they have theirs and as much is left",
+            "what is free is kept for gangs ahead of it; it starts when they have started and enough is left",
         ),
-        (StartUnknown(("team-a/train",)), "when is unknown: team-a/train has no run-time limit"),
-        (StartUnknown(("a/x", "b/y")), "when is unknown: a/x, b/y have no run-time limit"),
+        (StartUnknown(("team-a/train",)), "its start time is unknown: team-a/train has no run-time limit"),
+        (StartUnknown(("a/x", "b/y")), "its start time is unknown: a/x, b/y have no run-time limit"),
     ],
 )
 def test_what_is_in_the_way_is_said_in_words(blocker: Blocker, said: str) -> None:

@@ -77,7 +77,9 @@ def test_the_head_of_a_backfill_queue_is_told_the_start_that_its_neighbors_are_t
     head = world.engine.reason("head")
     assert head is not None
     assert head.blockers == (QuotaMissing("cpu", 3000), StartsBy(100.0))
-    assert head.help == NOBODY + "needs 3 more cpu; it may start in 100 s, when run-time limits have ended what runs"
+    assert (
+        head.help == NOBODY + "needs 3 more cpu; it may start in 100 s, when running gangs reach their run-time limits"
+    )
     assert "team/head, head of queue q: which may start in 100 s" in world.why("passer")
 
 
@@ -86,4 +88,4 @@ def test_an_absent_run_time_limit_is_named_as_what_makes_a_start_unknown() -> No
     head = world.engine.reason("head")
     assert head is not None
     assert head.blockers == (QuotaMissing("cpu", 3000), StartUnknown(("team/runs",)))
-    assert head.help == NOBODY + "needs 3 more cpu; when is unknown: team/runs has no run-time limit"
+    assert head.help == NOBODY + "needs 3 more cpu; its start time is unknown: team/runs has no run-time limit"

@@ -54,7 +54,7 @@ def test_the_size_is_a_number_from_one(text: str | None, size: int) -> None:
     ("labels", "annotations", "told"),
     [
         ({GROUP: "ring"}, {}, f"annotation {COUNT}: absent"),
-        ({GROUP: "ring"}, {COUNT: "two"}, f"annotation {COUNT}: two: is no number of pods; write 1 or more"),
+        ({GROUP: "ring"}, {COUNT: "two"}, f"annotation {COUNT}: two: is not a number of pods; write 1 or more"),
         (
             {},
             {COUNT: "2"},

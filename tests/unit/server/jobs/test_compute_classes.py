@@ -67,7 +67,7 @@ async def test_what_the_platform_would_correct_is_said() -> None:
     odd["spec"]["containers"] = containers(cpu="1", memory="100Gi")
     answer = await ask(Gate(view()), "/validate/pods", review(odd))
     assert answer.allowed
-    assert "is no shape of class general-purpose" in answer.warnings[0]
+    assert "is not a shape of class general-purpose" in answer.warnings[0]
 
 
 TABLE = """

@@ -299,7 +299,7 @@ async def test_a_run_time_limit_is_seconds_whenever_it_is_written(waiting: Gate,
     new["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = limit
     for answer in (await create(waiting, new), await update(waiting, stored(), new)):
         assert answer.allowed is fine
-        assert fine or "is no run time" in answer.message
+        assert fine or "is not a run time" in answer.message
     renamed = copy.deepcopy(new)
     renamed["metadata"]["labels"]["mine"] = "1"
     assert (await update(waiting, new, renamed)).allowed, "what was stored so before stays editable"
@@ -327,7 +327,7 @@ async def test_a_waiting_job_may_change_its_queue(waiting: Gate) -> None:
 async def test_a_job_that_runs_outside_every_queue_is_not_labelled(waiting: Gate) -> None:
     answer = await update(waiting, job(queue=None), job())
     assert not answer.allowed
-    assert "runs already, outside every queue" in answer.message
+    assert "is already running unqueued" in answer.message
 
 
 @pytest.mark.parametrize("key", sorted(OWN_ANNOTATIONS))

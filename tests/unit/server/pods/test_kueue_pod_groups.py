@@ -49,7 +49,7 @@ async def update(gate: Gate, old: dict[str, Any], new: dict[str, Any]) -> Answer
 
 @pytest.mark.parametrize(
     ("size", "told"),
-    [("3", None), (None, f"annotation {COUNT}: absent"), ("0", "0: is no number of pods; write 1 or more")],
+    [("3", None), (None, f"annotation {COUNT}: absent"), ("0", "0: is not a number of pods; write 1 or more")],
 )
 async def test_a_member_says_how_many_there_are(gate: Gate, size: str | None, told: str | None) -> None:
     answer = await create(gate, member(size=size))
@@ -138,7 +138,7 @@ async def test_a_member_stays_in_its_group(
 
 async def test_its_count_is_corrected_while_it_waits_and_not_once_it_was_admitted(gate: Gate) -> None:
     assert (await update(gate, member(), member(size="4"))).allowed
-    assert "is no number of pods" in (await update(gate, member(), member(size="many"))).message
+    assert "is not a number of pods" in (await update(gate, member(), member(size="many"))).message
     for size in ("4", "1", None):
         answer = await update(gate, member(gated=False), member(gated=False, size=size))
         assert f"annotation {COUNT} of a pod that was admitted stays" in answer.message

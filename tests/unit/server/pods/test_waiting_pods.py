@@ -215,4 +215,4 @@ async def test_a_lightweight_group_says_a_number_of_pods(fenced: Gate, text: str
     light["metadata"]["labels"][names.MIN_AVAILABLE_LABEL] = text
     answer = await create(fenced, light)
     assert answer.allowed is (number is not None)
-    assert number is not None or "is no number of pods" in answer.message
+    assert number is not None or "is not a number of pods" in answer.message

@@ -174,7 +174,7 @@ def _misspelt(obj: Object) -> Iterator[Problem]:
     group, kind = group_of(obj), str(obj.get("kind"))
     for close in get_close_matches(kind, [known.kind for known in RESOURCES if known.group == group], 1, 0.8):
         where = f"{kind} {_metadata(obj).get('name')}#/kind"
-        yield Problem(where, kind, "is no kind of policy object", f"did you mean {close!r}?")
+        yield Problem(where, kind, "is not a kind of policy object", f"did you mean {close!r}?")
 
 
 def in_namespace(obj: Object) -> Object:

@@ -31,7 +31,7 @@ def problems_of(obj: Mapping[str, Any]) -> list[Problem]:
     for check in status["admissionChecks"].items():
         check.mapping()
         if check["state"].value not in _CHECK_STATES:
-            check["state"].error("is no state of an admission check", f"write one of {', '.join(_CHECK_STATES)}")
+            check["state"].error("is not a state of an admission check", f"write one of {', '.join(_CHECK_STATES)}")
         _check_time(check["lastTransitionTime"])
     return [problem.within(f"{label(obj)}#") for problem in found]
 
@@ -45,7 +45,7 @@ def _check_conditions(place: Place) -> None:
             condition["type"].error("is not the only condition of its type", "write each type once")
         seen.add(kind)
         if condition["status"].value not in _STATUSES:
-            condition["status"].error("is no status of a condition", "write 'True', 'False' or 'Unknown'")
+            condition["status"].error("is not a status of a condition", "write 'True', 'False' or 'Unknown'")
         condition["reason"].text()
         _check_time(condition["lastTransitionTime"])
 

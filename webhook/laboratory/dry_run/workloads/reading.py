@@ -306,7 +306,7 @@ def _reservation(
     unknown = by_name.keys() - counts.keys()
     if unknown:
         where = "status.admission.podSetAssignments"
-        raise Unreadable(where, ", ".join(sorted(unknown)), "is no pod set of it", "name one of spec.podSets")
+        raise Unreadable(where, ", ".join(sorted(unknown)), "is not a pod set of it", "name one of spec.podSets")
     queue = around.policy.queues.get(name)
     request = Request() if queue is None else compile_request(gang, queue, around.policy.flavors, around.settings)
     return Reservation(

@@ -52,7 +52,7 @@ def check_usage(where: str, resource: str, amount: int, count: int) -> None:
         raise Unreadable(
             f"{where}.resourceUsage.{resource}",
             quantity.render(amount, resource),
-            f"is no multiple of {count}",
+            f"is not a multiple of {count}",
             "write what all have together",
         )
 
@@ -65,7 +65,7 @@ def _check_names(names: list[str]) -> None:
     for index, name in enumerate(names):
         if _POD_SET_NAME.fullmatch(name) is None:
             fix = "use at most 63 lower-case letters, digits and '-'"
-            raise Unreadable(f"spec.podSets.{index}.name", name, "is no name of a pod set", fix)
+            raise Unreadable(f"spec.podSets.{index}.name", name, "is not a name of a pod set", fix)
         if name in names[:index]:
             raise Unreadable(f"spec.podSets.{index}.name", name, "another pod set has this name", "rename one")
 
@@ -84,7 +84,7 @@ def _check_reclaimed(obj: Mapping[str, Any], counts: Mapping[str, int]) -> None:
         where = f"status.reclaimablePods.{index}"
         name, count = (item.get("name") or "main", item.get("count")) if isinstance(item, dict) else (item, None)
         if not isinstance(name, str) or name not in counts:
-            raise Unreadable(f"{where}.name", name, "is no pod set of it", "name one of spec.podSets")
+            raise Unreadable(f"{where}.name", name, "is not a pod set of it", "name one of spec.podSets")
         if type(count) is not int or not 0 <= count <= counts[name]:
             most = f"write 0 to {counts[name]}"
             raise Unreadable(f"{where}.count", count, f"is not a number of the pods of {name}", most)
