@@ -71,13 +71,13 @@ bench-scale: env ## admission with thousands of gangs running, beside the least 
 bench-replay: env ## CPU seconds to replay a real log of 82,247 jobs under several policies
 	$(RUN) -m benchmarks.bench_replay
 
-lock: ## write the hash-locked requirements anew
+lock: ## rewrite the hash-locked requirements
 	$(VENV)/bin/uv pip compile -q pyproject.toml --universal --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" -o requirements.lock
 	$(VENV)/bin/uv pip compile -q pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" -o requirements-dev.lock
 
-manifests: env ## write the generated manifests anew, from the tables of the code
+manifests: env ## rewrite the generated manifests from the tables in the code
 	$(RUN) -m manifests.registrations
 	$(RUN) -m manifests.policies
 	$(RUN) -m manifests.reconciler_policies

@@ -9,8 +9,8 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
+from webhook.server.pods.excess import excess_over
 from webhook.server.pods.group_checks import regrouped
-from webhook.server.pods.places import excess_over
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.pod_facts import PodFacts

@@ -8,9 +8,9 @@ from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.server.pods.excess import added_by_others, excess_over
 from webhook.server.pods.group_checks import misgrouped
 from webhook.server.pods.loose_pods import judge_loose
-from webhook.server.pods.places import added_by_others, excess_over
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.membership import belongs
