@@ -1,6 +1,6 @@
 """The pure core: what fits, who goes first, what is written down.
 
-Nothing here does I/O, reads a clock, logs or draws a random number; time comes in as an argument. The rooms, each of
+Nothing here does I/O, reads a clock, logs or draws a random number; time comes in as an argument. The packages, each of
 which may import those before it: ``model`` (the words: gang, amounts, policy, reasons), ``ledger`` (the record),
 ``quota`` (cohort arithmetic and ResourceQuota), ``placement`` (what fits which nodes), ``assignment`` (one gang's
 flavors, victims and shares), ``pending`` (where gangs wait), ``backfill`` (who may pass a blocked head), ``scheduler``

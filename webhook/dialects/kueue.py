@@ -265,7 +265,7 @@ def _node_fit(annotations: Place, labels: Mapping[str, str]) -> NodeFit | None:
     if stated.value in tuple(NodeFit):
         return NodeFit(str(stated.value))
     if stated.present:
-        stated.warn("is not known: it counts as not written", f"write one of {', '.join(NodeFit)}")
+        stated.warn("is not known and is ignored", f"write one of {', '.join(NodeFit)}")
     noted = annotations.value if isinstance(annotations.value, dict) else {}
     on_demand = any(str(key).startswith(names.AUTOSCALERS) for key in (*noted, *labels))
     return NodeFit.OBSERVE if on_demand else None

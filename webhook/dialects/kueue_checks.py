@@ -34,7 +34,7 @@ def rules(spec: Place, flavors: set[str]) -> tuple[CheckRule, ...]:
     written = list(stated.items(least=1, most=64)) if stated.present else []
     names = [item["name"] for item in written] + list(flat.items())
     if strategy.present and flat.value:
-        flat.error("says again what admissionChecksStrategy says", "keep admissionChecksStrategy only")
+        flat.error("repeats what admissionChecksStrategy says", "keep admissionChecksStrategy only")
     for name in names:
         if not 1 <= len(name.text()) <= 316:
             name.error("is not a name of 1 to 316 characters", "name an AdmissionCheck")

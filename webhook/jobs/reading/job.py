@@ -32,7 +32,7 @@ _EMPTY: Final[dict[str, Any]] = {}
 
 
 def document_of(raw: bytes) -> dict[str, Any]:
-    """Return the object in ``raw``. Raises ValueError where that is no JSON."""
+    """Return the object in ``raw``. Raises ValueError where that is not JSON."""
     document: dict[str, Any] = orjson.loads(raw)
     return document
 

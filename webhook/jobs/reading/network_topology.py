@@ -128,7 +128,7 @@ def _of_parts(policy: object, tiers: Sequence[NetworkTier]) -> dict[str, str] | 
     if label is None:
         return _NO_TIER
     if type(size) is not int or size < 1:
-        return "partitionSize is no number of pods"
+        return "partitionSize is not a number of pods"
     return {names.SLICE_TOPOLOGY: label, names.SLICE_SIZE: str(size)}
 
 

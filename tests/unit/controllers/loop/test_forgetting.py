@@ -15,7 +15,7 @@ from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
-BOUNDED = frozenset({"_tombstones", "_known", "_backlog", "_largest", "indexes", "gates"})
+BOUNDED = frozenset({"_tombstones", "_known", "_backlog", "_largest", "indexes", "bottlenecks"})
 """Fields with a most of their own, that the next change empties, or that keep a number for each name of a queue."""
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 
