@@ -32,8 +32,8 @@ Document = dict[str, Any]
 def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
     """What it may do where jobs are submitted: read them, keep its record on them, show their status."""
     rules = []
-    for family in _placed(kinds):
-        plurals = _plurals(family)
+    for family in placed(kinds):
+        plurals = plurals_of(family)
         rules.append(_rule(family.group, plurals, [*_READ, "patch"]))
         rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
     return [
@@ -46,7 +46,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
 
 def in_member(kinds: Sequence[JobKind]) -> list[Document]:
     """What it may do where jobs run: copies, and reading what proves that nothing of one is left."""
-    rules = [_rule(family.group, _plurals(family), [*_READ, "create", "patch", "delete"]) for family in _placed(kinds)]
+    rules = [_rule(family.group, plurals_of(family), [*_READ, "create", "patch", "delete"]) for family in placed(kinds)]
     rules += [_rule("", ["pods"], ["get", "list"]), _rule("", ["events"], ["list"]), _kube_system()]
     ledger = [_rule("", ["configmaps"], _READ)]
     return [_account(), *_given("ClusterRole", rules), *_given("Role", ledger), *_copies_only(kinds)]
@@ -96,11 +96,13 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _placed(kinds: Sequence[JobKind]) -> list[Family]:
+def placed(kinds: Sequence[JobKind]) -> list[Family]:
+    """Return the kinds that a hub places, by group."""
     return cel.families(kind for kind in kinds if kind.placed)
 
 
-def _plurals(family: Family) -> list[str]:
+def plurals_of(family: Family) -> list[str]:
+    """Return the resources of a group, each once."""
     return sorted({kind.plural for kind in family.kinds})
 
 
@@ -113,9 +115,9 @@ def _policy(
             "apiGroups": [family.group],
             "apiVersions": ["*"],
             "operations": operations,
-            "resources": _plurals(family),
+            "resources": plurals_of(family),
         }
-        for family in _placed(kinds)
+        for family in placed(kinds)
     ]
     spec = {
         "failurePolicy": "Fail",

@@ -71,7 +71,7 @@ class Rotation:
         cluster = self._tutti.cluster
         kubectl = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig, NAMESPACE)
         kubectl("apply", "--server-side", "-f", "-", stdin=secret)
-        self._tutti._certs("patch-ca", "--out", str(self.out), "--kubeconfig", str(kubectl.kubeconfig))
+        self._tutti.certs("patch-ca", "--out", str(self.out), "--kubeconfig", str(kubectl.kubeconfig))
         return material
 
 

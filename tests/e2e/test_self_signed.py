@@ -77,7 +77,7 @@ class Secrets:
         bundle.mkdir(exist_ok=True)
         (bundle / "ca.crt").write_bytes(material.bundle_pem)
         kubeconfig = str(self._installation.cluster.kubeconfig)
-        self._installation._certs("patch-ca", "--out", str(bundle), "--kubeconfig", kubeconfig)
+        self._installation.certs("patch-ca", "--out", str(bundle), "--kubeconfig", kubeconfig)
         self._put(AUTHORITY_SECRET, {AUTHORITIES_FILE: material.authorities_pem})
         self._put(LEAF_SECRET, material.files())
 

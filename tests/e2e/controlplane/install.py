@@ -158,14 +158,14 @@ class Installation:
         """Issue the serving certificate into its Secret and announce its authority, as the documentation says."""
         out = ["--out", str(self.cluster.directory / "certs")]
         if new_authority:
-            self._certs("rotate", *out, "--new-authority")
-        self._kubectl("apply", "--server-side", "-f", "-", stdin=self._certs("issue", *out, "--secret"))
+            self.certs("rotate", *out, "--new-authority")
+        self._kubectl("apply", "--server-side", "-f", "-", stdin=self.certs("issue", *out, "--secret"))
         self.announce_authority()
 
     def announce_authority(self) -> None:
         """Tell the API server which authority to trust: the registrations may be new."""
         out = str(self.cluster.directory / "certs")
-        self._certs("patch-ca", "--out", out, "--kubeconfig", str(self.cluster.kubeconfig))
+        self.certs("patch-ca", "--out", out, "--kubeconfig", str(self.cluster.kubeconfig))
 
     def run_job(self, name: str) -> str:
         """Do the work of a Job in Tutti's namespace, where the simulated kubelets only pretend to; return its output.
@@ -247,7 +247,8 @@ class Installation:
         kubectl = str(self.cluster.binaries["kubectl"])
         return _run([kubectl, f"--kubeconfig={self.cluster.kubeconfig}", *arguments], stdin)
 
-    def _certs(self, *arguments: str) -> str:
+    def certs(self, *arguments: str) -> str:
+        """Run ``python -m certs``; return what it prints."""
         return _run([sys.executable, "-m", "certs", *arguments])
 
 

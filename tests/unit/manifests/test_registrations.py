@@ -310,7 +310,7 @@ def test_what_the_reconciler_writes_on_jobs_needs_no_webhook(entry: dict[str, An
 @pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
 def test_what_a_hub_writes_on_its_own_jobs_needs_no_webhook(entry: dict[str, Any]) -> None:
     """Else what has ended in a member keeps the hub's quota in an outage. It patches jobs, and sets no hold."""
-    placed = {(family.group, plural) for family in fleet._placed(KIND_LIST) for plural in fleet._plurals(family)}
+    placed = {(family.group, plural) for family in fleet.placed(KIND_LIST) for plural in fleet.plurals_of(family)}
     judged = {(group, name) for group, name, operation in rules([entry], "/validate/jobs") if operation == "UPDATE"}
     conditions = {condition["name"] for condition in entry.get("matchConditions", [])}
     assert ("not-the-hubs-record" in conditions) is bool(judged & placed)
