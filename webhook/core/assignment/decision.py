@@ -256,8 +256,7 @@ class Attempt:
                 if decision.misplaced is None or decision.misplaced.postponed or not victims:
                     return decision
                 # The quota alone names some; where their nodes are not enough, others are looked for.
-                seats = self.decider.vacated(self.gang, counts, assignment.flavors)
-                victims, awaits = self._search(asked, assignment.needs_room, seats)
+                victims, awaits = self._seated(decision, asked)
                 stopping = victims or awaits
                 if not stopping or (fence is not None and not self._clears_fences(counts, victims, awaits)):
                     return decision
@@ -292,6 +291,18 @@ class Attempt:
             own = self.decider.allocations.of_queue(self.node.name)
             mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
         return mode
+
+    def _seated(self, decision: Decision, asked: AmountsByFlavor) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+        """Return which gangs to stop, and for which to wait, so that the gang finds quota and nodes: of those who hold
+        what its quota lacks, and where these do not make room, of all who hold anything that it asks.
+        """
+        assignment = decision.assignment
+        for needs in dict.fromkeys((assignment.needs_room, frozenset(asked))):
+            seats = self.decider.vacated(self.gang, decision.counts, assignment.flavors)
+            victims, awaits = self._search(asked, needs, seats)
+            if victims or awaits:
+                return victims, awaits
+        return (), ()
 
     def _placed(self, decision: Decision) -> Decision:
         """Return ``decision`` with places on nodes, or with the reason why there are none: then nobody is stopped."""

@@ -13,7 +13,7 @@ from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
 from webhook.core.quota.fences import Fences
@@ -122,6 +122,22 @@ def test_those_are_stopped_whose_nodes_make_the_gang_fit_and_nobody_else() -> No
     for each in plan.preempted:
         made.release(each.uid)
     assert admitted(made, 22.0) == ["wide"]
+
+
+def test_who_holds_none_of_what_the_quota_lacks_is_stopped_where_the_nodes_need_it() -> None:
+    rules = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+    quotas = group(default={"gpu": 8, "cpu": 64})
+    made, there = engine(queue("q", None, quotas, preemption=rules), nodes={})
+    there.put_node(NodeRecord("a", {"gpu": 8000, "cpu": 64_000, PODS: 2000}))
+    made.submit(gang("gpus", "q", also={"gpu": 8}), 0.0)
+    made.submit(gang("cores", "q"), 0.0)
+    assert set(admitted(made)) == {"gpus", "cores"}
+    made.submit(gang("urgent", "q", pods=2, also={"gpu": 4}, priority=5), 2.0)
+    plan = made.cycle(2.0, Fences(), epoch=1)
+    assert {each.uid for each in plan.preempted} == {"gpus", "cores"}
+    for each in plan.preempted:
+        made.release(each.uid)
+    assert admitted(made, 3.0) == ["urgent"]
 
 
 @given(
