@@ -18,6 +18,7 @@ LESS: Final[dict[str, Any]] = {
     "pod_groups": 0,
     "ensembles": 0,
     "churn": 0,
+    "node_churn": 0,
     "nested": False,
     "hostile": 0,
     "scheduled": 0.0,

@@ -22,6 +22,7 @@ from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.neighbours import Neighbours
+from tests.simulation.node_churn import NodeChurn
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
@@ -104,6 +105,8 @@ class Weather:
     """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
     nodes: tuple[int, ...] = (8, 8, 8)
     """GPUs of each."""
+    node_churn: int = 0
+    """How often something happens to a node."""
     racked: float = 0.0
     """Chance that the pods of a job are to be in one rack; there are two then."""
     churn: int = 0
@@ -186,6 +189,7 @@ class World:
             self.invariants.running = Running()
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after, nested=self.weather.nested)
+        self.node_churn = NodeChurn(self.cluster, Random(self.seed))
         if self.weather.churn:
             self.invariants.recent = self.churn.recent
         if self.weather.in_credits:
@@ -236,6 +240,7 @@ class World:
         refusing = self._spawn(self._refuse(busy_seconds))
         hiding = self._spawn(self._unlist(busy_seconds))
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
+        breaking = self._spawn(self.node_churn.run(self.weather.node_churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         stop_watching = self.invariants.watch()
         if self.weather.hidden:
@@ -248,6 +253,7 @@ class World:
             await restoring
             await losing
             await churning
+            await breaking
             await refusing
             await gating
             await hiding
