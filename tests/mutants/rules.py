@@ -338,6 +338,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "what one start is given on nodes no other is given beside it",
+        "webhook/core/placement/capacity.py",
+        "        self._add_all(gang, allotment, -1)\n",
+        "",
+        f"{UNIT}/core/placement {UNIT}/core/scheduler/test_nodes.py",
+    ),
+    Mutant(
+        "N",
         "room on nodes is kept for who has others stopped",
         "webhook/core/scheduler/cycle.py",
         "        claims.keep_places(state, gang.uid, decision.places)\n",
