@@ -23,6 +23,8 @@ WORLDS: Final = int(os.environ.get("WORLDS", "24"))
 SEED: Final = int(os.environ.get("SEED", "1"))
 SLOW: Final = {"key": "example.com/slow", "effect": "NoSchedule"}
 PORT: Final = 29_500
+DAEMONS: Final = "kube-system"
+"""A namespace that is exempt."""
 Manifest = dict[str, Any]
 
 
@@ -33,6 +35,8 @@ class World:
     name: str
     nodes: list[Manifest]
     others: list[Manifest]
+    daemons: list[Manifest]
+    """DaemonSets on these nodes, whose pods are on their way when the gang comes."""
     templates: dict[str, tuple[Manifest, int]]
     """By pod set: its pods' template, and how many there are."""
 
@@ -80,10 +84,12 @@ def taint(name: str) -> dict[str, str]:
 
 
 def drawn(rng: Random, name: str) -> World:
-    """Draw a world: cordoned, tainted and small nodes among others, half of them taken, and a gang that may fit; some
-    pods take ports of their node.
+    """Draw a world: cordoned, tainted and small nodes among others, half of them taken, in some with a DaemonSet, and a
+    gang that may fit; some pods take ports of their node.
     """
-    made, others = [], []
+    made, others, daemons = [], [], []
+    if rng.random() < 0.4:
+        daemons.append(daemon_set_drawn(rng, name))
     for number in range(rng.randint(2, 4)):
         gpus = rng.choice((2, 4, 8, 8))
         each = nodes.node(f"{name}-{number}", gpus)
@@ -103,9 +109,24 @@ def drawn(rng: Random, name: str) -> World:
                 template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": PORT}]
             others.append(pod(f"{name}-other-{number}", template))
     if rng.random() < 0.6:
-        return World(name, made, others, {"main": (pods_drawn(rng, "main"), rng.randint(1, 5))})
+        return World(name, made, others, daemons, {"main": (pods_drawn(rng, "main"), rng.randint(1, 5))})
     sets = {"Master": (pods_drawn(rng, "pytorch"), 1), "Worker": (pods_drawn(rng, "pytorch"), rng.randint(1, 3))}
-    return World(name, made, others, sets)
+    return World(name, made, others, daemons, sets)
+
+
+def daemon_set_drawn(rng: Random, name: str) -> Manifest:
+    """Return a DaemonSet where its pods to come are counted, for all nodes of a world but perhaps the slow."""
+    labels, template = {"daemon": name}, pod_template(rng.choice((0, 0, 1)), cpu=rng.choice(("500m", "1", "2")))
+    slow = [{"key": SLOW["key"], "operator": "Exists"}] if rng.random() < 0.5 else []
+    template["metadata"]["labels"] = labels
+    template["spec"] |= {
+        "restartPolicy": "Always",
+        "nodeSelector": {"world": name},
+        "tolerations": [{"key": name, "operator": "Exists"}, *slow],
+    }
+    metadata = {"name": name, "namespace": DAEMONS, "labels": {"worlds": name.rpartition("-")[0]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
 
 
 def pods_drawn(rng: Random, container: str) -> Manifest:
@@ -140,8 +161,21 @@ def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     others = [each for world in made for each in world.others]
     create(admin, others)
     wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 60, "what was there before runs")
+    daemons = [each for world in made for each in world.daemons]
+    create(admin, daemons)
+    wait_until(lambda: all_have_pods(admin, len(daemons)), 60, "the pods of DaemonSets are made, if not bound")
     yield {world.name: world for world in made}
+    admin("delete", "daemonset", "-n", DAEMONS, "-l", f"worlds={admin.namespace}", "--wait=false")
     admin("delete", "--raw", f"/api/v1/nodes?labelSelector=worlds%3D{admin.namespace}")
+
+
+def all_have_pods(admin: Kubectl, daemon_sets: int) -> bool:
+    """Return whether each DaemonSet has a pod for each of its nodes: who is bound first is seen in what is decided."""
+    found = [each["status"] for each in admin.in_namespace(DAEMONS).items("daemonsets", f"worlds={admin.namespace}")]
+    return len(found) == daemon_sets and all(
+        each.get("observedGeneration") and each["currentNumberScheduled"] == each["desiredNumberScheduled"]
+        for each in found
+    )
 
 
 def create(kubectl: Kubectl, manifests: list[Manifest]) -> None:
