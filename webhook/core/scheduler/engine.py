@@ -20,6 +20,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy, Queue
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import class_key
 from webhook.core.placement.capacity import Capacity
@@ -225,6 +226,13 @@ class Engine:
         lost = [t.gang for t in self.state.pending.records.values() if t.queue is None]
         lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
         return [gang for queue in queues for gang in self.state.pending.in_order(queue)] + lost
+
+    def waiting_for_nodes(self) -> list[tuple[Gang, int]]:
+        """Return the gangs that had quota and no nodes when they were decided about: of those that ask the same the
+        first, and how many they are.
+        """
+        eclasses = self.state.pending.waiting_for(NodesFreed())
+        return [(eclass.head, len(eclass.order)) for eclass in eclasses if eclass.order]
 
     def undecided(self) -> frozenset[object]:
         """Return what the next cycle starts from: the heads that it decides about.

@@ -50,6 +50,10 @@ class Starts:
     """Starts at which some pods found no node."""
     in_vain_unit_seconds: float
     """GPU-seconds or processor-seconds held by pods whose gang was not whole."""
+    for_nodes_by_size: Mapping[str, float]
+    """Mean seconds, of jobs of each size class that ended, in which they had quota and no nodes."""
+    in_pieces: float
+    """Share of what was free, while jobs arrived, that lay on nodes which had less than a whole node's left."""
 
     @property
     def not_whole_share(self) -> float:
@@ -119,6 +123,8 @@ def measure(outcome: Outcome, alone: Outcome, capacity: float) -> Measures:
             sum(course.starts for course in courses),
             sum(course.not_whole for course in courses),
             math.fsum(course.in_vain_seconds for course in courses),
+            {_size_name(low, high): _for_nodes(outcome, ended, low, high) for low, high in SIZES},
+            _in_pieces(outcome),
         ),
         queues=_by_queue(courses, alone.courses),
     )
@@ -131,6 +137,18 @@ def waits(courses: Iterable[Course]) -> Waits:
         return Waits(0, 0.0, 0.0, 0.0)
     place = math.ceil(len(seconds) * 99 / 100) - 1
     return Waits(len(seconds), math.fsum(seconds) / len(seconds), seconds[place], seconds[-1])
+
+
+def _for_nodes(outcome: Outcome, ended: Sequence[Course], low: int, high: int | None) -> float:
+    seen, jobs = outcome.on_nodes, len(list(_of_size(ended, low, high)))
+    if seen is None or not jobs:
+        return 0.0
+    return math.fsum(n for size, n in seen.waited.items() if size >= low and (high is None or size <= high)) / jobs
+
+
+def _in_pieces(outcome: Outcome) -> float:
+    seen = outcome.on_nodes
+    return 0.0 if seen is None or not seen.free_unit_seconds else seen.in_pieces_unit_seconds / seen.free_unit_seconds
 
 
 def bounded_slowdown(course: Course) -> float:

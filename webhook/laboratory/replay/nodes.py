@@ -64,6 +64,10 @@ class Pool:
         main = PodSet("main", whole, _price(self.resource, self.largest))
         return ((main,) if whole else ()) + ((PodSet("rest", 1, _price(self.resource, rest)),) if rest else ())
 
+    def units(self, pods: PodSet) -> int:
+        """Return how many units of the resource such pods ask."""
+        return pods.count * pods.price.requests.get(self.resource, 0) // MILLI
+
 
 def _price(resource: str, units: int) -> PodPrice:
     return PodPrice({resource: units * MILLI}, {resource: units * MILLI})

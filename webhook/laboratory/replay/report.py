@@ -118,6 +118,7 @@ def _rows(unit: str, columns: Sequence[Measures], *, nodes: bool) -> list[Row]:
             ("starts, number", lambda m: f"{m.starts.starts:,}"),
             ("starts not whole, %", lambda m: _percent(m.starts.not_whole_share)),
             (f"held by gangs not whole, {unit}-hours", lambda m: f"{m.starts.in_vain_unit_seconds / _HOUR:,.0f}"),
+            (f"free {unit}s in pieces, %", lambda m: _percent(m.starts.in_pieces)),
         ]
     if any(m.never_started for m in columns):
         rows.append(("never started, jobs", lambda m: f"{m.never_started:,}"))
@@ -127,11 +128,16 @@ def _rows(unit: str, columns: Sequence[Measures], *, nodes: bool) -> list[Row]:
         if any(m.by_size[name].jobs for m in columns):
             title = f"{name} {unit}{'' if name == '1' else 's'} ({found.jobs:,} jobs)"
             rows += _class_rows(title, partial(_of_class, name))
+            rows += [("  for nodes, mean", partial(_for_nodes, name))] if nodes else []
     return rows + _class_rows(f"widest 1 % ({columns[0].widest.jobs:,} jobs)", lambda m: m.widest)
 
 
 def _of_class(name: str, measures: Measures) -> Waits:
     return measures.by_size[name]
+
+
+def _for_nodes(name: str, measures: Measures) -> str:
+    return _seconds(measures.starts.for_nodes_by_size[name])
 
 
 def _class_rows(title: str, of: Callable[[Measures], Waits]) -> list[Row]:

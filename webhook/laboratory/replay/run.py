@@ -25,6 +25,7 @@ from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.replay.job_log import Job, window_of
 from webhook.laboratory.replay.nodes import Floor, Pool, StartRule
+from webhook.laboratory.replay.on_nodes import OnNodes
 
 KIND: Final = "Job.batch"
 START: Final = Start()
@@ -63,6 +64,8 @@ class Outcome:
     courses: tuple[Course, ...]
     busy_unit_seconds: float
     """GPU-seconds or processor-seconds in use while jobs arrived, thrown away runs included."""
+    on_nodes: OnNodes | None = None
+    """What was seen of the nodes, where there are any."""
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class _Replay:
     """The nodes; None: there are as many as the quota allows, and every pod finds one."""
     partial: dict[str, None] = field(default_factory=dict)
     """Gangs of which some pods found no node, in order of their start."""
+    on_nodes: OnNodes | None = None
     resting: dict[str, float] = field(default_factory=dict)
     """Gangs that were stopped because they did not become whole, and when each is considered again."""
 
@@ -110,6 +114,8 @@ class _Replay:
                 self.engine.next_wake(now),
             )
             now = min(time for time in times if time is not None)
+            if self.on_nodes is not None:
+                self.on_nodes.until(now, self.engine, (self.courses[uid].job for uid in (*self.partial, *self.resting)))
             while self.ends and self.ends[0][0] == now:
                 self._end(*heappop(self.ends))
             self._bind_the_rest(now)
@@ -231,11 +237,12 @@ def replay(
     world = _Replay(engine, resume, window_of(jobs), courses, gangs)
     if nodes is not None:
         world.floor = Floor(nodes[0].capacity(), nodes[1], policy.flavors)
+        world.on_nodes = OnNodes(nodes[0], world.floor.capacity, world.window)
         if nodes[1] is not StartRule.QUOTA:
             engine.know_nodes(world.floor.capacity)
     engine.set_policy(policy, namespaces, world.window[0])
     world.run()
-    return Outcome(tuple(courses.values()), world.busy)
+    return Outcome(tuple(courses.values()), world.busy, world.on_nodes)
 
 
 def _gangs(jobs: Iterable[Job], resource: str, pool: Pool | None) -> Iterable[Gang]:

@@ -58,3 +58,25 @@ def test_nodes_that_cannot_be_are_told(given: str) -> None:
     with pytest.raises(PolicyError) as refused:
         pool(given, GPU, 16)
     assert given in str(refused.value)
+
+
+def test_a_wait_is_split_into_that_for_quota_and_that_for_nodes() -> None:
+    # Two of 16 GPUs are taken, one of either node, until 1,000; from 100 on others hold what quota is left until 400.
+    jobs = [job("a", 0, 1000), job("a", 0, 1000), job("a", 100, 300, 4), job("a", 150, 10, 8), job("a", 2000, 10)]
+    by_check = outcome(jobs, "2x8", StartRule.CHECK, quota=13)
+    assert by_check.courses[3].wait_seconds == 850
+    assert by_check.on_nodes is not None
+    assert dict(by_check.on_nodes.waited) == {8: 600}, "from 400 on the quota had room"
+    # By quota alone it starts at 400 with no node, is stopped after 300 s, and rests for 60, and so on.
+    by_quota = outcome(jobs, "2x8", StartRule.QUOTA, quota=13)
+    assert by_quota.on_nodes is not None
+    assert dict(by_quota.on_nodes.waited) == {8: by_quota.courses[3].wait_seconds - 250}
+
+
+def test_what_is_free_in_pieces_is_told_as_a_share_of_what_is_free_while_jobs_arrive() -> None:
+    # One GPU of one of two nodes is taken half of the time: 7 of 15 are in a piece then, and none of 16 after it.
+    jobs = [job("a", 0, 100), job("a", 200, 1)]
+    found = outcome(jobs, "2x8", StartRule.PACK).on_nodes
+    assert found is not None
+    assert found.free_unit_seconds == 100 * 15 + 100 * 16
+    assert found.in_pieces_unit_seconds == 100 * 7
