@@ -117,7 +117,12 @@ def test_a_gang_of_higher_priority_that_has_quota_and_no_nodes_stops_as_few_as_l
     for number in stopped:
         (said,) = told(owner, f"low-{number}", "Evicted")
         assert f"{owner.namespace}/high" in said
-        assert any("NodesDoNotFit" in each for each in told(owner, f"low-{number}", "Queued"))
+    waits = [f"low-{number}" for number in stopped]
+    wait_until(
+        lambda: all(any("NodesDoNotFit" in each for each in told(owner, name, "Queued")) for name in waits),
+        SECONDS,
+        "they are told what they wait for",
+    )
     owner.delete("job", "high")
     wait_until(lambda: len(owner.pods(phase="Running")) == NODES, 2 * SECONDS, "those that were stopped come back")
     admin.delete("workloadpriorityclass", f"{admin.namespace}-urgent")

@@ -8,7 +8,7 @@ index catches up when it is asked. So a change costs nothing by itself, and a qu
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -415,6 +415,16 @@ class Capacity:
             for name, amount in then.items():
                 more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
         return more
+
+    def held_on(self, nodes: Container[str], resource: str) -> Counter[str]:
+        """Return how much of a resource gangs hold on ``nodes`` or will, by uid; it looks at the pods of all gangs."""
+        found = Counter[str]()
+        for gang in {**self._pods_of, **self.allotments}:
+            for node, requests, count in self._going((gang,)):
+                amount = requests.get(resource)
+                if amount and node in nodes:
+                    found[gang] += amount * count
+        return found
 
     def _sums(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
         sums: dict[str, dict[str, int]] = {}

@@ -41,12 +41,12 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     nearest = _nearest_of_too_small(capacity, shape)
     if nearest is not None:
         return _too_large(shape, nearest)
+    none = f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}" if parts else ""
     if _near(found) is not None:
-        return _no_domain(found, capacity.index(shape).total)
-    text = f"{_asked(found)}; {_fit(found)}"
-    if parts:
-        text += f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}"
-    return Reason(Code.NODES_DO_NOT_FIT, text, help=_help(found))
+        anywhere = capacity.index(shape).total
+        # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
+        return _no_domain(found, anywhere, none if anywhere < found.asked.count else "")
+    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}{none}", help=_help(found))
 
 
 def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:
@@ -74,7 +74,7 @@ def _near(found: Misplaced) -> Nearness | None:
     return near if near is not None and near.binding else None
 
 
-def _no_domain(found: Misplaced, anywhere: int | None = None) -> Reason:
+def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") -> Reason:
     near = found.asked.near
     assert near is not None
     asked = f"{_asked(found)} within one {near.level}" if near.required else _asked(found)
@@ -85,15 +85,18 @@ def _no_domain(found: Misplaced, anywhere: int | None = None) -> Reason:
         text = f"{asked}; the nodes are not known"
         return Reason(code, text, help=f"let Tutti read Nodes, or take {_annotation(near)} off")
     if near.slice_size and not near.required:
-        return Reason(code, f"{asked}; {found.found} fit now", help=f"it starts when {missing} more fit")
+        return Reason(code, f"{asked}; {found.found} fit now{none}", help=f"it starts when {missing} more fit")
     if found.nearest is None:
-        text = f"{asked}; no node with that label has room for one"
+        text = f"{asked}; no node with that label has room for one{none}"
         return Reason(code, text, help="it starts when all of them fit in one")
     text = f"{asked}; none has room for all, {found.nearest} for most: {found.found}"
     if missing <= 0:
         return Reason(code, f"{text}, but not beside the gang's other pods", help="it starts when all its pods fit")
-    text += "" if anywhere is None else f"; {anywhere} fit anywhere"
-    return Reason(code, text, help=f"it starts when {missing} more fit in {found.nearest}, or all in another")
+    text += "" if anywhere is None else f"; {anywhere} fit anywhere{none}"
+    fix = f"it starts when {missing} more fit in {found.nearest}, or all in another"
+    if near.required and not near.slice_size and anywhere is not None and anywhere >= found.asked.count:
+        fix += f", or with {names.PREFERRED_TOPOLOGY}"
+    return Reason(code, text, help=fix)
 
 
 def _annotation(near: Nearness) -> str:

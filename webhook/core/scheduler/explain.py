@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from heapq import nsmallest
 from math import ceil
 
 from webhook.core.assignment.decision import Attempt, Decision
@@ -28,6 +29,7 @@ from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang
 from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import misplaced, why_misplaced
+from webhook.core.placement.holders import holders
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import Node, Usage
@@ -199,7 +201,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         barrier = eclass.barrier if decision is None else decision.barrier
         return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
-        return _with_booked_nodes(state, uid, why_misplaced(state.nodes, decision.misplaced))
+        return _with_booked_nodes(state, uid, _with_holders(state, state.nodes, decision.misplaced, uid))
     if eclass.unschedulable and decision.victims and decision.barrier is None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or began to borrow since its last decision"
@@ -231,7 +233,7 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
     if fence is not None or state.nodes is None:
         return None if fence is None else reason_of(fence)
     found = state.decider.more_places(allocation.gang, allocation.reservation, larger)
-    return why_misplaced(state.nodes, found) if isinstance(found, Misplaced) else None
+    return _with_holders(state, state.nodes, found, uid) if isinstance(found, Misplaced) else None
 
 
 def _ahead_of(state: State, record: PendingGang, level: int, node: Node, key: FlavorResource) -> int:
@@ -271,6 +273,29 @@ def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
             return why
         found = StartUnknown(unlimited)
     return replace(why, help=f"{why.help}; {render(found)}", blockers=(*why.blockers, found))
+
+
+def _with_holders(state: State, nodes: Capacity, found: Misplaced, uid: str) -> Reason:
+    """Return why a gang finds no nodes, with the others who hold most of what it lacks there, and when they end. One
+    that has booked nodes is told that by its booking.
+    """
+    # What it has booked is free for it.
+    kept = nodes.unclaim(uid) if uid in state.booked else None
+    why = why_misplaced(nodes, found)
+    if kept is not None:
+        nodes.claim(uid, kept)
+    if found.postponed or found.unread:
+        return why
+    by_uid, (resource, held) = state.allocations.by_uid, holders(nodes, found)
+    known = [(by_uid[each], n) for each, n in held.items() if each != uid and each in by_uid]
+    most = nsmallest(HOLDERS_SHOWN, known, key=lambda each: (-each[1], each[0].uid))
+    ends = [each.end_seconds for each, _ in most]
+    by = [end for end in ends if end is not None]
+    text = (
+        f"; these end by {time_text(ceil(max(by)))}" if by and len(by) == len(ends) and uid not in state.booked else ""
+    )
+    told = tuple(Holder(str(each), amount) for each, amount in most)
+    return replace(why, resource=resource, holders=told, help=f"{why.help}{text}")
 
 
 def _with_booked_nodes(state: State, uid: str, why: Reason) -> Reason:

@@ -46,6 +46,7 @@ def test_a_gang_whose_sums_fit_waits_until_its_pods_do_and_one_that_fits_starts(
     assert reason.code is Code.NODES_DO_NOT_FIT
     assert str(reason) == (
         "asks 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu (2 free in pieces too small); "
+        "held by team/small (6); "
         "it starts when 2 more of its pods fit"
     )
     for name in ("a", "b"):
@@ -272,6 +273,28 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     made.wake_nodes()
     (reservation,) = made.cycle(2.0, Fences(), epoch=1).admitted
     assert (reservation.name, reservation.pod_sets[0].domain) == ("wide", {"rack": "r1"})
+
+
+def test_who_finds_no_rack_is_told_who_holds_the_nearest_and_until_when_and_that_a_wish_would_do() -> None:
+    made, there = engine(queue("q", 32), nodes={})
+    for name, rack in (("a", "r1"), ("b", "r1"), ("c", "r2")):
+        there.put_node(NodeRecord(name, {"cpu": 4000}, {"rack": rack}))
+    made.wake_nodes()
+    made.submit(gang("x", "q", cpu=4, max_run_seconds=60), 0.0)
+    made.submit(gang("y", "q", pods=2, placement={"node_selector": {"rack": "r2"}}), 0.0)
+    assert admitted(made) == ["x", "y"]
+    near = {"near": Nearness("rack", required=True)}
+    made.submit(gang("wide", "q", pods=6, placement=near), 2.0)
+    assert admitted(made, 2.0) == []
+    assert str(made.reason("wide")) == (
+        "asks 6 pods of 1 cpu within one rack; none has room for all, r1 for most: 4; 6 fit anywhere; "
+        "held by team/x (4); it starts when 2 more fit in r1, or all in another, "
+        "or with kueue.x-k8s.io/podset-preferred-topology; it has booked a, b, free when team/x has ended, "
+        "by 1970-01-01T00:01:01Z"
+    )
+    made.submit(gang("wider", "q", pods=9, priority=-1, placement=near), 2.0)
+    assert admitted(made, 3.0) == []
+    assert "; 4 fit anywhere; of 3 nodes 1 take none: 1 lack cpu" in str(made.reason("wider"))
 
 
 def test_a_gang_in_slices_waits_until_each_is_whole_in_a_rack_and_lists_its_places_slice_by_slice() -> None:

@@ -1,0 +1,31 @@
+"""Who holds the room on nodes that a gang lacks."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.near import levels_of
+
+
+def holders(capacity: Capacity, found: Misplaced) -> tuple[str, Counter[str]]:
+    """Return the resource that is scarcest for the pods, and how much of it gangs hold, by uid, in thousandths: in the
+    domain that has most room for them, where they have to be in one, else on all nodes that may and could take one.
+    """
+    shape = found.asked.shape
+    resource, all_nodes = capacity.scarce(shape), capacity.nodes
+    nodes = {
+        name
+        for name in _where(capacity, found)
+        if shape.admits(all_nodes[name]) and shape.fits(all_nodes[name].capacity)
+    }
+    return resource, capacity.held_on(nodes, resource) if nodes else Counter()
+
+
+def _where(capacity: Capacity, found: Misplaced) -> Collection[str]:
+    near, nearest = found.asked.near, found.nearest
+    if near is None or not near.binding or nearest is None:
+        return capacity.nodes
+    depth = nearest.count("/") + 1
+    members = capacity.domains(levels_of(found.asked)).members
+    return [node for domain, nodes in members.items() if "/".join(domain[:depth]) == nearest for node in nodes]
