@@ -39,7 +39,8 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
     return [
         _account(),
         *_given("ClusterRole", [*rules, *_policies(), _rule("", ["events"], ["create"]), _kube_system()]),
-        *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.NOTE]}]),
+        *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.LOST, lost.SILENT]}]),
+        *(_object("v1", "ConfigMap", name, namespaced=True) for name in (lost.LOST, lost.SILENT)),
         *_own_record(kinds),
     ]
 
@@ -49,7 +50,15 @@ def in_member(kinds: Sequence[JobKind]) -> list[Document]:
     rules = [_rule(family.group, plurals_of(family), [*_READ, "create", "patch", "delete"]) for family in placed(kinds)]
     rules += [_rule("", ["pods"], ["get", "list"]), _rule("", ["events"], ["list"]), _kube_system()]
     ledger = [_rule("", ["configmaps"], _READ)]
-    return [_account(), *_given("ClusterRole", rules), *_given("Role", ledger), *_copies_only(kinds)]
+    lease = [_rule("coordination.k8s.io", ["leases"], ["get", "create", "patch"])]
+    heard = [_rule("coordination.k8s.io", ["leases"], ["list", "patch"])]
+    return [
+        _account(),
+        *_given("ClusterRole", rules),
+        *_given("Role", [*ledger, *lease]),
+        *_given("Role", heard, "tutti-hears-hubs", "tutti-reconciler"),
+        *_copies_only(kinds),
+    ]
 
 
 def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
@@ -150,14 +159,14 @@ def _account() -> Document:
     return _object("v1", "ServiceAccount", ACCOUNT, namespaced=True)
 
 
-def _given(kind: str, rules: list[Document]) -> list[Document]:
-    """Return a role for the account, and its binding."""
+def _given(kind: str, rules: list[Document], name: str = ACCOUNT, account: str = ACCOUNT) -> list[Document]:
+    """Return a role for an account, and its binding."""
     namespaced = kind == "Role"
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": names.SYSTEM_NAMESPACE}
-    role = {"apiGroup": _RBAC, "kind": kind, "name": ACCOUNT}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": names.SYSTEM_NAMESPACE}
+    role = {"apiGroup": _RBAC, "kind": kind, "name": name}
     return [
-        _object(f"{_RBAC}/v1", kind, ACCOUNT, namespaced=namespaced, rules=rules),
-        _object(f"{_RBAC}/v1", f"{kind}Binding", ACCOUNT, namespaced=namespaced, roleRef=role, subjects=[subject]),
+        _object(f"{_RBAC}/v1", kind, name, namespaced=namespaced, rules=rules),
+        _object(f"{_RBAC}/v1", f"{kind}Binding", name, namespaced=namespaced, roleRef=role, subjects=[subject]),
     ]
 
 

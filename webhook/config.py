@@ -169,6 +169,10 @@ class Config(Section):
     """The cluster is the hub of a fleet: its jobs wait here for quota, and run in a member."""
     fleet_members: Path | None = None
     """Directory of kubeconfigs, one a member, named as the member: what ``tutti hub`` places jobs in."""
+    fleet_dead_man: bool = False
+    """``tutti hub`` renews a Lease in each member, and places elsewhere what a silent member has surely stopped."""
+    silent_hub_seconds: Annotated[float, Field(ge=15, le=86_400)] | None = None
+    """A member stops what a hub has permitted that has not renewed its Lease for so long; None: never."""
     left_to_kueue: bool = False
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -149,15 +149,17 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         offer = offer_of(number)
     except ValueError:
         job, offer = "", NO_OFFER
+    given_up, ended = bool(uid) and notes.get(names.GIVEN_UP) == uid, status.finished(kind, obj)
     return Copy(
         uid=uid,
         version=text(metadata.get("resourceVersion")),
         hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)),
         job=job,
         offer=offer,
-        permitted=permits(text(notes.get(names.PERMIT)), offered, uid),
+        permitted=not given_up and permits(text(notes.get(names.PERMIT)), offered, uid),
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
         deleting=metadata.get("deletionTimestamp") is not None,
-        finished=status.finished(kind, obj) is not None,
-        failed=status.finished(kind, obj) == "Failed",
+        finished=ended is not None,
+        failed=ended == "Failed",
+        given_up=given_up,
     )

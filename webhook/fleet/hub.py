@@ -23,6 +23,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.copies import copy_read, placement_of
+from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.job import Fleet, FleetJob
 from webhook.fleet.member import Member, NoAnswer
 from webhook.fleet.propagation import Propagation, by_namespace
@@ -62,6 +63,7 @@ class Hub:
         clock: Clock,
         rng: Random,
         hides_neighbours: bool = False,
+        dead_man: bool = False,
     ) -> None:
         self.kinds = {key: kind for key, kind in kinds.items() if kind.placed}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
@@ -76,6 +78,7 @@ class Hub:
         self._read_since = 0
         """After how many set-backs of the hub's API server its jobs were all read."""
         self._jobs: dict[JobName, FleetJob] = {}
+        self._dead_man = DeadMan(self.fleet, self._jobs, rng) if dead_man else None
         self._driven: dict[JobName, asyncio.Task[None]] = {}
         self._copies: dict[str, JobName] = {}
         """Of which job each copy in a member is, by the copy's uid."""
@@ -110,6 +113,9 @@ class Hub:
             )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._for_ever(partial(self._sweep, member), SWEEP_SECONDS), name=f"{member.name} sweep")
+            if self._dead_man is not None:
+                renewing = self._for_ever(partial(self._dead_man.look, member), RENEW_SECONDS)
+                tasks.create_task(renewing, name=f"{member.name} lease")
             for informer in watches:
                 tasks.create_task(informer.run(), name=informer.name)
 
@@ -263,7 +269,8 @@ class Hub:
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
         elif verdict is Verdict.ADOPT and own is not None and placement is not None:
-            await job.write(own, placement.adopted(copy.offer, member.name, cluster, copy.uid))
+            promised = member.stops_after_seconds
+            await job.write(own, placement.adopted(copy.offer, member.name, cluster, copy.uid, promised))
         return verdict
 
     async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Placement | None]:

@@ -14,6 +14,7 @@ from webhook.clock import Clock
 from webhook.core.fleet import proof
 from webhook.core.fleet.placement import NOWHERE, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import encode
 from webhook.core.model import names
@@ -57,6 +58,8 @@ class Fleet:
     """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
+    silent: set[str] = field(default_factory=set)
+    """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
     policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
 
@@ -138,6 +141,11 @@ class FleetJob:
             log.info("fleet.record_moved_on", job=f"{self._namespace}/{self._name}", step=step, error=str(error))
             return Step.NOTHING
 
+    @property
+    def record(self) -> Placement:
+        """Its record as it was read or written last."""
+        return self._known
+
     async def read(self) -> dict[str, Any]:
         """Return the hub's job. Raises ApiError."""
         found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
@@ -200,6 +208,7 @@ class FleetJob:
     def _candidates(self, placement: Placement) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
+        self._refusals |= dict.fromkeys(self._fleet.silent, "was not heard of for a while")
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(placement.failed):
@@ -266,16 +275,19 @@ class FleetJob:
                     epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target.member)
                     offered = placement.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
+                    await self._leave(placement, copy)
                     if target.empty:
                         await self._create(job, offered)
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
+                    await self._leave(placement, copy)
                 case Step.CREATE:
                     await self._create(job, placement)
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None:
-                    granted = placement.granted(copy.uid, copy.version)
+                    promised = self._fleet.members[placement.member].stops_after_seconds
+                    granted = placement.granted(copy.uid, copy.version, promised)
                     await self.write(job, granted)
                     await self._permit(job, granted)
                 case Step.PERMIT:
@@ -305,6 +317,16 @@ class FleetJob:
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
+
+    async def _leave(self, before: Placement, copy: Copy | None) -> None:
+        """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.
+
+        A member that does not answer is swept when it does.
+        """
+        if copy is not None and copy.offer == before.offer and not (copy.permitted or copy.deleting):
+            with contextlib.suppress(NoAnswer):
+                member = self._fleet.members[before.member]
+                await member.delete(self._kind, self._namespace, self._name, copy, as_read=True)
 
     async def _create(self, job: dict[str, Any], placement: Placement) -> None:
         """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""

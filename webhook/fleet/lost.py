@@ -26,37 +26,40 @@ from webhook.untyped.values import text
 
 ATTEMPTS: Final = 5
 PAGE_SIZE: Final = 500
-NOTE: Final = "tutti-fleet-lost"
+LOST: Final = "tutti-fleet-lost"
+"""ConfigMap of the members that are lost, and since when."""
+SILENT: Final = "tutti-fleet-silent"
+"""ConfigMap of the members whose Lease nobody renews any more, for they do not answer (``dead_man``)."""
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
-_NOTE: Final = f"{_CONFIG_MAPS}/{NOTE}"
 
 
-async def noted(api: Api) -> dict[str, str]:
-    """Return the members that were declared lost, and when. Raises ApiError."""
+async def noted(api: Api, where: str = LOST) -> dict[str, str]:
+    """Return the members that were noted, and when. Raises ApiError."""
     try:
-        found = orjson.loads(await api.request("GET", _NOTE))
+        found = orjson.loads(await api.request("GET", f"{_CONFIG_MAPS}/{where}"))
     except NotFound:
         return {}
     return {name: text(when) for name, when in paths.find_mapping(found, ("data",)).items()}
 
 
-async def came_back(api: Api, member: str, when: str) -> None:
+async def came_back(api: Api, member: str, when: str, where: str = LOST) -> None:
     """End the note of a member, if it is the one that was read. Raises ApiError."""
     pointer = f"/data/{paths.escape(member)}"
     patch = [{"op": "test", "path": pointer, "value": when}, {"op": "remove", "path": pointer}]
     try:
-        await api.request("PATCH", _NOTE, body=orjson.dumps(patch), content_type=JSON_PATCH)
+        await api.request("PATCH", f"{_CONFIG_MAPS}/{where}", body=orjson.dumps(patch), content_type=JSON_PATCH)
     except (Conflict, Invalid, NotFound):
-        # Another hub ended it, or it was declared lost again.
+        # Another hub ended it, or it was noted again.
         return
 
 
-async def _note(api: Api, member: str, when: str) -> None:
+async def note(api: Api, member: str, when: str, where: str = LOST) -> None:
+    """Note a member. Raises ApiError."""
     data = {"data": {member: when}}
     try:
-        await api.request("PATCH", _NOTE, body=orjson.dumps(data), content_type=MERGE_PATCH)
+        await api.request("PATCH", f"{_CONFIG_MAPS}/{where}", body=orjson.dumps(data), content_type=MERGE_PATCH)
     except NotFound:
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NOTE}, **data}
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": where}, **data}
         await api.request("POST", _CONFIG_MAPS, body=orjson.dumps(made))
 
 
@@ -78,7 +81,7 @@ async def give_up(
     if not dry_run:
         if not force and not [gang async for gang in _gangs(api, kinds, member, clock, dry_run=True)]:
             raise WrongName(f"no gang is in {member}: is that its name? If it is, add --force")
-        await _note(api, member, time_text(int(clock.now())))
+        await note(api, member, time_text(int(clock.now())))
     async for gang in _gangs(api, kinds, member, clock, dry_run=dry_run):
         yield gang
 

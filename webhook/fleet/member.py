@@ -19,6 +19,7 @@ from webhook.core.fleet.permit import permit_text
 from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.silence import Heard
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
@@ -28,9 +29,10 @@ from webhook.fleet.copies import copy_read, offer_text
 from webhook.fleet.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
-from webhook.kube.api import JSON_PATCH, Api
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.untyped import paths
 from webhook.untyped.values import seconds, text
+from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,9 @@ ANSWER_SECONDS: Final = 5.0
 REST_SECONDS: Final = 2.0
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
+PROMISED_SECONDS: Final = 60.0
+"""A promise counts when it was given for a renewal no older than this."""
+_LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 _LEDGER: Final = f"{_CONFIG_MAPS}/{names.LEDGER_NAME}"
@@ -83,6 +88,8 @@ class Member:
         self._api = api
         self._hides_neighbours = hides_neighbours
         self._rests_until = 0.0
+        self.stops_after_seconds = 0
+        """Of silence: its promise by its last word; 0 where it gives none."""
         self.cluster = SharedRead(self._cluster)
         """Returns the uid of its kube-system. Raises NoAnswer."""
         self._ledger = SharedRead(self._ledger_read)
@@ -223,6 +230,28 @@ class Member:
         only = {"uid": copy.uid} | ({"resourceVersion": copy.version} if as_read else {})
         body = {"propagationPolicy": "Background", "preconditions": only}
         await self._write("DELETE", object_path(kind, namespace, name), orjson.dumps(body))
+
+    async def renew(self, hub: str, now: float) -> None:
+        """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer."""
+        spec = {"spec": {"holderIdentity": hub, "renewTime": micro_time_text(now)}}
+        name = f"{names.HUB_LEASE}{hub}"
+        try:
+            lease = await self._asked(
+                self._api.request(
+                    "PATCH",
+                    f"{_LEASES}/{name}",
+                    body=orjson.dumps(spec),
+                    content_type=MERGE_PATCH,
+                    timeout_seconds=ANSWER_SECONDS,
+                )
+            )
+        except NotFound:
+            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **spec}
+            await self._write("POST", _LEASES, orjson.dumps(made))
+            return
+        heard = Heard.read(paths.find_mapping(orjson.loads(lease), ("metadata", "annotations")).get(names.HEARD))
+        fresh = heard is not None and now - seconds(heard.renewal) < PROMISED_SECONDS
+        self.stops_after_seconds = heard.stops_after_seconds if heard is not None and fresh else 0
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

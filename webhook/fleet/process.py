@@ -90,7 +90,8 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
     links = {name: reached(account) for name, account in known.items()}
     rng = Random(os.getpid())  # noqa: S311 - jitter
     hidden, kinds = config.hide_neighbours, with_custom(config.kinds)
-    hub = Hub(api, links, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden)
+    dead_man = config.fleet_dead_man
+    hub = Hub(api, links, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden, dead_man=dead_man)
     on_start(hub)
     log.info("fleet.serving", members=sorted(known))
     try:

@@ -9,9 +9,9 @@ import gc
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from random import Random
 from typing import NamedTuple
 
@@ -69,12 +69,17 @@ def tell(seed: int) -> Told:
 
 def _told(seeds: Sequence[int], processes: int, minutes: float) -> Iterator[Told]:
     """Yield how the stories of these seeds went, until the time is over."""
-    began, several = time.monotonic(), 8 * processes
+    began = time.monotonic()
+    told: deque[Future[Told]] = deque()
     with ProcessPoolExecutor(processes) as pool:
-        for first in range(0, len(seeds), several):
+        for seed in seeds:
             if time.monotonic() - began >= minutes * 60:
-                return
-            yield from pool.map(tell, seeds[first : first + several])
+                break
+            told.append(pool.submit(tell, seed))
+            if len(told) > 2 * processes:
+                yield told.popleft().result()
+        for each in told:
+            yield each.result()
 
 
 def main() -> int:

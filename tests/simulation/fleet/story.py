@@ -60,7 +60,15 @@ OnWrite = Callable[[str], bool]
 class Process:
     """One hub process."""
 
-    def __init__(self, world: Fleet, states: dict[str, Fault], plan: FaultPlan | None, on_write: OnWrite) -> None:
+    def __init__(
+        self,
+        world: Fleet,
+        states: dict[str, Fault],
+        plan: FaultPlan | None,
+        on_write: OnWrite,
+        *,
+        dead_man: bool = False,
+    ) -> None:
         self.dead = False
 
         def point(when: str) -> None:
@@ -72,7 +80,7 @@ class Process:
             name: Link(side.cluster.api(HUB_ACCOUNT, plan), states, name, point) for name, side in sides.items()
         }
         members = {name: link for name, link in self.links.items() if name != HUB_LINK}
-        hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4))
+        hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4), dead_man=dead_man)
         self._task = asyncio.create_task(hub.run())
 
     def kill(self) -> None:
@@ -107,6 +115,8 @@ class Story:
     """So many that something is nearly always on its way: time that passes with nothing to do costs as much."""
     runtimes = (1, 20)
     """Seconds that a job runs, at least and at most."""
+    silent_hub_seconds: float | None = None
+    """After which a member stops what a silent hub has; hubs show that they are there then."""
 
     def __init__(
         self, seed: int, processes: int = 1, *, hub_queues: bool = False, broken: int = 0, bare: bool = False
@@ -134,6 +144,7 @@ class Story:
         """Run it. Raises AssertionError where something did not hold."""
         policy = HUB_POLICY if self.hub_queues else ()
         how: dict[str, Any] = {"starts": False, "watched": False, "without_tutti": self.bare, "hub_policy": policy}
+        how["silent_hub_seconds"] = self.silent_hub_seconds
         async with fleet("a", "b", "c", **how) as world:
             self.world = world
             self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
@@ -157,7 +168,7 @@ class Story:
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
             for side in world.members.values():
                 await self._let_go(side)
-            last = Process(world, self.states, None, lambda when: False)
+            last = self._process(None, lambda when: False)
             try:
                 await self._come_to_rest()
             finally:
@@ -297,6 +308,9 @@ class Story:
         self.crashes += 1
         self._count(f"crash {aim.when}")
 
+    def _process(self, plan: FaultPlan | None, on_write: OnWrite) -> Process:
+        return Process(self.world, self.states, plan, on_write, dead_man=self.silent_hub_seconds is not None)
+
     async def _keep_a_hub(self) -> None:
         """Start a hub again when it has died at a write."""
 
@@ -316,7 +330,7 @@ class Story:
         try:
             while True:
                 plan = FaultPlan(self.chance, ROUGH) if self.rough else None
-                process = Process(self.world, self.states, plan, crash)
+                process = self._process(plan, crash)
                 self.living.append(process)
                 while not process.dead:
                     await asyncio.sleep(1)

@@ -10,12 +10,16 @@ from tests.simulation.fleet.rules import Json, ended, jobs, reserved
 from tests.simulation.fleet.story import FAULTS, Story
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
 from webhook.clock import LoopClock
+from webhook.controllers.gangs.hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.core.fleet.placement import NOWHERE, Phase, Placement
+from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.model import names
-from webhook.fleet.copies import wanted
+from webhook.fleet.copies import copy_read, wanted
+from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
-from webhook.fleet.lost import give_up, noted
+from webhook.fleet.lost import SILENT, give_up, noted
+from webhook.fleet.member import ANSWER_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -34,6 +38,10 @@ RESTART_SECONDS = 6.0
 LOOK_SECONDS = 0.5
 UNDER_WAY_SECONDS = 6.0
 """After which nothing is decided any more by what was read before a link was cut."""
+NOTED_SECONDS = FAILING_SECONDS + 3 * (RENEW_SECONDS + ANSWER_SECONDS)
+"""After which a silence is noted, or seen to be over."""
+STOPS_SECONDS = RENEW_SECONDS + 2 * HEARD_SECONDS + 5.0
+"""So much later than a hub is silent a member has stopped what it had."""
 LINGERS_SECONDS = 45.0
 """Pods are kept for less."""
 
@@ -216,6 +224,63 @@ class DeclaredLost(OneFault):
             self.rules.say(f"{member} is back and still noted as lost")
 
 
+class Silent(OneFault):
+    """A member does not answer for so long that it has stopped by itself what its hub had permitted there."""
+
+    runtimes = (60, 300)
+    silent_hub_seconds = 20.0
+
+    async def _strike(self) -> None:
+        # A hub that has just started is heard of first, and gangs come.
+        await asyncio.sleep(self.chance.uniform(20, 60))
+        await self._strike_at(await self._busy())
+
+    async def _strike_at(self, member: str) -> None:
+        began = asyncio.get_running_loop().time()
+        self._cut(member, self.chance.choice(FAULTS))
+        await asyncio.sleep(UNDER_WAY_SECONDS)
+        held = self._held(member, Phase.GRANTED)
+        promised = {uid for uid in held if self._record(uid).stops_after_seconds}
+        self.excused |= {*held, *self._copies(member).values()}
+        surely = surely_stopped_seconds(int(self.silent_hub_seconds), GRACE_SECONDS)
+        counted_from = 0.0
+        if self.chance.random() < 0.3:
+            # The next process counts for itself.
+            await asyncio.sleep(self.chance.uniform(0, surely / 2))
+            self._kill_hubs()
+            counted_from = asyncio.get_running_loop().time() - began + RESTART_SECONDS
+        await asyncio.sleep(max(0.0, began + NOTED_SECONDS + self.silent_hub_seconds + STOPS_SECONDS - self._now()))
+        for uid in self._running(member) & held:
+            self.rules.say(f"{uid} still runs in {member}, which has heard nothing of its hub for too long")
+        while self._now() < began + surely:
+            await asyncio.sleep(LOOK_SECONDS)
+            for uid in held - self._held(member, Phase.GRANTED, Phase.RECALLED):
+                self.rules.say(f"{uid} was given up in {member} before it has surely stopped")
+        await asyncio.sleep(max(0.0, began + counted_from + NOTED_SECONDS + surely + NOTED_SECONDS - self._now()))
+        for uid in promised & self._held(member, Phase.GRANTED, Phase.RECALLED):
+            self.rules.say(f"{uid} waits for {member}, which has surely stopped it")
+        for uid in (held - promised) - self._held(member, Phase.GRANTED, Phase.RECALLED):
+            self.rules.say(f"{uid} was given up in {member}, which had not promised to stop it")
+        before = self._copies(member)
+        self.states[member] = Fault.PASS
+        await asyncio.sleep(CONTACT_SECONDS + NOTE_SECONDS)
+        await self._check_settled({member: before})
+        if member in {*await noted(self.world.hub.admin), *await noted(self.world.hub.admin, SILENT)}:
+            self.rules.say(f"{member} is back and still noted as lost or silent")
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _running(self, member: str) -> set[str]:
+        """Return the hub's jobs of which a copy is not suspended in a member, and has not ended."""
+        found = set()
+        for kind, job in jobs(self.world.members[member]):
+            copy = copy_read(KINDS[kind], job)
+            if copy.job and not copy.suspended and not copy.finished:
+                found.add(copy.job)
+        return found
+
+
 class MemberSetBack(OneFault):
     """The etcd of a member is restored from a backup: copies that had gone are there again, with permits or without."""
 
@@ -283,6 +348,7 @@ WEATHERS: dict[str, type[OneFault]] = {
     "a member is cut off": CutOff,
     "its name leads elsewhere": Astray,
     "a member is declared lost": DeclaredLost,
+    "a member is silent": Silent,
     "a member is set back": MemberSetBack,
     "the hub is set back": HubSetBack,
 }

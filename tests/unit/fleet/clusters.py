@@ -32,7 +32,6 @@ NAMESPACE = "team-a"
 PATHS = {"Job": "/apis/batch/v1", "PyTorchJob": "/apis/kubeflow.org/v1"}
 PLURALS = {"Job": "jobs", "PyTorchJob": "pytorchjobs"}
 ANY = frozenset({"*"})
-MEMBER = Config()
 QUEUEING_HUB = Config(hub=True)
 
 
@@ -165,6 +164,8 @@ class Fleet:
         self.hub: Side
         self.watchers: Watchers
         self.process: asyncio.Task[None] | None = None
+        self.dead_man = False
+        """Its hubs renew a Lease in each member."""
 
     def start(self, on_write: Callable[[WritePoint], None] | None = None, faults: FaultPlan | None = None) -> None:
         """Start a hub process."""
@@ -172,7 +173,7 @@ class Fleet:
         self.links = {name: side.cluster.api(HUB_ACCOUNT, faults, on_write) for name, side in self.members.items()}
         self.own = self.hub.cluster.api(HUB_ACCOUNT, faults, on_write)
         self.process = asyncio.create_task(
-            Hub(self.own, dict(self.links), KINDS, clock=LoopClock(), rng=Random(4)).run()
+            Hub(self.own, dict(self.links), KINDS, clock=LoopClock(), rng=Random(4), dead_man=self.dead_man).run()
         )
 
     def kill(self) -> None:
@@ -225,13 +226,15 @@ async def fleet(
     without_tutti: tuple[str, ...] = (),
     hub_policy: Sequence[Mapping[str, Any]] = (),
     watched: bool = True,
+    silent_hub_seconds: float | None = None,
 ) -> AsyncIterator[Fleet]:
     """Yield a hub with these members, one node each, a queue of 4 cpu each.
 
     A hub with a policy has a Tutti of its own, by which its jobs wait for its quota first. ``watched``: it is seen to
-    that no gang runs in two members.
+    that no gang runs in two members. ``silent_hub_seconds``: members stop what a hub has that is silent for so long.
     """
-    whole = Fleet()
+    whole, member = Fleet(), Config(silent_hub_seconds=silent_hub_seconds)
+    whole.dead_man = silent_hub_seconds is not None
     async with AsyncExitStack() as stack:
         for number, name in enumerate(("hub", *members)):
             cluster = SimulatedCluster(Random(number), namespaces=("tutti-system", NAMESPACE))
@@ -248,7 +251,7 @@ async def fleet(
                 await cluster.create(copy.deepcopy(item))
             whole.members[name] = Side(name, cluster)
             if name not in without_tutti:
-                await stack.enter_async_context(tutti(cluster, name))
+                await stack.enter_async_context(tutti(cluster, name, member))
         whole.watchers = Watchers(whole.members if watched else {})
         if starts:
             whole.start()
@@ -260,7 +263,7 @@ async def fleet(
 
 
 @asynccontextmanager
-async def tutti(cluster: SimulatedCluster, name: str, config: Config = MEMBER) -> AsyncIterator[None]:
+async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
     gate = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
 

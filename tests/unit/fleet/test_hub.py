@@ -218,6 +218,22 @@ async def test_a_gang_comes_to_the_one_member_with_room_without_waiting_in_the_o
         await world.until(lambda: runs_now(world, 4, 4, 4, 3), 20)
 
 
+async def test_an_offer_that_moves_on_leaves_no_copy_that_could_take_the_room_of_others() -> None:
+    async with fleet("a", "b") as world:
+        for name in world.members:
+            await world.members[name].cluster.create(waiting_job(f"theirs-{name}", pods=4))
+        await asyncio.sleep(5)
+        await world.hub.cluster.create(pytorch_job())
+        moved, before = 0, ""
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            member = placement_of(await world.hub.get(*SEED) or {}).member
+            moved, before = moved + (before not in ("", member)), member
+            there = [name for name, side in world.members.items() if await side.get(*SEED) is not None]
+            assert set(there) <= {member}
+        assert moved
+
+
 @pytest.mark.parametrize("which", ["a", "b", "c"])
 async def test_a_waiting_gang_goes_where_something_ends_first(which: str) -> None:
     async with fleet("a", "b", "c") as world:

@@ -100,7 +100,7 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
         # Its template still carries what the last start injected; the API server takes the correction only once the
         # job's controller has reported it stopped.
         return Step.RESTORE if job.restorable else Step.NOTHING
-    if job.held:
+    if job.held or job.given_up:
         return Step.WITHDRAW
     return Step.WAIT
 

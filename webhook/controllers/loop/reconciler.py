@@ -18,7 +18,7 @@ from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config, engine_settings
 from webhook.controllers.gang_record import Event, GangRecords, Phase
-from webhook.controllers.gangs import gated_pods, requeues, siblings
+from webhook.controllers.gangs import gated_pods, hubs, requeues, siblings
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
@@ -90,7 +90,7 @@ class Reconciler:
         starting, now, mark = config.starting, clock.now, self.dirty.add
         self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
         self._proof = PodProof(api, feeds, self.records, self.dirty.add)
-        self._room = LedgerRoom(keeper)
+        self._room, self._hubs = LedgerRoom(keeper), hubs.Hubs(api, view, config.silent_hub_seconds)
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.dirty, self._announcer, now=clock.now)
@@ -413,12 +413,13 @@ class Reconciler:
                 self._stops.if_due(job, reservation, now, batch)
             except Exception:
                 self._broken(uid, job)
+        self._hubs.stop(self._stops, self._effects, self._feeds.kinds, batch, now)
         if self._chores is None or self._chores.done():
             self._chores = asyncio.create_task(self._do_chores(now), name="chores")
         self._announcer.unreadable(now, self._feeds.unreadable())
 
     async def _do_chores(self, now: float) -> None:
-        await self._labels.keep()
+        await asyncio.gather(self._hubs.look(now), self._labels.keep())
         await self._recovery.quarantine.tidy(self._clock.now())
         await self._announcer.tick(now, self.reason, self.engine.partial())
 

@@ -11,8 +11,9 @@ granted               the same copy with or without its permit, and pods
 recalled              what is left of that copy; no permit for it is sent any more
 ====================  =====================================================================================
 
-Offered is left without contact, granted only on ``proof``, or when somebody says that its member is lost. So at
-any time at most one copy of a gang has, or can still get, a permit: the one that the record names by uid.
+Offered is left without contact, granted only on ``proof``, or when somebody says that its member is lost, or when it
+is so long unheard of that it has stopped the gang by its promise. So at any time at most one copy of a gang has, or
+can still get, a permit: the one that the record names by uid.
 """
 
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ class Event(StrEnum):
     PROVE = "prove"
     """Nothing of it is left there."""
     LOSE = "lose"
-    """Somebody says that its member will not come back: there is no proof, and never will be."""
+    """Its member will not come back, says somebody, or has promised to stop it by now: there is no proof."""
     ADOPT = "adopt"
     """A copy with a permit was found that the record had lost."""
 
@@ -96,6 +97,8 @@ class Placement:
     """Why it was recalled or withdrawn, or is not in this member or that."""
     failed: tuple[str, ...] = ()
     """Members in which it failed: none of them is asked again while others are left."""
+    stops_after_seconds: int = 0
+    """When it was granted its member had promised to stop it after so long without a word of the hub; 0: it had not."""
 
     @property
     def holds(self) -> bool:
@@ -115,16 +118,32 @@ class Placement:
         """Return it taken back before anything could start."""
         return Placement(self._after(Event.WITHDRAW), self.offer, why=why, failed=self.failed)
 
-    def granted(self, copy_uid: str, copy_version: str) -> "Placement":
-        """Return it granted to the copy that was read, of that version."""
+    def granted(self, copy_uid: str, copy_version: str, stops_after_seconds: int = 0) -> "Placement":
+        """Return it granted to the copy that was read, of that version, in a member that promised to stop it so."""
         assert copy_uid, "a grant names its copy"
         assert self.copy_uid in ("", copy_uid), f"granted to {self.copy_uid}, not to {copy_uid}"
-        return replace(self, phase=self._after(Event.GRANT), copy_uid=copy_uid, copy_version=copy_version)
+        phase = self._after(Event.GRANT)
+        return replace(
+            self,
+            phase=phase,
+            copy_uid=copy_uid,
+            copy_version=copy_version,
+            stops_after_seconds=stops_after_seconds,
+        )
 
-    def adopted(self, offer: Offer, member: str, cluster: str, copy_uid: str) -> "Placement":
+    def adopted(
+        self, offer: Offer, member: str, cluster: str, copy_uid: str, stops_after_seconds: int = 0
+    ) -> "Placement":
         """Return it granted to a copy that has its permit already."""
-        phase = self._after(Event.ADOPT)
-        return Placement(phase, max(offer, self.offer), member, cluster, copy_uid, failed=self.failed)
+        return Placement(
+            self._after(Event.ADOPT),
+            max(offer, self.offer),
+            member,
+            cluster,
+            copy_uid,
+            failed=self.failed,
+            stops_after_seconds=stops_after_seconds,
+        )
 
     def recalled(self, why: str) -> "Placement":
         """Return it on its way out of its member."""
@@ -139,7 +158,7 @@ class Placement:
         return Placement(self._after(Event.PROVE), self.offer, why=self.why, failed=self.failed)
 
     def lost(self, why: str) -> "Placement":
-        """Return it free to be offered elsewhere, by somebody's word alone."""
+        """Return it free to be offered elsewhere, by somebody's word or its member's promise alone."""
         return Placement(self._after(Event.LOSE), self.offer, why=why, failed=self.failed)
 
     def _after(self, event: Event) -> Phase:

@@ -22,6 +22,8 @@ class Copy:
     suspended: bool = True
     deleting: bool = False
     finished: bool = False
+    given_up: bool = False
+    """Its member has stopped it because nothing was heard of the hub: it never starts again."""
     failed: bool = False
     """It has finished, and not well."""
 

@@ -122,6 +122,8 @@ def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bo
         return Step.CREATE
     if copy.deleting:
         return Step.NOTHING
+    if copy.given_up:
+        return Step.SWEEP
     if copy.permitted:
         # Only a record that was set back knows nothing of it: ``strays`` has it adopted.
         return Step.NOTHING
@@ -132,7 +134,7 @@ def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bo
 
 def _granted(wish: Wish, placement: Placement, sight: Sight, after_failure: AfterFailure) -> Step:
     copy = sight.copy
-    if not wish.runs or copy is None or copy.uid != placement.copy_uid or copy.deleting:
+    if not wish.runs or copy is None or copy.uid != placement.copy_uid or copy.deleting or copy.given_up:
         return Step.RECALL
     if copy.failed and after_failure is not AfterFailure.END:
         return Step.FAIL_OVER if after_failure is AfterFailure.MOVE else Step.NOTHING

@@ -24,6 +24,7 @@ def encode(placement: Placement) -> str:
         "version": placement.copy_version,
         "why": placement.why,
         "failed": list(placement.failed),
+        "stops": str(placement.stops_after_seconds or ""),
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
 
@@ -37,11 +38,13 @@ def decode(written: object) -> Placement:
         member, cluster, copy, version, why = (each if isinstance(each, str) else "" for each in told)
         listed = fields.get("failed", ())
         failed = tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
+        stops = fields.get("stops")
+        promised = int(stops) if isinstance(stops, str) and stops.isdecimal() and len(stops) < OFFER_DIGITS else 0
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Placement(phase, offer, member, cluster, copy, version, why, failed)
+    return Placement(phase, offer, member, cluster, copy, version, why, failed, promised)
 
 
 def offer_of(written: object) -> Offer:

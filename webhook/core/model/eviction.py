@@ -20,6 +20,8 @@ ENDED: Final = "Ended"
 """Of a gang of plain pods all that it started is gone while others of its group wait."""
 NO_PERMIT: Final = "NoPermit"
 """A copy from a hub was not given leave to start in time: its room goes back."""
+HUB_SILENT: Final = "HubSilent"
+"""A copy whose hub was not heard of for so long that it may run elsewhere by now."""
 REBUILT: Final = "Rebuilt"
 """The ledger was rebuilt, and what is left of the gang is not worth going on with."""
 HOLDS: Final = frozenset({HELD, "Deactivated", LIMIT_REACHED, ATTEMPTS_USED_UP})

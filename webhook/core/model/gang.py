@@ -13,6 +13,9 @@ from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
 from webhook.core.model.reasons import Reason
 
+GRACE_SECONDS_MAX: Final = 3600
+"""How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:

@@ -51,6 +51,13 @@ HUB_MANAGER: Final = "kueue.x-k8s.io/multikueue"
 """``managedBy`` of jobs that a hub places, as in MultiKueue: Kubeflow's operators accept no other foreign one."""
 PERMIT: Final = "tutti.dev/permit"
 """Annotation on a copy: the hub's leave to start it, good for this one object."""
+GIVEN_UP: Final = "tutti.dev/given-up"
+"""Annotation on a copy whose member has heard nothing of its hub for too long: its own uid. It never starts again."""
+HUB_LEASE: Final = "tutti-hub-"
+"""Beginning of the name of the Lease by which a hub shows a member that it is there; its kube-system's uid follows."""
+HEARD: Final = "tutti.dev/heard"
+"""Annotation on such a Lease: the renewal that the member has seen last, when, and after how many seconds of silence it
+stops what the hub has permitted."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """On what the API server shows of a static pod, which runs already."""
 

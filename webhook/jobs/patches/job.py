@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
-from webhook.core.model.eviction import PREPARING
+from webhook.core.model.eviction import HUB_SILENT, PREPARING
 from webhook.core.model.gang import Toleration
 from webhook.core.model.policy import Flavor
 from webhook.jobs.kinds.kind import JobKind
@@ -83,6 +83,9 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
     marks = {names.REQUEUE: annotations.encode_requeue(replace(requeue, undo=undo, start=start), record.uid)}
     if hold:
         marks[names.HOLD] = annotations.encode_hold(record.uid)
+    if requeue.reason == HUB_SILENT:
+        # In the same write: from now on no permit of its hub starts it, whenever it comes.
+        marks[names.GIVEN_UP] = record.uid
     gone = (names.ADMISSION,) if record.admission is not None else ()
     return [*_preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
 

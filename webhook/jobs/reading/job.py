@@ -46,6 +46,7 @@ def read(
     own = metadata.get("annotations")
     marks = mapping(own)
     uid = text(metadata.get("uid"))
+    given_up = bool(uid) and names.OFFER in marks and marks.get(names.GIVEN_UP) == uid
     asking = read_gang(kind, obj, context)
     gang, sites, admission = asking.gang, asking.sites, asking.admission
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
@@ -87,7 +88,9 @@ def read(
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
         placement=_placement(kind, marks),
         awaits_permit=names.OFFER in marks
-        and not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid),
+        and (given_up or not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid)),
+        hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)) if names.OFFER in marks else "",
+        given_up=given_up,
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),

@@ -32,6 +32,7 @@ class Place(StrEnum):
     FLAVOR = "flavor"
     LEDGER = "page of the ledger"
     EVENT = "event"
+    LEASE = "Lease of a hub"
 
 
 class Writer(StrEnum):
@@ -67,11 +68,13 @@ OURS: Final = (
     Ours(names.STOPS_NOBODY, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PLACEMENT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
+    Ours(names.GIVEN_UP, Form.ANNOTATION, {Place.JOB: _BY_TUTTI}),
     Ours(names.TOP, Form.ANNOTATION, {Place.JOB: Writer.TOPPER}),
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
     Ours(names.LEDGER_PAGE, Form.LABEL, {Place.LEDGER: _BY_TUTTI}),
     Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
+    Ours(names.HEARD, Form.ANNOTATION, {Place.LEASE: Writer.EDITOR}),
     Ours(names.STARTS_BY, Form.ANNOTATION, {Place.EVENT: Writer.EDITOR}),
     Ours(names.NODE_FIT, Form.ANNOTATION, {Place.FLAVOR: Writer.EDITOR}),
     Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),

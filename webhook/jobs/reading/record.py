@@ -185,6 +185,10 @@ class JobRecord:
     """Of a hub's job: how far it has come into a member."""
     awaits_permit: bool = False
     """A copy from a hub that has not given leave to start it: it is reserved for, and waits."""
+    hub: str = ""
+    """Of a copy from a hub: the uid of that hub's kube-system."""
+    given_up: bool = False
+    """A copy that never starts again: its member has heard nothing of its hub for too long."""
     ordered_start: bool = False
     """Its controller brings pods up one after another: an incomplete gang is no failure while it makes progress."""
     waiting_pods: int = 0

@@ -6,12 +6,12 @@ whose PodGroup needs more pods than it has, because other jobs of the group may 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from webhook.core.ledger import bounds
 from webhook.core.model import names, quantity
 from webhook.core.model.barriers import reason_of
-from webhook.core.model.gang import Gang
+from webhook.core.model.gang import GRACE_SECONDS_MAX, Gang
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
@@ -20,9 +20,6 @@ from webhook.jobs.reading.gang import GangReading, read_gang
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.job_facts import JobRules
 from webhook.untyped import paths
-
-GRACE_SECONDS_MAX: Final = 3600
-"""How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
 
 
 def gang_problem(asking: GangReading) -> Answer | None:

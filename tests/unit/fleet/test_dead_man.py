@@ -1,0 +1,190 @@
+"""A member that is silent for long enough has stopped by itself what its hub permitted, and its gangs run elsewhere."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job
+from webhook.clock import LoopClock
+from webhook.cluster.view import View
+from webhook.controllers.gangs.hubs import LEASES, LOOK_SECONDS, Hubs
+from webhook.core.fleet.silence import SLACK_SECONDS
+from webhook.core.model import names
+from webhook.fleet.copies import placement_of
+from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
+from webhook.fleet.hub import Hub
+from webhook.fleet.lost import SILENT, noted
+from webhook.fleet.member import ANSWER_SECONDS
+from webhook.jobs.kinds.registry import KINDS
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.api import SimulatedApi
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+SEED = "PyTorchJob", "pytorch-test"
+PATIENCE = 20.0
+STOPPED_SECONDS = PATIENCE + RENEW_SECONDS + 2 * LOOK_SECONDS
+GRACE_SECONDS = 30.0
+SURELY_SECONDS = PATIENCE + SLACK_SECONDS + GRACE_SECONDS
+LATE_SECONDS = FAILING_SECONDS + 3 * (RENEW_SECONDS + ANSWER_SECONDS)
+"""Until a silence is noted, and the next look after its end, where each look waits for an answer."""
+
+
+async def runs_in(world: Fleet, *pods: int, seconds: float = 60) -> None:
+    """Wait until the members run so many pods, in their order."""
+
+    async def reached() -> bool:
+        return [await side.running() for side in world.members.values()] == list(pods)
+
+    await world.until(reached, seconds)
+
+
+async def starts_in_a(world: Fleet) -> None:
+    """Submit the seed's job, which comes to the first member, and let that member hear of its hub."""
+    await asyncio.sleep(3 * RENEW_SECONDS)
+    await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+    await runs_in(world, 3, 0)
+    assert placement_of(await world.hub.get(*SEED) or {}).stops_after_seconds == PATIENCE
+
+
+async def test_a_gang_of_a_silent_member_runs_elsewhere_when_it_has_surely_stopped_there() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        began = asyncio.get_running_loop().time()
+        world.links["a"].freeze()
+        await runs_in(world, 0, 0, seconds=STOPPED_SECONDS)
+        await asyncio.sleep(began + SURELY_SECONDS - asyncio.get_running_loop().time())
+        assert await world.places(*SEED) == [], "the hub does not know how long its last word was on its way"
+        await runs_in(world, 0, 3, seconds=LATE_SECONDS)
+        world.links["a"].thaw()
+        await asyncio.sleep(30)
+        assert await world.members["a"].get(*SEED) is None, "what is left of it goes at the first contact"
+        assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
+        assert await world.places(*SEED) == ["b"]
+        await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
+        await runs_in(world, 3, 3)
+
+
+async def test_a_member_that_is_back_in_time_keeps_its_gang() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        world.links["a"].freeze()
+        await asyncio.sleep(PATIENCE - 2 * RENEW_SECONDS)
+        world.links["a"].thaw()
+        await asyncio.sleep(3 * SURELY_SECONDS)
+        assert await world.places(*SEED) == ["a"]
+        assert await world.members["a"].running() == 3
+
+
+async def test_a_gang_that_its_member_stopped_is_offered_again_when_the_member_is_back_before_it_was_given_up() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        world.links["a"].freeze()
+        await asyncio.sleep(PATIENCE + 3 * RENEW_SECONDS)
+        assert await world.places(*SEED) == []
+        world.links["a"].thaw()
+
+        async def whole_again() -> bool:
+            return sorted([await side.running() for side in world.members.values()]) == [0, 3]
+
+        await world.until(whole_again, 60)
+
+
+async def test_a_hub_that_starts_again_meanwhile_counts_for_itself() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        world.links["a"].freeze()
+        await asyncio.sleep(SURELY_SECONDS)
+        world.kill()
+        world.start()
+        world.links["a"].freeze()
+        began = asyncio.get_running_loop().time()
+        await runs_in(world, 0, 3, seconds=SURELY_SECONDS + LATE_SECONDS)
+        assert asyncio.get_running_loop().time() - began >= SURELY_SECONDS
+
+
+async def test_one_hub_process_that_is_cut_off_silences_no_member_that_another_hears() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        links = {name: side.cluster.api(HUB_ACCOUNT) for name, side in world.members.items()}
+        other = Hub(world.hub.cluster.api(HUB_ACCOUNT), links, KINDS, clock=LoopClock(), rng=Random(5), dead_man=True)
+        running = asyncio.create_task(other.run())
+        await asyncio.sleep(10)
+        world.links["a"].freeze()
+        for _ in range(60):
+            await asyncio.sleep(5)
+            assert await world.members["a"].running() == 3
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("promises", [True, False])
+async def test_only_a_member_that_promised_it_is_believed_to_have_stopped(promises: bool) -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE if promises else None, starts=False) as world:
+        world.dead_man = True
+        world.start()
+        await asyncio.sleep(3 * RENEW_SECONDS)
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3, 0)
+        world.links["a"].freeze()
+        await asyncio.sleep(2 * SURELY_SECONDS)
+        assert await world.places(*SEED) == (["b"] if promises else ["a"])
+
+
+async def renewed(side: Side, renewal: str) -> None:
+    """Renew the Lease of a hub in a member."""
+    lease = {"spec": {"renewTime": renewal}}
+    await side.admin.request(
+        "PATCH", f"{LEASES}/{names.HUB_LEASE}hub", body=orjson.dumps(lease), content_type=MERGE_PATCH
+    )
+
+
+class Leader:
+    """What one leader of a member hears of one hub, its clock apart from that of others."""
+
+    def __init__(self, api: SimulatedApi, ahead: float = 0.0) -> None:
+        self.hubs = Hubs(api, View(), PATIENCE)
+        self._ahead = ahead
+
+    async def silent(self) -> bool:
+        await self.hubs.look(LoopClock().now() + self._ahead)
+        return "hub" in self.hubs.silent
+
+
+async def watched(side: Side, seconds: float, leader: Callable[[], Leader]) -> float:
+    """Return after how many seconds a hub counts as silent, while leaders follow one another every few seconds."""
+    current = leader()
+    for passed in range(int(seconds)):
+        current = leader() if passed % 7 == 0 else current
+        if await current.silent():
+            return float(passed)
+        await asyncio.sleep(1)
+    return seconds
+
+
+async def test_a_silence_goes_on_counting_when_another_leads() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        side = Side("a", cluster)
+        lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        await cluster.create({**lease, "metadata": {"name": f"{names.HUB_LEASE}hub", "namespace": "tutti-system"}})
+        await renewed(side, "2026-01-01T00:00:00.000000Z")
+        after = await watched(side, 60, lambda: Leader(side.admin))
+        assert PATIENCE <= after <= PATIENCE + 2 * LOOK_SECONDS
+        await renewed(side, "2026-01-01T00:01:00.000000Z")
+        assert not await Leader(side.admin).silent()
+
+
+async def test_a_clock_of_an_earlier_leader_that_was_ahead_makes_no_silence_longer_than_it_is_allowed() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        side = Side("a", cluster)
+        lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        await cluster.create({**lease, "metadata": {"name": f"{names.HUB_LEASE}hub", "namespace": "tutti-system"}})
+        await renewed(side, "2026-01-01T00:00:00.000000Z")
+        assert not await Leader(side.admin, ahead=3600).silent()
+        next_leader = Leader(side.admin)
+        after = await watched(side, 60, lambda: next_leader)
+        assert after <= PATIENCE + 2 * LOOK_SECONDS

@@ -1,0 +1,65 @@
+"""How long a hub is silent: what a member says on the hub's Lease, and from when on a hub may rely on it (rule P3).
+
+The member counts from when it saw a renewal; the hub counts from when it was written down that nobody renews any more.
+What the hub allows beyond the member's time is for a renewal on its way and for the member's own steps.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from webhook.core.model.gang import GRACE_SECONDS_MAX
+
+SLACK_SECONDS: Final = 60.0
+"""In which a renewal that was sent arrives or never does, and the member's Tutti stops what it has to."""
+GRACE_SECONDS: Final = 30
+"""Of a pod that does not say."""
+DIGITS_MAX: Final = 40
+
+
+class Heard(NamedTuple):
+    """What a member has heard of a hub."""
+
+    renewal: str
+    """The time in the Lease, in the hub's words."""
+    at_seconds: float
+    """Unix time at which the member saw it, by its own clock."""
+    stops_after_seconds: int
+    """Of silence."""
+
+    def __str__(self) -> str:
+        return f"{self.renewal} {self.at_seconds:.3f} {self.stops_after_seconds}"
+
+    @classmethod
+    def read(cls, written: object) -> "Heard | None":
+        """Return what was written; None for anything else."""
+        parts = written.split(" ") if isinstance(written, str) and len(written) < 3 * DIGITS_MAX else []
+        try:
+            renewal, at, stops = parts
+            return cls(renewal, float(at), int(stops))
+        except ValueError:
+            return None
+
+
+def surely_stopped_seconds(stops_after_seconds: int, grace_seconds: int) -> float:
+    """Return after how many seconds without renewals a gang is stopped in a member that promised it, its pods gone."""
+    return stops_after_seconds + SLACK_SECONDS + grace_seconds
+
+
+def longest_grace_seconds(job: Any) -> int:
+    """Return the longest termination grace of a job's pods; the longest there is where it shows no pods."""
+    graces = list(_graces(job))
+    return min(GRACE_SECONDS_MAX, max(graces)) if graces else GRACE_SECONDS_MAX
+
+
+def _graces(node: Any) -> Iterator[int]:
+    """Yield the grace of each pod spec in an object: whatever has containers is one."""
+    left = [node]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            if "containers" in node:
+                grace = node.get("terminationGracePeriodSeconds")
+                yield grace if isinstance(grace, int) and not isinstance(grace, bool) else GRACE_SECONDS
+            left += node.values()
+        elif isinstance(node, list):
+            left += node

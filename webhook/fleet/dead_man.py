@@ -1,0 +1,138 @@
+"""The dead-man switch of a hub: a member that is silent for long enough has stopped by itself what it was granted (P3).
+
+Each hub process renews a Lease in each member. When a member has not answered for a while, one of them notes that in
+the hub's cluster, and from then on nobody renews: every process reads the notes just before it does. As long as the
+same note stands the member hears nothing, and after its promised time it stops what this hub has permitted there, for
+good. Each process counts for itself from when it saw the note first. When the time is over, each gang whose grant
+says that its member promised so is written as nowhere, and the member is noted as lost, as ``tutti fleet lost`` does;
+when it is back it is swept before its Lease is renewed.
+
+A note is read after the job that is given up, and the job is written only as it was read: whoever granted it again
+meanwhile, in a member that had come back, has changed it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from webhook.core.fleet.silence import longest_grace_seconds, surely_stopped_seconds
+from webhook.core.fleet.text import UnreadableRecord
+from webhook.core.model.moments import time_text
+from webhook.errors import Conflict, Invalid, NotFound
+from webhook.fleet import lost
+from webhook.fleet.copies import placement_of
+from webhook.fleet.job import Fleet, FleetJob
+from webhook.fleet.member import Member, NoAnswer
+
+log = structlog.get_logger(__name__)
+
+RENEW_SECONDS: Final = 5.0
+FAILING_SECONDS: Final = 15.0
+"""A member that does not answer for so long is noted as silent."""
+OLD_SECONDS: Final = 15.0
+"""Notes that were read longer ago say nothing of whether the Lease may be renewed."""
+RENEWALS_WITHOUT_A_PROMISE: Final = 2
+"""After so many renewals a member that promises nothing is offered gangs all the same."""
+
+
+@dataclass
+class _Silence:
+    """What one process knows of one member."""
+
+    failing_since: float | None = None
+    renewals: int = 0
+    note: tuple[str, int] = ("", 0)
+    """The note that was seen last, and how often the hub's cluster had been set back then."""
+    since: float = 0.0
+    """Loop time at which this very note was seen first."""
+
+
+class DeadMan:
+    """Of one hub process, for all its members."""
+
+    def __init__(self, fleet: Fleet, jobs: Mapping[Any, FleetJob], rng: Random) -> None:
+        self._fleet = fleet
+        self._jobs = jobs
+        self._rng = rng
+        self._known = {name: _Silence() for name in fleet.members}
+        fleet.silent |= fleet.members.keys()
+        log.warning(
+            "fleet.dead_man",
+            rests_on="a member stops gangs of a silent hub while its API server and its Tutti run; see docs/fleet.md",
+        )
+
+    async def look(self, member: Member) -> None:
+        """Renew the Lease in a member, or see how long that was left alone. Raises ApiError, NoAnswer."""
+        name, known, now = member.name, self._known[member.name], asyncio.get_running_loop().time
+        began = now()
+        gone, silent = await lost.noted(self._fleet.api), await lost.noted(self._fleet.api, lost.SILENT)
+        note = silent.get(name, ""), self._fleet.set_backs
+        if note != known.note:
+            # Who has just seen it end gives its member time to answer before it is noted again.
+            known.note, known.since, known.failing_since = note, now(), None
+        if note[0] or name in gone:
+            self._fleet.silent.add(name)
+            known.renewals = 0
+            if await _answers(member):
+                if name not in gone:
+                    # Another may be about to note it again: first it is renewed.
+                    await lost.came_back(self._fleet.api, name, note[0], lost.SILENT)
+                    await self._renew(member, known, began)
+            elif note[0]:
+                await self._give_up_all(name, note[0], now() - known.since)
+        else:
+            await self._renew(member, known, began)
+
+    async def _renew(self, member: Member, known: _Silence, read_at: float) -> None:
+        loop = asyncio.get_running_loop()
+        if (began := loop.time()) - read_at >= OLD_SECONDS:
+            return
+        try:
+            await member.renew(self._fleet.uid, self._fleet.clock.now())
+        except NoAnswer as error:
+            known.failing_since = began if known.failing_since is None else known.failing_since
+            if loop.time() - known.failing_since >= FAILING_SECONDS and not await _answers(member):
+                when = f"{time_text(int(self._fleet.clock.now()))} {self._rng.getrandbits(32):08x}"
+                await lost.note(self._fleet.api, member.name, when, lost.SILENT)
+                known.note, known.since, known.failing_since = (when, self._fleet.set_backs), loop.time(), None
+                log.error("fleet.silent", member=member.name, error=str(error))
+            raise
+        known.failing_since, known.renewals = None, known.renewals + 1
+        if member.stops_after_seconds or known.renewals >= RENEWALS_WITHOUT_A_PROMISE:
+            self._fleet.silent.discard(member.name)
+
+    async def _give_up_all(self, member: str, note: str, waited: float) -> None:
+        """Give up what has surely stopped in a member that still does not answer."""
+        for job in list(self._jobs.values()):
+            if job.record.member == member and job.record.holds:
+                try:
+                    await self._give_up(job, member, note, waited)
+                except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
+                    log.info("fleet.record_moved_on", step="give up", error=str(error))
+
+    async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
+        stored = await job.read()
+        placement = placement_of(stored)
+        promised = placement.stops_after_seconds
+        if placement.member != member or not placement.holds or not promised:
+            return
+        if waited < surely_stopped_seconds(promised, longest_grace_seconds(stored.get("spec"))):
+            return
+        # After the job: as long as this very note stands, nobody has renewed the Lease.
+        if (await lost.noted(self._fleet.api, lost.SILENT)).get(member) != note:
+            return
+        if member not in await lost.noted(self._fleet.api):
+            await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
+        await job.write(stored, placement.lost(f"nothing was heard of {member} for {waited:.0f} s"))
+
+
+async def _answers(member: Member) -> bool:
+    try:
+        await member.cluster()
+    except NoAnswer:
+        return False
+    return True
