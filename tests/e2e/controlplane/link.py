@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 HOST: Final = "127.0.0.1"
 READ_BYTES: Final = 1 << 16
+HELD_SECONDS: Final = 0.05
 
 
 class Link:
@@ -22,7 +23,7 @@ class Link:
         self.delay_seconds = 0.0
         """What is sent to the API server is held back for so long: each request takes this much longer."""
         self._target = urlsplit(server).port
-        self._is_cut = False
+        self._is_cut = self._holds = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._writers: set[asyncio.StreamWriter] = set()
@@ -45,9 +46,13 @@ class Link:
         self._is_cut = True
         self._call(self._end_all())
 
+    def hold(self) -> None:
+        """Pass nothing on, and tell nobody: connections stay open."""
+        self._holds = True
+
     def mend(self) -> None:
         """Pass everything on again, without a delay."""
-        self._is_cut, self.delay_seconds = False, 0.0
+        self._is_cut, self._holds, self.delay_seconds = False, False, 0.0
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
@@ -66,7 +71,7 @@ class Link:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._hold_back(reader, onward))
-                both.create_task(_pass_on(answers, writer))
+                both.create_task(self._pass_on(answers, writer))
         except* OSError:
             pass
         finally:
@@ -78,16 +83,19 @@ class Link:
         while data := await reader.read(READ_BYTES):
             if self.delay_seconds:
                 await asyncio.sleep(self.delay_seconds)
-            writer.write(data)
-            await writer.drain()
+            await self._send(data, writer)
         writer.close()
 
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(READ_BYTES):
+            await self._send(data, writer)
+        writer.close()
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(READ_BYTES):
+    async def _send(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        while self._holds:
+            await asyncio.sleep(HELD_SECONDS)
         writer.write(data)
         await writer.drain()
-    writer.close()
 
 
 async def _end_others() -> None:
