@@ -275,9 +275,9 @@ class FleetJob:
                     epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target.member)
                     offered = placement.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
-                    await self._leave(placement, copy)
                     if target.empty:
                         await self._create(job, offered)
+                    await self._leave(placement, copy)
                 case Step.WITHDRAW:
                     await self.write(job, placement.withdrawn("it is not to run"))
                     await self._leave(placement, copy)

@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job
+from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
+from webhook.config import Config
 from webhook.controllers.gangs.hubs import LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.model import names
@@ -19,6 +21,7 @@ from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.member import ANSWER_SECONDS
+from webhook.fleet.propagation import VERSIONS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import SimulatedApi
@@ -188,3 +191,38 @@ async def test_a_clock_of_an_earlier_leader_that_was_ahead_makes_no_silence_long
         next_leader = Leader(side.admin)
         after = await watched(side, 60, lambda: next_leader)
         assert after <= PATIENCE + 2 * LOOK_SECONDS
+
+
+class Recorded:
+    """A connection that notes what was asked for."""
+
+    def __init__(self, api: SimulatedApi) -> None:
+        self._api = api
+        self.asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        self.asked.add(path)
+        return await self._api.request(method, path, **how)
+
+    def watch(self, path: str, **how: Any) -> Any:
+        self.asked.add(path)
+        return self._api.watch(path, **how)
+
+
+@pytest.mark.parametrize(("config", "more"), [(Config(), set()), (Config(silent_hub_seconds=20), {LEASES})])
+async def test_a_cluster_without_the_switch_asks_for_nothing_that_only_fleets_have(
+    config: Config, more: set[str]
+) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        line = Recorded(cluster.api())
+        parts = reconciler(line, config, identity="first", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(30)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        ours = [f"/apis/{version}" for version in VERSIONS] + ["leases", "tutti-fleet"]
+        assert {path for path in line.asked if any(each in path for each in ours)} == more
+        assert len(line.asked) > 20

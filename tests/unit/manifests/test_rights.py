@@ -7,6 +7,7 @@ import pytest
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
 from webhook.core.model.names import LEDGER_NAME
 from webhook.dialects.registry import RESOURCES, PolicyResource
+from webhook.fleet.propagation import PLURALS
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 
@@ -87,6 +88,21 @@ def test_what_it_may_patch_of_jobs_is_settled_there_too(kind: JobKind) -> None:
     ]
     assert len(held) == 1
     assert held[0]["validations"][0]["expression"] == "variables.ours"
+
+
+def test_a_cluster_without_a_fleet_gives_no_right_for_one() -> None:
+    """What fleets need comes with their components: hubs have accounts of their own, and Leases are read there."""
+    rules = {rule[:2] for role in of_kind(DOCUMENTS, "Role", "ClusterRole") for rule in rules_of(role)}
+    assert not {resource for group, resource in rules if resource in ("leases", *PLURALS)}
+    accounts = {each["metadata"]["name"] for each in of_kind(DOCUMENTS, "ServiceAccount")}
+    in_fleets = {
+        each["metadata"]["name"]
+        for directory in ("components/fleet-hub", "components/fleet-member")
+        for each in of_kind(documents_of(directory), "ServiceAccount", "Role", "ClusterRole", "ConfigMap")
+    }
+    assert accounts == {"tutti-webhook", "tutti-reconciler"}
+    assert in_fleets == {"tutti-hub", "tutti-hears-hubs", "tutti-fleet-lost", "tutti-fleet-silent"}
+    assert not in_fleets & {each["metadata"]["name"] for each in DOCUMENTS}
 
 
 def test_it_reviews_no_tokens_and_nobodys_rights() -> None:

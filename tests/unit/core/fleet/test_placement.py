@@ -1,9 +1,12 @@
 """The record of one gang: what may follow what, and numbers that only grow."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from webhook.core.fleet.permit import permit_text, permits
 from webhook.core.fleet.placement import TRANSITIONS, Event, Offer, Phase, Placement
+from webhook.core.fleet.text import decode, encode
 
 OFFERED = Placement().offered(3, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "17")
@@ -17,6 +20,54 @@ def test_a_gang_that_may_have_pods_is_left_by_proof_or_somebodys_word_alone() ->
         if before in may_have_pods and after not in may_have_pods
     }
     assert out == {Event.PROVE, Event.LOSE}
+
+
+IN = {
+    Phase.NOWHERE: Placement(),
+    Phase.OFFERED: OFFERED,
+    Phase.GRANTED: GRANTED,
+    Phase.RECALLED: GRANTED.recalled("over"),
+}
+BY: dict[Event, Callable[[Placement], Placement]] = {
+    Event.OFFER: lambda placement: placement.offered(3, "b", "cluster-b"),
+    Event.WITHDRAW: lambda placement: placement.withdrawn("stopped"),
+    Event.GRANT: lambda placement: placement.granted("copy", "18"),
+    Event.RECALL: lambda placement: placement.recalled("over"),
+    Event.PROVE: lambda placement: placement.proven_gone(),
+    Event.LOSE: lambda placement: placement.lost("lost"),
+    Event.ADOPT: lambda placement: placement.adopted(Offer(3, 1), "a", "cluster-a", "copy"),
+}
+DRAWN = """
+           offer    withdraw  grant    recall    prove    lose     adopt
+nowhere    offered  -         -        -         -        -        granted
+offered    offered  nowhere   granted  -         -        -        granted
+granted    -        -         granted  recalled  -        nowhere  -
+recalled   -        -         -        -         nowhere  nowhere  -
+"""
+"""What follows each event in each phase; a line where it must not happen."""
+
+
+def drawn() -> Iterator[tuple[Phase, Event, str]]:
+    events, *rows = (line.split() for line in DRAWN.strip().splitlines())
+    for phase, *after in rows:
+        yield from ((Phase(phase), Event(event), follows) for event, follows in zip(events, after, strict=True))
+
+
+@pytest.mark.parametrize(("phase", "event", "follows"), list(drawn()))
+def test_what_may_follow_what_is_the_one_table(phase: Phase, event: Event, follows: str) -> None:
+    assert TRANSITIONS.get((phase, event), "-") == follows
+    if follows == "-":
+        with pytest.raises(AssertionError, match=f"{event} of a gang that is {phase}"):
+            BY[event](IN[phase])
+    else:
+        after = BY[event](IN[phase])
+        assert after.phase is Phase(follows)
+        assert decode(encode(after)) == after
+        assert bool(after.copy_uid) == after.holds
+
+
+def test_the_table_speaks_of_each_phase_and_event() -> None:
+    assert len(list(drawn())) == len(Phase) * len(Event)
 
 
 def test_a_permit_is_for_one_copy_at_a_time() -> None:
