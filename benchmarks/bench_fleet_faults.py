@@ -34,16 +34,18 @@ from webhook.kube.http import connect
 LOOK_SECONDS: Final = 0.05
 GIVE_UP_SECONDS: Final = 60.0
 RUNTIME_SECONDS: Final = 2
+GANG_PODS: Final = 2
 TOLERATION_SECONDS: Final = 1
 POLICIES: Final = f"/apis/policy.one.alibabacloud.com/v1alpha1/namespaces/{NAMESPACE}/propagationpolicies"
 
 
-async def until(what: Callable[[], Any], told: str) -> None:
-    """Wait until ``what``, asked again and again, is true."""
+async def until(what: Callable[[], Any], told: str) -> Any:
+    """Ask for ``what`` until it is true, and return it."""
     deadline = time.monotonic() + GIVE_UP_SECONDS
-    while not await what():
+    while not (found := await what()):
         assert time.monotonic() < deadline, f"not within {GIVE_UP_SECONDS:.0f} s: {told}"
         await asyncio.sleep(LOOK_SECONDS)
+    return found
 
 
 async def job_of(hub: Api, name: str) -> dict[str, Any]:
@@ -60,7 +62,7 @@ async def deaths(fleet: FleetClusters, apis: dict[str, Api]) -> None:
         hub.command = [usual[0], "-m", "tests.e2e.controlplane.dying_hub", step, when, usual[-1]]
         hub.start()
         name = f"dies-{number}"
-        await create(apis[HUB], name, 2, 0, f"{RUNTIME_SECONDS}s")
+        await create(apis[HUB], name, GANG_PODS, 0, f"{RUNTIME_SECONDS}s")
         deadline = time.monotonic() + GIVE_UP_SECONDS
         while hub.running:
             assert time.monotonic() < deadline, f"never came to {step}"
@@ -93,7 +95,11 @@ async def running_in(apis: dict[str, Api], name: str, not_in: str = "") -> str:
     """Return the member, other than ``not_in``, in which all pods of a gang run; nothing while there is none."""
     for member in MEMBERS:
         pods = [each for each in await listed(apis[member], PODS) if each["metadata"]["labels"]["job-name"] == name]
-        if member != not_in and pods and all(each["status"].get("phase") == "Running" for each in pods):
+        if (
+            member != not_in
+            and len(pods) == GANG_PODS
+            and all(each["status"].get("phase") == "Running" for each in pods)
+        ):
             return member
     return ""
 
@@ -113,9 +119,8 @@ async def failures(apis: dict[str, Api], rounds: int) -> None:
     seconds = []
     for number in range(rounds):
         name = f"fails-{number}"
-        await create(apis[HUB], name, 2, 0, "600s")
-        await until(partial(running_in, apis, name), f"{name} runs")
-        where = await running_in(apis, name)
+        await create(apis[HUB], name, GANG_PODS, 0, "600s")
+        where = await until(partial(running_in, apis, name), f"{name} runs")
         pods = await listed(apis[where], PODS)
         pod = next(each for each in pods if each["metadata"]["labels"]["job-name"] == name)
         body = orjson.dumps({"status": {"phase": "Failed"}})
@@ -158,7 +163,7 @@ async def hole(fleet: FleetClusters, apis: dict[str, Api], runs: int, gangs: int
         await asyncio.sleep(5)
         # Both members have gangs; those that are measured go to the first one.
         held = {f"held-{number}" for number in range(4)}
-        await asyncio.gather(*(create(apis[HUB], name, 2, 0, "6000s") for name in sorted(held)))
+        await asyncio.gather(*(create(apis[HUB], name, GANG_PODS, 0, "6000s") for name in sorted(held)))
         await in_members(apis[HUB], held)
         await apis[HUB].request("POST", POLICIES, body=orjson.dumps(policy))
         await asyncio.sleep(2)
@@ -183,7 +188,7 @@ async def placed(apis: dict[str, Api], name: str, after_seconds: float) -> float
     """Return how long a gang takes to be granted."""
     await asyncio.sleep(after_seconds)
     began = time.monotonic()
-    await create(apis[HUB], name, 2, 0, "6000s")
+    await create(apis[HUB], name, GANG_PODS, 0, "6000s")
 
     async def granted() -> bool:
         return placement_of(await job_of(apis[HUB], name)).holds
