@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from webhook.core.model import quantity
+from webhook.core.model.blockers import QuotaMissing, render
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.reasons import Code, Holder, Reason
 
@@ -23,6 +24,8 @@ class FenceFull:
     used: int | None = None
     """None: it would not fit if nothing were used."""
     holders: tuple[Holder, ...] = ()
+    ahead: int = 0
+    """Gangs before it in its queue, which may take what becomes free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,13 @@ def reason_of(barrier: Barrier) -> Reason:
 
 
 def _fence_full(barrier: FenceFull) -> Reason:
-    never = barrier.asked > barrier.limit
+    missing: QuotaMissing | None = None
     tip = "it can never start: ask for less, or raise the ResourceQuota"
-    if not never:
-        tip = "it starts when enough of them end or the ResourceQuota is raised"
+    if barrier.used is None:
+        tip = ""
+    elif barrier.asked <= barrier.limit:
+        missing = QuotaMissing(barrier.resource, barrier.used + barrier.asked - barrier.limit, barrier.ahead)
+        tip = f"{render(missing)}; end something there, or raise the ResourceQuota"
     return Reason(
         Code.FENCED,
         node=barrier.fence,
@@ -122,7 +128,8 @@ def _fence_full(barrier: FenceFull) -> Reason:
         used=barrier.used,
         limit=barrier.limit,
         holders=barrier.holders,
-        help="" if barrier.used is None else tip,
+        help=tip,
+        blockers=() if missing is None else (missing,),
     )
 
 

@@ -10,7 +10,7 @@ from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
-from webhook.core.model.barriers import HELD_UP, Barrier, reason_of
+from webhook.core.model.barriers import HELD_UP, Barrier, FenceFull, reason_of
 from webhook.core.model.blockers import (
     Blocker,
     KeptForOthers,
@@ -198,7 +198,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             eclass.head.least_counts
         )
     if queue.node is None or decision is None:
-        barrier = eclass.barrier if decision is None else decision.barrier
+        barrier = _behind(eclass.barrier if decision is None else decision.barrier, queue.ahead_of(gang))
         return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
         return _with_booked_nodes(state, uid, _with_holders(state, state.nodes, decision.misplaced, uid))
@@ -207,9 +207,15 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"could stop {names}, which started or began to borrow since its last decision"
         return Reason(Code.PENDING_EVALUATION, text, help="it is tried again when anything in its cohort becomes free")
     before = partial(_ahead_of, state, record, decision.assignment.level)
+    decision = replace(decision, barrier=_behind(decision.barrier, queue.ahead_of(gang)))
     why = explain(eclass.head, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
+
+
+def _behind(barrier: Barrier | Misplaced | None, ahead: int) -> Barrier | Misplaced | None:
+    """Return what blocks a gang; of a ResourceQuota with how many are before it: they may take what becomes free."""
+    return replace(barrier, ahead=ahead) if isinstance(barrier, FenceFull) else barrier
 
 
 def _why_no_larger(state: State, uid: str) -> Reason | None:

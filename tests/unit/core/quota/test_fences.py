@@ -63,7 +63,7 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     fences.put_reservation(reservation(3))
     other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
     assert other is not None
-    assert reason_of(other).help == "it starts when enough of them end or the ResourceQuota is raised"
+    assert reason_of(other).help == f"needs 1 more {GPU}; end something there, or raise the ResourceQuota"
 
 
 def test_a_quota_that_comes_later_charges_pods_still_to_come_for_what_nothing_counted_when_they_were_admitted() -> None:

@@ -3,6 +3,7 @@
 from tests.unit.core.worlds import World, gang, queue
 from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, render
 from webhook.core.model.policy import Strategy
+from webhook.core.quota.fence import Fence
 
 NOBODY = "preemption finds no gang that may be stopped; "
 
@@ -37,6 +38,21 @@ def test_of_several_that_wait_each_is_told_how_many_jobs_are_before_it() -> None
         NOBODY + "needs 2 more cpu",
         NOBODY + "needs 2 more cpu and 1 job before it",
         NOBODY + "needs 2 more cpu and 2 jobs before it",
+    ]
+
+
+def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_are_before_it() -> None:
+    world = World(queue("q", 9))
+    world.fences.put_fence(Fence("team", "hard", {"requests.cpu": 4000}))
+    world.submit(gang("runs", "q", 4)).cycle()
+    world.submit(*(gang(name, "q", 2, created=float(number)) for number, name in enumerate("abc", 1)))
+    world.cycle()
+    told = [world.engine.reason(name) for name in "abc"]
+    assert [each.blockers for each in told if each] == [(QuotaMissing("requests.cpu", 2000, n),) for n in range(3)]
+    assert [each.help for each in told if each] == [
+        "needs 2 more requests.cpu; end something there, or raise the ResourceQuota",
+        "needs 2 more requests.cpu and 1 job before it; end something there, or raise the ResourceQuota",
+        "needs 2 more requests.cpu and 2 jobs before it; end something there, or raise the ResourceQuota",
     ]
 
 
