@@ -58,6 +58,8 @@ class Invariants:
         """Where nothing else bounds them: how many GPUs all queues have together."""
         self._ledger = Ledger()
         self._pages_read: dict[str, Found] = {}
+        self.rebuilt: list[Reservation] = []
+        """Entries that a rebuild had to find again, as they were before."""
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
         self._racks = Racks()
@@ -243,6 +245,7 @@ class Invariants:
                 noted = decode_admission((job["metadata"].get("annotations") or {}).get(names.ADMISSION), stored.uid)
                 if suspended(job) or how_it_ended(job) or before is None or noted is None or not noted.is_of(before):
                     continue
+                self.rebuilt.append(before)
                 after, held = self._ledger.entries.get(stored.uid), _held(before, noted.counts)
                 if after is None or _held(after, after.counts) != held:
                     holds = None if after is None else _held(after, after.counts)
@@ -446,6 +449,11 @@ class Invariants:
             self._fail(f"ran to their ends beyond their limits: {overran}")
 
     # -- at rest ---------------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is stored."""
+        return self._ledger
 
     @property
     def reserved(self) -> bool:

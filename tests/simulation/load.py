@@ -75,7 +75,9 @@ class Load:
         self._too_short: dict[tuple[str, str], str] = {}
         """Jobs whose run-time limit is shorter than they run."""
         self._api = cluster.api(USER)
-        self._jobs: dict[tuple[str, str], str] = {}
+        self.jobs: dict[tuple[str, str], str] = {}
+        self.quiet: set[tuple[str, str]] = set()
+        """Jobs that are left alone for now."""
         self._held: set[tuple[str, str]] = set()
         self._number = 0
         self._controllers: dict[str, dict[str, Any]] = {}
@@ -133,11 +135,19 @@ class Load:
     async def run_before(self) -> None:
         """Fill every queue with a job of pods that run already, without anything of ours on it."""
         for queue in QUEUES:
-            document = document_of("Job", f"old-{queue}", NOMINAL_GPUS[queue], template_of(20))
+            document = document_of("Job", f"old-{queue}", NOMINAL_GPUS[queue], template_of(40))
             document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
             await self._cluster.create(document)
-            self._jobs["team-b", f"old-{queue}"] = "Job"
+            self.jobs["team-b", f"old-{queue}"] = "Job"
         await asyncio.sleep(2)
+
+    async def create_unlabelled(self, namespace: str, pods: int, seconds: int) -> None:
+        """Create a Job that names no queue, if it is not refused."""
+        self._number += 1
+        document = document_of("Job", f"job-{self._number}", pods, template_of(seconds))
+        with suppress(ApiError):
+            await self._api.request("POST", PATHS["Job"].format(namespace), body=orjson.dumps(document))
+            self.jobs[namespace, document["metadata"]["name"]] = "Job"
 
     async def _schedule(self, namespace: str) -> dict[str, Any]:
         """Create a CronJob; return the reference by which it controls what it makes."""
@@ -152,7 +162,7 @@ class Load:
         for _ in range(upto):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / jobs))
             await self._attempt(self._create())
-            if self._jobs and self._rng.random() < 0.5:
+            if self.jobs and self._rng.random() < 0.5:
                 await self._attempt(self._disturb())
             if self._long:
                 await self._attempt(self._interrupt())
@@ -162,10 +172,10 @@ class Load:
 
         They look at what is stored: a restored backup may hold what they had let go.
         """
-        for namespace, name in sorted(self._held | {key for key in self._jobs if self._is_held(*key)}):
+        for namespace, name in sorted(self._held | {key for key in self.jobs if self._is_held(*key)}):
             for _ in range(60):
                 try:
-                    await self._suspend(namespace, name, False)
+                    await self.suspend(namespace, name, False)
                 except ApiError:
                     await asyncio.sleep(1)
                 else:
@@ -173,7 +183,7 @@ class Load:
         self._held.clear()
 
     def _is_held(self, namespace: str, name: str) -> bool:
-        stored = stored_job(self._cluster, self._jobs[namespace, name], namespace, name)
+        stored = stored_job(self._cluster, self.jobs[namespace, name], namespace, name)
         notes = {} if stored is None else stored["metadata"].get("annotations") or {}
         return "its owner suspended it" in notes.get(names.REQUEUE, "")
 
@@ -186,13 +196,13 @@ class Load:
 
     def any_job(self) -> tuple[str, str] | None:
         """Return the namespace and the name of a job."""
-        return self._rng.choice(sorted(self._jobs)) if self._jobs else None
+        return self._rng.choice(sorted(self.jobs)) if self.jobs else None
 
     def unfinished(self) -> dict[tuple[str, str], str]:
         """Return the jobs that have not ended and are not held at their limit, as (namespace, name) to kind."""
         return {
             key: kind
-            for key, kind in self._jobs.items()
+            for key, kind in self.jobs.items()
             if not self._finished(kind, *key) and not self._held_at_limit(kind, *key)
         }
 
@@ -201,7 +211,7 @@ class Load:
         return [
             name
             for (namespace, name), kind in self._too_short.items()
-            if (namespace, name) in self._jobs and self._finished(kind, namespace, name)
+            if (namespace, name) in self.jobs and self._finished(kind, namespace, name)
         ]
 
     async def _attempt(self, work: Any) -> None:
@@ -236,7 +246,7 @@ class Load:
             except ApiError:
                 await asyncio.sleep(1)
                 continue
-            self._jobs[namespace, name] = kind
+            self.jobs[namespace, name] = kind
             return
 
     def _template(self, pods: int) -> dict[str, Any]:
@@ -248,20 +258,22 @@ class Load:
         return template
 
     async def _disturb(self) -> None:
-        (namespace, name), kind = self._rng.choice(sorted(self._jobs.items()))
+        (namespace, name), kind = self._rng.choice(sorted(self.jobs.items()))
+        if (namespace, name) in self.quiet:
+            return
         match self._rng.randrange(5):
             case 0:
                 options = None if self._orphans else b'{"propagationPolicy": "Background"}'
                 if (namespace, name) in self._keeping:
                     options = b'{"propagationPolicy": "Foreground"}'
                 await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=options)
-                self._jobs.pop((namespace, name), None)
+                self.jobs.pop((namespace, name), None)
                 self._held.discard((namespace, name))
             case 1:
-                await self._suspend(namespace, name, True)
+                await self.suspend(namespace, name, True)
                 self._held.add((namespace, name))
             case 2:
-                await self._suspend(namespace, name, False)
+                await self.suspend(namespace, name, False)
                 self._held.discard((namespace, name))
             case 3:
                 await self._loose_pod(namespace)
@@ -270,21 +282,22 @@ class Load:
 
     async def _interrupt(self) -> None:
         """Stop a Job in its last round, with less left than it does at a time, and soon let it go on."""
-        for (namespace, name), kind in sorted(self._jobs.items()):
+        for (namespace, name), kind in sorted(self.jobs.items()):
             job = stored_job(self._cluster, kind, namespace, name) if kind == "Job" else None
             if job is None or job["spec"].get("suspend"):
                 continue
             left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
             if 0 < left < job["spec"]["parallelism"]:
                 self._held.add((namespace, name))
-                await self._suspend(namespace, name, True)
+                await self.suspend(namespace, name, True)
                 await asyncio.sleep(self._rng.choice((1, 4)))
-                await self._suspend(namespace, name, False)
+                await self.suspend(namespace, name, False)
                 self._held.discard((namespace, name))
                 return
 
-    async def _suspend(self, namespace: str, name: str, value: bool) -> None:
-        kind = self._jobs[namespace, name]
+    async def suspend(self, namespace: str, name: str, value: bool) -> None:
+        """Suspend a job, or let it go on. Raises ApiError."""
+        kind = self.jobs[namespace, name]
         await self._api.request(
             "PATCH",
             f"{PATHS[kind].format(namespace)}/{name}",
@@ -320,6 +333,12 @@ def stored_job(cluster: SimulatedCluster, kind: str, namespace: str, name: str) 
     assert resource is not None
     stored = cluster.server.store.get(resource.storage, namespace, name)
     return None if stored is None else stored.object
+
+
+def is_suspended(kind: str, job: dict[str, Any]) -> bool:
+    """Return whether a job of a kind is stored suspended."""
+    spec = job["spec"].get("runPolicy") or {} if kind == "PyTorchJob" else job["spec"]
+    return bool(spec.get("suspend"))
 
 
 def how_it_ended(job: dict[str, Any]) -> str | None:

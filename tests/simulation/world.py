@@ -23,6 +23,7 @@ from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
+from tests.simulation.owners import Owners
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
@@ -184,6 +185,8 @@ class World:
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, sum(self.weather.nodes))
         self.kept_nodes = KeptNodes(self.invariants.note)
+        ledger = lambda: self.invariants.ledger  # noqa: E731
+        self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed))
         if self.weather.hostile:
             self.invariants.running = Running()
@@ -242,6 +245,7 @@ class World:
         churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
         breaking = self._spawn(self.node_churn.run(self.weather.node_churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
+        holding = self._spawn(self._hold(busy_seconds))
         stop_watching = self.invariants.watch()
         if self.weather.hidden:
             self._spawn(self.neighbours.listen(self.parts))
@@ -252,6 +256,7 @@ class World:
             await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
             await restoring
             await losing
+            await holding
             await churning
             await breaking
             await refusing
@@ -391,6 +396,13 @@ class World:
         with self.invariants.set_back():
             self.cluster.restore(backup, bumped=chance.random() < 0.5)
 
+    async def _hold(self, busy_seconds: float) -> None:
+        """Where it is rare that an owner stops what was adopted, or waited by its namespace alone, owners do."""
+        if self.weather.adopted:
+            await self.owners.hold(3, busy_seconds / 2, lambda job: job["metadata"]["name"].startswith("old-"))
+        if self.weather.ungated:
+            await self.owners.hold(4, busy_seconds, lambda job: not job["metadata"].get("labels"))
+
     async def _gate_and_ungate(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()
         for turn in range(self.weather.ungated):
@@ -398,6 +410,8 @@ class World:
             body = b'{"metadata": {"labels": {"tutti.dev/gated": ' + value + b"}}}"
             for namespace in NAMESPACES:
                 await admin.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE_PATCH)
+            if turn % 2 == 0:
+                self._spawn(self.owners.crowd("team-a"))
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ungated))
 
     async def _refuse(self, busy_seconds: float) -> None:

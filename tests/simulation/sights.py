@@ -1,0 +1,79 @@
+"""What a story shows of the thing that its weather is named for: a weather in which it hardly happens tests nothing."""
+
+from collections import Counter
+from typing import Any, Final
+
+from tests.simulation.load import MESH, is_suspended
+from tests.simulation.world import World
+from webhook.core.model import names
+from webhook.laboratory.simulated.objects.store import Event
+
+KINDS: Final = ("Job", "JobSet", "PyTorchJob")
+SEEDS: Final = (1, 2)
+"""Stories that are told while it is counted, and not a second time."""
+SHOWN: Final = {
+    "calm with adopted jobs": {"stopped adopted": 3, "started adopted": 3, "held": 3},
+    "rough with adopted jobs": {"stopped adopted": 3, "started adopted": 3, "held": 1},
+    "calm with jobs of CronJobs": {"started of a CronJob": 10},
+    "rough with jobs of CronJobs": {"started of a CronJob": 10},
+    "calm with credits and a ledger lost": {"rebuilt with a charge": 5},
+    "rough with credits and a ledger lost": {"rebuilt with a charge": 5},
+    "calm with kinds that nobody can list": {"started beside an unread kind": 5},
+    "rough with kinds that nobody can list": {"started beside an unread kind": 5},
+    "calm with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
+    "rough with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
+    "calm with injected sidecars": {"pod with a sidecar": 15},
+    "rough with injected sidecars and a ledger lost": {"pod with a sidecar": 15},
+    "calm with new policy": {"queue deleted in use": 1},
+    "rough with new policy": {"queue deleted in use": 1},
+}
+"""Weather to what these show of it, and how often at least."""
+
+
+class Sights:
+    """Counts in ``seen`` what is stored in one world."""
+
+    def __init__(self, world: World) -> None:
+        self.seen = Counter[str]()
+        self._world = world
+        self._gated: dict[str, bool] = {}
+        self._adopted: set[str] = set()
+        world.cluster.server.store.subscribe(self._stored)
+
+    def counted(self) -> Counter[str]:
+        """Return what happened, once the story is over."""
+        rebuilt = self._world.invariants.rebuilt
+        self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
+        self.seen["held"] = len(self._world.owners.held)
+        return self.seen
+
+    def _stored(self, event: Event) -> None:
+        item, metadata = event.current.object, event.current.object["metadata"]
+        labels = metadata.get("labels") or {}
+        match item.get("kind"):
+            case "Pod" if event.type == "ADDED" and names.GANG_LABEL in labels:
+                containers = item["spec"].get("initContainers") or ()
+                self.seen["pod with a sidecar"] += any(each["name"] == MESH for each in containers)
+            case "Namespace":
+                self._gated[metadata["name"]] = names.GATED_NAMESPACE in labels
+            case "ConfigMap":
+                entries = self._world.invariants.ledger.entries.items()
+                self._adopted |= {uid for uid, entry in entries if entry.adopted}
+            case "ClusterQueue" if event.type == "DELETED":
+                entries = self._world.invariants.ledger.entries.items()
+                self.seen["queue deleted in use"] += any(entry.queue == metadata["name"] for _, entry in entries)
+            case kind if kind in KINDS and event.previous is not None:
+                self._job(kind, event.previous.object, item)
+
+    def _job(self, kind: str, before: dict[str, Any], item: dict[str, Any]) -> None:
+        was, metadata = is_suspended(kind, before), item["metadata"]
+        controllers = [each["kind"] for each in metadata.get("ownerReferences") or () if each.get("controller")]
+        if was == is_suspended(kind, item) or controllers == ["JobSet"]:
+            return
+        act = "started" if was else "stopped"
+        labels = metadata.get("labels") or {}
+        self.seen[f"{act} of a CronJob"] += controllers == ["CronJob"]
+        self.seen[f"{act} adopted"] += metadata["uid"] in self._adopted
+        self.seen[f"{act} beside an unread kind"] += bool(self._world.cluster.router.unlistable)
+        if not any(label in labels for label in names.QUEUE_LABELS) and not self._gated.get(metadata["namespace"]):
+            self.seen[f"{act} un-gated"] += 1
