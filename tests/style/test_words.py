@@ -5,6 +5,13 @@ import re
 from tests.style.test_tidy import DOCUMENTS, MODULES, ROOT, name
 
 OUTDATED = re.compile(r"\b(anew|whom|in vain|thereof|therein|wherein|hitherto)\b", re.IGNORECASE)
+GIVEN_UP = re.compile(
+    r"\bStartTimeout\b|(?<!Cluster)(?<!Local)QueueStopped\b|\bqueuePolicy\b|HTTP503|more is free"
+    r"|[\"'`](Held|Block|Deactivated)[\"'`]"
+)
+"""Second words for a state that has another."""
+KUEUES_OWN = ("webhook/core/model/eviction.py", "webhook/laboratory/dry_run/workloads/reading.py")
+"""Who reads what others wrote."""
 HISTORY = re.compile(r"CHANGELOG\.md|docs/decisions/")
 """Written once, never rewritten."""
 GLOSSARY = ROOT / "docs/glossary.md"
@@ -31,4 +38,11 @@ def test_words_are_those_of_today() -> None:
     excepted = re.compile(f"{HISTORY.pattern}|tests/style/test_words.py")
     paths = [path for path in [*MODULES, *DOCUMENTS] if not excepted.search(name(path))]
     found = {name(p): lines for p in paths if (lines := [x for x in p.read_text().splitlines() if OUTDATED.search(x)])}
+    assert found == {}
+
+
+def test_a_state_is_called_by_one_word_wherever_people_read_it() -> None:
+    paths = [p for p in MODULES if name(p).startswith("webhook") and name(p) not in KUEUES_OWN]
+    paths += [p for p in DOCUMENTS if not HISTORY.search(name(p))]
+    found = {name(p): lines for p in paths if (lines := [x for x in p.read_text().splitlines() if GIVEN_UP.search(x)])}
     assert found == {}

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.unit.server.reviews import ask, job, review
+from webhook import metrics
 from webhook.assembly import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY
@@ -47,6 +48,11 @@ def waits(parts: WebhookParts) -> Code | None:
     return found.code if isinstance(found, Reason) else None
 
 
+def unread_feeds() -> list[str]:
+    """Return what the metric names."""
+    return [each.labels["kind"] for metric in metrics.UNREAD_KINDS.collect() for each in metric.samples if each.value]
+
+
 @pytest.mark.parametrize(
     ("resource", "topic"),
     [
@@ -60,11 +66,13 @@ async def test_a_process_is_ready_without_a_kind_that_nobody_can_list(resource: 
     async with started(resource) as (cluster, parts):
         assert parts.view.synced
         assert list(parts.view.unread) == [topic]
+        assert unread_feeds()
         assert "conversion webhook" in parts.view.unread[topic]
         assert waits(parts) == (Code.KIND_UNREAD if topic == POLICY else None)
         cluster.router.unlistable.clear()
         await asyncio.sleep(90)
         assert parts.view.unread == {}
+        assert not unread_feeds()
         assert waits(parts) is None
 
 
