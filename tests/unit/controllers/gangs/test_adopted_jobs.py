@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, POLICY, waiting_job
+from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, POLICY, stage, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -80,6 +80,24 @@ async def test_its_quota_is_held_until_its_last_pod_is_gone_though_it_is_deleted
         await cluster.api().request("DELETE", PODS)
         await asyncio.sleep(60)
         assert [entry.name for entry in parts.view.ledger.entries.values()] == ["other"]
+
+
+async def test_it_is_not_free_because_no_pod_of_it_was_heard_of() -> None:
+    """No selector finds its pods: a list by our label would prove them gone that run."""
+    async with stage() as play:
+        await play.take_over()
+        play.line.withheld = "/pods"
+        await play.cluster.create(running_job(pods=2))
+        await asyncio.sleep(5)
+        assert [entry.adopted for entry in (await play.ledger()).entries.values()] == [True]
+        await play.admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(10)
+        assert await play.running_pods() == 2
+        assert len((await play.ledger()).entries) == 1
+        play.line.withheld = ""
+        await play.admin.request("DELETE", PODS)
+        await asyncio.sleep(60)
+        assert not (await play.ledger()).entries
 
 
 async def test_its_pods_are_known_after_the_loss_of_the_ledger() -> None:
