@@ -1,5 +1,6 @@
 """The watchdog bites when it is not fed, even while the event loop cannot run."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from webhook.kube.watchdog import EXIT_CODE, Watchdog
+from webhook.wire.times import unix_seconds
 
 PATIENCE_SECONDS = 20.0
 
@@ -86,4 +88,6 @@ def test_a_bite_ends_the_whole_process_at_once() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, check=False)
     assert ended.returncode == EXIT_CODE
     assert ended.stdout == b""
-    assert b"loop.hung" in ended.stderr
+    said = json.loads(ended.stderr)
+    assert said["event"] == "loop.hung"
+    assert unix_seconds(said["timestamp"]) == pytest.approx(time.time(), abs=60), "when, as in every other line"
