@@ -1,5 +1,6 @@
 """Pods outside gangs in a namespace with a ResourceQuota: what a gang has reserved is not theirs."""
 
+import json
 import threading
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import yaml
 
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
-from tests.e2e.objects import CONTAINER_SECURITY, GPU, deployment, job, pod, pod_template, resource_quota
+from tests.e2e.objects import CONTAINER_SECURITY, GPU, deployment, job, jobset, pod, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved
 from tests.e2e.watching import Watch
 
@@ -34,6 +35,15 @@ def refused(owner: Kubectl, name: str) -> str:
     return owner.refused("create", "-f", "-", stdin=yaml.safe_dump(pod(name, pod_template())))
 
 
+def let_in(owner: Kubectl, name: str) -> bool:
+    """Create a loose pod of one GPU; return whether it was not refused."""
+    try:
+        owner.create(pod(name, pod_template()))
+    except KubectlError:
+        return False
+    return True
+
+
 def test_a_loose_pod_cannot_eat_the_reservation_of_a_gang_whose_pods_do_not_exist_yet(
     owner: Kubectl, admin: Kubectl
 ) -> None:
@@ -46,6 +56,27 @@ def test_a_loose_pod_cannot_eat_the_reservation_of_a_gang_whose_pods_do_not_exis
     running = "the gang's four pods run in what was kept for them"
     wait_until(lambda: len(owner.pods(phase="Running")) == 4, timeout_seconds=90, what=running)
     assert "gang (4)" in refused(owner, "loose")
+
+
+def test_room_of_pods_that_ended_is_free_to_gangs_and_loose_pods_while_their_gang_runs_on(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    """Also once the ledger was written for others."""
+    give_queue(admin, 8)
+    admin.apply(resource_quota("wall", pods="3"))
+    gang = jobset("gang", 2, pod_template(runtime="5s"), QUEUE)
+    (short,) = gang["spec"]["replicatedJobs"]
+    long = json.loads(json.dumps(short)) | {"name": "long"}
+    long["template"]["spec"] |= {"parallelism": 1, "completions": 1, "template": pod_template()}
+    gang["spec"]["replicatedJobs"].append(long)
+    owner.apply(gang)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 3, what="the gang runs")
+    assert "ResourceQuota" in refused(owner, "loose")
+    owner.apply(job("next", 1, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=next", "Running")) == 1, 60, "the next gang has room of what ended")
+    wait_until(lambda: let_in(owner, "loose"), what="and a loose pod the rest")
+    assert [each["metadata"]["name"] for each in owner.pods("jobset.sigs.k8s.io/replicatedjob-name=long", "Running")]
+    assert "ResourceQuota" in refused(owner, "another")
 
 
 def test_of_ten_single_gpu_pods_of_a_deployment_exactly_four_pass_beside_a_reservation_of_four_of_eight(

@@ -12,6 +12,7 @@ import yaml
 from tests.e2e import policies
 from tests.e2e.conftest import Team, member
 from tests.e2e.controlplane.install import Installation
+from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.load import Load
 from tests.e2e.objects import deployment, job, jobset, pod, pod_template
@@ -61,6 +62,7 @@ def test_without_a_webhook_labelled_jobs_are_refused_or_stay_suspended(breakable
     owner.delete("job", "steady")
     wait_until(lambda: not owner.items("pods", "job-name=steady"), what="there is room")
     stays(lambda: owner.get("job", "waiting")["spec"]["suspend"], 2, "it is not started while its pods are refused")
+    wait_until(lambda: NO_ANSWER in str(told(owner, "waiting", "StartFailed")), what="its owner is told why")
 
     for replica in breakable.webhooks:
         replica.component.start()
