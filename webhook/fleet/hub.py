@@ -126,6 +126,9 @@ class Hub:
                     await work()
                 except (ApiError, NoAnswer) as error:
                     log.warning("fleet.not_answered", error=str(error))
+                except Exception:
+                    # What one member or one job says must not end what all of them need.
+                    log.exception("fleet.broken")
                 await asyncio.sleep(seconds)
         finally:
             for task in self._driven.values():
@@ -264,7 +267,11 @@ class Hub:
         copy = copy_read(kind, found)
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
-        own, placement = await self._record(kind, job, copy.job)
+        try:
+            own, placement = await self._record(kind, job, copy.job)
+        except UnreadableRecord as error:
+            log.warning("fleet.job_not_placed", job=f"{namespace}/{name}", error=str(error))
+            return Verdict.WAIT
         verdict = strays.verdict(copy, cluster, placement, complete=self.fleet.complete)
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)

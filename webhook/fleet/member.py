@@ -31,7 +31,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.untyped import paths
-from webhook.untyped.values import seconds, text
+from webhook.untyped.values import items, seconds, text
 from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
@@ -158,14 +158,13 @@ class Member:
             case Evidence.PODS | Evidence.COMPLETE:
                 query = {"labelSelector": f"{names.GANG_LABEL}={uid}"}
                 listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", query)
-                return listed is not None and not listed.get("items")
+                return listed is not None and not self._items(listed)
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
         about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
         listed = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
-        told = [each for each in (listed or {}).get("items") or () if isinstance(each, dict)]
-        newest = max(told, key=lambda each: text(each.get("lastTimestamp")), default={})
+        newest = max(self._items(listed), key=lambda each: text(each.get("lastTimestamp")), default={})
         starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
         why = text(newest.get("message"))
         if self._hides_neighbours:
@@ -176,8 +175,7 @@ class Member:
     async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
         listed = await self._get(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"})
-        items = [] if listed is None else listed.get("items")
-        return [item for item in items or () if isinstance(item, dict)]
+        return self._items(listed)
 
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> int:
         """Return how much is left here of copies that are gone, by the names of the hub's jobs. Raises NoAnswer."""
@@ -186,7 +184,7 @@ class Member:
             raise NoAnswer(f"{self.name}: its ledger cannot be read")
         for kind, namespace, name in jobs:
             found = await self._get(object_path(kind, namespace, name))
-            uid = paths.find(found, ("metadata", "uid"))
+            uid = text(paths.find(found, ("metadata", "uid")))
             held = {
                 each.uid
                 for each in ledger.entries.values()
@@ -196,14 +194,14 @@ class Member:
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             named = {(kind.kind, name) for kind, where, name in jobs if where == namespace}
             listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
-            left += sum(self._orphaned(pod, named) for pod in (listed or {}).get("items") or ())
+            left += sum(self._orphaned(pod, named) for pod in self._items(listed))
         return left
 
     @staticmethod
     def _orphaned(pod: Mapping[str, Any], named: Collection[tuple[str, str]]) -> bool:
         """Return whether a pod is of an object by the name of a hub's job, and is being collected with it."""
-        owners = paths.find(pod, ("metadata", "ownerReferences"))
-        ours = [each for each in owners or () if (each.get("kind"), each.get("name")) in named]
+        owners = items(paths.find(pod, ("metadata", "ownerReferences")))
+        ours = [each for each in owners if tuple(text(paths.find(each, (key,))) for key in ("kind", "name")) in named]
         deleting = paths.find(pod, ("metadata", "deletionTimestamp")) is not None
         return bool(ours) and deleting
 
@@ -266,7 +264,7 @@ class Member:
         listed, book = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
         index, pages = _data(found), {}
         book.index = book.index if book.index == index else index
-        for page in (listed or {}).get("items") or ():
+        for page in self._items(listed):
             name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
             read = Found(uid, _data(page))
             pages[name] = book.pages[name] if book.pages.get(name) == read else read
@@ -277,6 +275,13 @@ class Member:
         except (ledger_text.LedgerCorrupt, PagesMismatch, KeyError, ValueError):
             return None
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
+
+    def _items(self, listed: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+        """Return the objects of a list; none of a kind that is not served. Raises NoAnswer for what is no list."""
+        found = (listed or {}).get("items") or []
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise NoAnswer(f"{self.name}: its answer is no list of objects")
+        return found
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         try:

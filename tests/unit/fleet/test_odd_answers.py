@@ -1,0 +1,67 @@
+"""What one member says, or one job's record, ends nothing of the hub: the other gangs are placed."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet, fleet, plain_job
+from webhook.core.model import names
+
+pytestmark = pytest.mark.virtual_time
+
+
+def lie(world: Fleet, member: str, about: Callable[[str], bool], answer: bytes) -> None:
+    """Have a member answer so where ``about`` says so of the path."""
+    link = world.links[member]
+    honest = link.request
+
+    async def request(method: str, path: str, **how: Any) -> bytes:
+        return answer if method == "GET" and about(path) else await honest(method, path, **how)
+
+    link.request = request  # type: ignore[method-assign]
+
+
+ORPHAN = b'{"items":[{"metadata":{"ownerReferences":[5]}}]}'
+
+
+@pytest.mark.parametrize("answer", [b'{"items":5}', b'{"items":[5]}', ORPHAN])
+async def test_a_member_that_answers_with_no_list_of_objects_keeps_no_gang_from_another(answer: bytes) -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job("first", runtime="600s"))
+
+        async def runs_in_a() -> bool:
+            return await world.members["a"].running() == 2
+
+        await world.until(runs_in_a)
+        lie(world, "a", lambda path: not path.endswith("/kube-system"), answer)
+        await asyncio.sleep(20)
+        await world.hub.cluster.create(plain_job("second", runtime="600s"))
+
+        async def runs_in_b() -> bool:
+            assert world.process is not None
+            assert not world.process.done()
+            return await world.members["b"].running() == 2
+
+        await world.until(runs_in_b)
+
+
+async def test_a_job_whose_record_was_broken_by_hand_keeps_no_other_from_being_placed() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job("broken", runtime="600s"))
+
+        async def placed() -> bool:
+            return sum([await side.running() for side in world.members.values()]) == 2
+
+        await world.until(placed)
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: "[]"}}})
+        await asyncio.sleep(20)
+        await world.hub.cluster.create(plain_job("sane", runtime="600s"))
+
+        async def both() -> bool:
+            assert world.process is not None
+            assert not world.process.done()
+            return sum([await side.running() for side in world.members.values()]) == 4
+
+        await world.until(both)
