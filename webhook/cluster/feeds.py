@@ -82,6 +82,7 @@ class Feeds:
     _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
     """Feed name to uid to object, for the feeds kept as plain data."""
     _ledger: LedgerFeed = field(init=False)
+    _config_map: config_map.Reader = field(default_factory=config_map.Reader)
     _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
     _compiled: Policy = field(default_factory=Policy)
     """What the policy objects say, without queues that are gone."""
@@ -456,7 +457,7 @@ class Feeds:
             served = [feed for feed in feeds if self.informers[feed].served]
             documents.extend(self._documents(*served[:1]))
         for config in self._documents("policy-config-map"):
-            documents.extend(config_map.objects_of(config)[0])
+            documents.extend(self._config_map.objects_of(config))
         return documents
 
     def pod_group_object(self, record: PodGroupRecord) -> Mapping[str, Any] | None:

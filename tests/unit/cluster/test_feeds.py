@@ -6,16 +6,19 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import Stage, reservation
+from tests.unit.server.reviews import review
 from webhook.assembly import webhook
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.dialects import kueue
+from webhook.dialects import config_map, kueue
 from webhook.dialects.fragment import Fragment
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.untyped.yaml_text import Measure
 
 pytestmark = pytest.mark.virtual_time
 
@@ -63,6 +66,42 @@ async def test_of_many_policy_objects_only_the_one_that_changed_is_read_again(mo
         await asyncio.sleep(5)
         assert parts.view.policy.queues["q-7"].stop_policy == "Hold"
         assert read == ["q-7"]
+        running.cancel()
+
+
+async def test_policy_in_a_config_map_is_read_when_it_changes_and_not_for_each_review(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand values of YAML take seconds, in which the webhook answered nobody."""
+    read: list[str] = []
+    documents = config_map.documents
+
+    def counted(text: str, measure: Measure) -> list[Any]:
+        read.append(text)
+        return documents(text, measure)
+
+    cohort = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "other"}, "spec": {}}
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        written = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {}\n"
+        metadata = {"name": "tutti-policy", "namespace": "tutti-system"}
+        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": written}})
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        assert "q" in parts.view.policy.queues
+        monkeypatch.setattr(config_map, "documents", counted)
+        for number in range(3):
+            review_of = review(cohort, resource="cohorts", namespace="", uid=f"review-{number}")
+            assert (await parts.gate.review("/validate/policy", review_of, 1.0))[0] == 200
+        assert read == []
+        path = "/api/v1/namespaces/tutti-system/configmaps/tutti-policy"
+        changed = written.replace("name: q", "name: r")
+        await cluster.api().request(
+            "PATCH", path, body=orjson.dumps({"data": {"a": changed}}), content_type=MERGE_PATCH
+        )
+        await asyncio.sleep(5)
+        assert "r" in parts.view.policy.queues
+        assert read == [changed]
         running.cancel()
 
 
