@@ -8,8 +8,9 @@ from typing import Any, Final
 import structlog
 
 from tests import virtual_loop
+from tests.simulation.weather import Weather
 from tests.simulation.weathers import WEATHERS
-from tests.simulation.world import Weather, World
+from tests.simulation.world import World
 
 JOBS: Final = 12
 LESS: Final[dict[str, Any]] = {
@@ -27,6 +28,7 @@ LESS: Final[dict[str, Any]] = {
     "adopted": False,
     "refused": 0,
     "ledger_lost": 0,
+    "releases": 0,
     "restored": False,
     "limited": 0.0,
     "long": 0.0,

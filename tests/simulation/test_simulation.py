@@ -11,8 +11,9 @@ import pytest
 from tests.simulation import world
 from tests.simulation.shrink import Story, tell
 from tests.simulation.sights import SEEDS, SHOWN
+from tests.simulation.weather import Weather
 from tests.simulation.weathers import PAST_FAILURES, WEATHERS
-from tests.simulation.world import Weather, simulate
+from tests.simulation.world import simulate
 
 STEPS_PER_SEED = 250
 """A run that stores fewer writes than this simulated nothing."""

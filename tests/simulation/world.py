@@ -6,7 +6,7 @@ which writes a process dies. Invariants are checked after every write that is st
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -28,6 +28,7 @@ from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
+from tests.simulation.weather import Weather
 from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import AddedContainer, Config
@@ -40,12 +41,13 @@ from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.laboratory.simulated.faults import CALM, ROUGH, FaultPlan, FaultRates
-from webhook.laboratory.simulated.objects.resources import RELEASE
+from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.server.gate import Gate
 from webhook.server.sharding.forward import Forwarder
 
+CONFIG_MAPS: Final = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
+SMALL_PAGE_BYTES: Final = 300
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
 UNLISTABLE: Final = (
     "jobsets.jobset.x-k8s.io",
@@ -54,75 +56,6 @@ UNLISTABLE: Final = (
     "localqueues.kueue.x-k8s.io",
     "podgroups.scheduling.x-k8s.io",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Weather:
-    """How rough a run is."""
-
-    rates: FaultRates = ROUGH
-    crash: float = 0.01
-    """Chance that a reconciler dies at a write, before or after it is sent."""
-    freeze: float = 0.002
-    """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
-    limited: float = 0.0
-    """Chance that a job carries a run-time limit, which may be too short for it."""
-    long: float = 0.0
-    """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
-    deadlines: bool = True
-    """A frozen leader steps down when its lease ran out; without that, it goes on as if nothing had happened."""
-    pod_groups: int = 0
-    """How many gangs of plain pods there are beside the jobs."""
-    kueues: bool = False
-    """They are groups of Kueue's."""
-    ensembles: int = 0
-    """How many PodGroups there are that several jobs share."""
-    release: int = RELEASE
-    """The minor release of Kubernetes that the cluster is."""
-    restored: bool = False
-    """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
-    hostile: int = 0
-    """How many things tenants do who write whatever they may."""
-    hidden: bool = False
-    """Nobody is told names of other namespaces."""
-    kept: float = 0.0
-    """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
-    adopted: bool = False
-    """All queues are full with jobs that ran before Tutti came. No job leaves orphans, as policy has it: pods of these
-    bear no label, so once they have lost their owner a leader that was not there before cannot know whose they were.
-    """
-    ungated: int = 0
-    """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no
-    queue and wait by that label alone."""
-    in_credits: bool = False
-    """Queues count credits, into which GPUs are turned."""
-    scheduled: float = 0.0
-    """Chance that a CronJob controls a job."""
-    refused: int = 0
-    """How often another webhook begins to refuse every write of ours on a job, for a while."""
-    unlisted: int = 0
-    """How often a kind can be listed by nobody for a while, in which our processes start again."""
-    meshed: float = 0.0
-    """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
-    nodes: tuple[int, ...] = (8, 8, 8)
-    """GPUs of each."""
-    node_churn: int = 0
-    """How often something happens to a node."""
-    racked: float = 0.0
-    """Chance that the pods of a job are to be in one rack; there are two then."""
-    churn: int = 0
-    """How often policy changes for a while."""
-    nested: bool = False
-    """What changes is mostly which cohorts are below which, by Cohorts that come and go."""
-    page_bytes: int = 0
-    """What index and pages take, where that is to be so little that there are many."""
-    ledger_lost: int = 0
-    """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
-    before cannot know which quota they hold.
-    """
-
-
-CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
 
 
 class PeerlessForwarder(Forwarder):
@@ -172,7 +105,7 @@ class World:
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
-            orphans=not (self.weather.ledger_lost or self.weather.adopted),
+            orphans=not (self.weather.ledger_lost or self.weather.adopted or self.weather.releases),
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
@@ -211,6 +144,8 @@ class World:
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
         self.calm = False
+        self._release = ExitStack()
+        """What the release that is installed does otherwise."""
         self.generation = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self.groups = GroupLoad(self.cluster, Random(self.seed), kueues=self.weather.kueues)
@@ -224,7 +159,7 @@ class World:
 
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
-        with scaled(self.weather.page_bytes), read_once():
+        with scaled(self.weather.page_bytes), read_once(), self._release:
             await self._run(jobs, busy_seconds, settle_seconds, upto)
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
@@ -246,6 +181,7 @@ class World:
         breaking = self._spawn(self.node_churn.run(self.weather.node_churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         holding = self._spawn(self._hold(busy_seconds))
+        installing = self._spawn(self._install_releases(busy_seconds))
         stop_watching = self.invariants.watch()
         if self.weather.hidden:
             self._spawn(self.neighbours.listen(self.parts))
@@ -257,6 +193,7 @@ class World:
             await restoring
             await losing
             await holding
+            await installing
             await churning
             await breaking
             await refusing
@@ -447,7 +384,7 @@ class World:
 
     async def _lose_ledger(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{LEDGER_NAME}"
+        path = f"{CONFIG_MAPS}/{LEDGER_NAME}"
         for _ in range(self.weather.ledger_lost):
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ledger_lost))
             with suppress(ApiError):
@@ -458,11 +395,28 @@ class World:
                     edit = b'{"data": {"meta": "something else"}}'
                     await admin.request("PATCH", damaged, body=edit, content_type=MERGE_PATCH)
 
+    async def _install_releases(self, busy_seconds: float) -> None:
+        chance, admin = Random(self.seed), self.cluster.api()
+        for turn in range(self.weather.releases):
+            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.releases))
+            reconcilers = sorted(self.parts)
+            for name in reconcilers:
+                self.replicas[name].api.sever()
+                self.replicas[name].task.cancel()
+            if turn % 2 == 0:
+                self._release.enter_context(scaled(SMALL_PAGE_BYTES))
+            else:
+                self._release.close()
+                for path in [f"{CONFIG_MAPS}/{LEDGER_NAME}", *await self._pages()]:
+                    await admin.request("DELETE", path)
+            for name in reconcilers:
+                self._start_reconciler(name)
+
     async def _pages(self) -> list[str]:
         """Return the paths of the ledger's pages."""
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
-        listed = orjson.loads(await self.cluster.api().request("GET", path, query={"labelSelector": names.LEDGER_PAGE}))
-        return sorted(f"{path}/{item['metadata']['name']}" for item in listed["items"])
+        query = {"labelSelector": names.LEDGER_PAGE}
+        listed = orjson.loads(await self.cluster.api().request("GET", CONFIG_MAPS, query=query))
+        return sorted(f"{CONFIG_MAPS}/{item['metadata']['name']}" for item in listed["items"])
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

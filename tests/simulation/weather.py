@@ -1,0 +1,80 @@
+"""How rough a story is: a value, of which ``weathers`` has the names."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.laboratory.simulated.faults import CALM, ROUGH, FaultRates
+from webhook.laboratory.simulated.objects.resources import RELEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How rough a run is."""
+
+    rates: FaultRates = ROUGH
+    crash: float = 0.01
+    """Chance that a reconciler dies at a write, before or after it is sent."""
+    freeze: float = 0.002
+    """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
+    limited: float = 0.0
+    """Chance that a job carries a run-time limit, which may be too short for it."""
+    long: float = 0.0
+    """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
+    deadlines: bool = True
+    """A frozen leader steps down when its lease ran out; without that, it goes on as if nothing had happened."""
+    pod_groups: int = 0
+    """How many gangs of plain pods there are beside the jobs."""
+    kueues: bool = False
+    """They are groups of Kueue's."""
+    ensembles: int = 0
+    """How many PodGroups there are that several jobs share."""
+    release: int = RELEASE
+    """The minor release of Kubernetes that the cluster is."""
+    restored: bool = False
+    """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
+    hostile: int = 0
+    """How many things tenants do who write whatever they may."""
+    hidden: bool = False
+    """Nobody is told names of other namespaces."""
+    kept: float = 0.0
+    """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
+    adopted: bool = False
+    """All queues are full with jobs that ran before Tutti came. No job leaves orphans, as policy has it: pods of these
+    bear no label, so once they have lost their owner a leader that was not there before cannot know whose they were.
+    """
+    ungated: int = 0
+    """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no
+    queue and wait by that label alone."""
+    in_credits: bool = False
+    """Queues count credits, into which GPUs are turned."""
+    scheduled: float = 0.0
+    """Chance that a CronJob controls a job."""
+    refused: int = 0
+    """How often another webhook begins to refuse every write of ours on a job, for a while."""
+    unlisted: int = 0
+    """How often a kind can be listed by nobody for a while, in which our processes start again."""
+    meshed: float = 0.0
+    """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
+    nodes: tuple[int, ...] = (8, 8, 8)
+    """GPUs of each."""
+    node_churn: int = 0
+    """How often something happens to a node."""
+    racked: float = 0.0
+    """Chance that the pods of a job are to be in one rack; there are two then."""
+    churn: int = 0
+    """How often policy changes for a while."""
+    nested: bool = False
+    """What changes is mostly which cohorts are below which, by Cohorts that come and go."""
+    page_bytes: int = 0
+    """What index and pages take, where that is to be so little that there are many."""
+    releases: int = 0
+    """How often another release is installed while all is busy: one that spreads the ledger over pages, and then the
+    one before, which keeps it in one object, as docs/operating.md says. Then no job leaves orphans, as below.
+    """
+    ledger_lost: int = 0
+    """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
+    before cannot know which quota they hold.
+    """
+
+
+CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)
