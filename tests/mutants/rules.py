@@ -95,6 +95,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "1",
+        "a page that somebody else wrote is looked at though we write nothing on it",
+        KEEPER,
+        " or read.get(name, 0) > kept.version]",
+        "]",
+        f"{UNIT}/controllers/ledger/test_paged_cycles.py",
+    ),
+    Mutant(
+        "1",
         "pages are deleted before a new ledger is made of what is read",
         RECOVERY,
         "        await self._keeper.delete_pages()\n",

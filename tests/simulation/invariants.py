@@ -13,10 +13,10 @@ from tests.simulation.churn import USUAL
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
-from tests.simulation.trees import Held, Trees
+from tests.simulation.trees import Held, Trees, held_by
 from webhook import metrics
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
@@ -60,6 +60,10 @@ class Invariants:
         self._pages_read: dict[str, Found] = {}
         self.rebuilt: list[Reservation] = []
         """Entries that a rebuild had to find again, as they were before."""
+        self._mixed = False
+        """What is stored of the ledger is of two times: what is held is all that either says."""
+        self._not_believed = -1
+        """What is stored of the ledger is no leader's as long as it is of this epoch or an earlier one."""
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
         self._racks = Racks()
@@ -115,6 +119,12 @@ class Invariants:
         for stored in self._server.store.items(self._pods):
             self._remember_pod(stored.uid, stored.object)
 
+    def ledger_not_believed(self) -> None:
+        """Expect somebody to write into the ledger what may look like one: until it is rebuilt what it held is held."""
+        self._not_believed = max(self._not_believed, self._ledger.epoch)
+        self._lost = self._lost or self._ledger
+        self._ledger = replace(self._ledger, epoch=0, seq=0)
+
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
         return self._server.store.subscribe(self._stored)
@@ -164,6 +174,9 @@ class Invariants:
         if event.storage == self._config_maps:
             before = self._ledger
             self._read_ledger()
+            if self._mixed:
+                return
+            self._not_believed = -1
             self._no_ensemble_in_part(before)
             self._claims_have_ground()
             self._no_queue_oversubscribed(before)
@@ -177,7 +190,7 @@ class Invariants:
         else:
             for storage, suspended in self._jobs:
                 if event.storage == storage and event.current is not None:
-                    self._work.setdefault(event.current.uid, _work(event.current.object))
+                    self._work.setdefault(event.current.uid, work_of(event.current.object))
                     if how_it_ended(event.current.object) is not None:
                         self._ended.add(event.current.uid)
                     if event.current.object["kind"] == "Job":
@@ -215,6 +228,15 @@ class Invariants:
             ledger = book.read()
         except (LedgerCorrupt, PagesMismatch):
             ledger = None
+        self._mixed = self._not_believed >= 0 and (ledger is None or ledger.epoch <= self._not_believed)
+        if self._mixed:
+            # The leader may not have noticed: what it reserves on other pages stands there.
+            entries = dict(self._ledger.entries)
+            for data in (book.index or {}, *(page.data for page in book.pages.values())):
+                with suppress(LedgerCorrupt):
+                    entries |= ledger_text.decode(data).entries
+            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=entries)
+            return
         if ledger is None:
             self._lost = self._lost or self._ledger
             # What it held is held on. How far it had come nobody may know who has to rebuild it.
@@ -246,9 +268,9 @@ class Invariants:
                 if suspended(job) or how_it_ended(job) or before is None or noted is None or not noted.is_of(before):
                     continue
                 self.rebuilt.append(before)
-                after, held = self._ledger.entries.get(stored.uid), _held(before, noted.counts)
-                if after is None or _held(after, after.counts) != held:
-                    holds = None if after is None else _held(after, after.counts)
+                after, held = self._ledger.entries.get(stored.uid), held_by(before, noted.counts)
+                if after is None or held_by(after, after.counts) != held:
+                    holds = None if after is None else held_by(after, after.counts)
                     self._fail(f"{before} held {held}, after the rebuild {holds}")
 
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
@@ -478,18 +500,3 @@ class Invariants:
 
 def _broken_jobs() -> float:
     return sum(sample.value for metric in metrics.BROKEN_JOBS.collect() for sample in metric.samples[:1])
-
-
-def _held(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job."""
-    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge) for s in entry.pod_sets]
-    return (entry.queue, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds, sets)
-
-
-def _work(job: dict[str, Any]) -> dict[str, int]:
-    if job["kind"] == "Job":
-        return {"main": job["spec"]["completions"]}
-    return {
-        each["name"]: each["replicas"] * each["template"]["spec"]["completions"]
-        for each in job["spec"].get("replicatedJobs") or ()
-    }

@@ -381,3 +381,13 @@ def document_of(kind: str, name: str, pods: int, template: dict[str, Any]) -> di
             replicas["Worker"] = {"replicas": pods - 1, "template": template}
         document["spec"] = {"pytorchReplicaSpecs": replicas}
     return document
+
+
+def work_of(job: dict[str, Any]) -> dict[str, int]:
+    """Return how many pods of each set of a Job or a JobSet have to succeed in all."""
+    if job["kind"] == "Job":
+        return {"main": job["spec"]["completions"]}
+    return {
+        each["name"]: each["replicas"] * each["template"]["spec"]["completions"]
+        for each in job["spec"].get("replicatedJobs") or ()
+    }

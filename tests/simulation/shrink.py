@@ -29,6 +29,7 @@ LESS: Final[dict[str, Any]] = {
     "refused": 0,
     "ledger_lost": 0,
     "releases": 0,
+    "set_back": 0,
     "restored": False,
     "limited": 0.0,
     "long": 0.0,

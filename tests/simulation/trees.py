@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from webhook.core.ledger.record import Reservation
 
@@ -70,3 +71,9 @@ class Trees:
         while (parent := self.parents.get(cohort)) is not None:
             cohort = parent
         return cohort
+
+
+def held_by(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job."""
+    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge) for s in entry.pod_sets]
+    return (entry.queue, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds, sets)

@@ -1,7 +1,7 @@
 """How rough a story is: a value, of which ``weathers`` has the names."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from webhook.laboratory.simulated.faults import CALM, ROUGH, FaultRates
 from webhook.laboratory.simulated.objects.resources import RELEASE
@@ -71,6 +71,14 @@ class Weather:
     """How often another release is installed while all is busy: one that spreads the ledger over pages, and then the
     one before, which keeps it in one object, as docs/operating.md says. Then no job leaves orphans, as below.
     """
+    set_back: int = 0
+    """How often the index of the ledger or a page of it is put back as it once was, or its list names a page that never
+    was. Who leads notices that; one that takes over later could not. Then no job leaves orphans, as below.
+    """
+    dies_at: tuple[int, ...] = ()
+    """Whoever does one of these writes of the ledger, counted from 1, dies."""
+    dies: Literal["before", "after"] = "before"
+    """It is ``before`` the write is sent, or just ``after`` it was answered."""
     ledger_lost: int = 0
     """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
     before cannot know which quota they hold.

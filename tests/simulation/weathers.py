@@ -109,6 +109,7 @@ WEATHERS = {
     "crashing with pages": (Weather(crash=0.05, page_bytes=300, ensembles=3), 14),
     "crashing and a few at a time": (Weather(crash=0.05, page_bytes=1_000_000, ensembles=3), 7),
     "rough with pages and a ledger lost": (Weather(ledger_lost=4, page_bytes=300), 7),
+    "calm with pages put back": (replace(CALM_WEATHER, set_back=4, page_bytes=300), 3),
     "calm with releases changed": (replace(CALM_WEATHER, releases=4), 3),
     "rough with releases changed": (Weather(crash=0.0, releases=4, ensembles=2), 5),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 5),

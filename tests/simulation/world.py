@@ -7,7 +7,7 @@ which writes a process dies. Invariants are checked after every write that is st
 import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -33,9 +33,11 @@ from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
-from webhook.errors import ApiError
+from webhook.errors import ApiError, NotFound
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources
@@ -98,14 +100,15 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
-        seed, release = self.rng.getrandbits(64), self.weather.release
+        weather = self.weather
+        seed, release = self.rng.getrandbits(64), weather.release
         self.cluster = SimulatedCluster(Random(seed), namespaces=("tutti-system",), release=release)
         self.load = Load(
             self.cluster,
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
-            orphans=not (self.weather.ledger_lost or self.weather.adopted or self.weather.releases),
+            orphans=not (weather.ledger_lost or weather.adopted or weather.releases or weather.set_back),
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
@@ -144,6 +147,8 @@ class World:
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
         self.calm = False
+        self.ledger_writes = 0
+        """How many came to where ``Weather.dies`` says."""
         self._release = ExitStack()
         """What the release that is installed does otherwise."""
         self.generation = 0
@@ -181,6 +186,7 @@ class World:
         breaking = self._spawn(self.node_churn.run(self.weather.node_churn, busy_seconds))
         losing = self._spawn(self._lose_ledger(busy_seconds))
         holding = self._spawn(self._hold(busy_seconds))
+        mixing = self._spawn(self._set_ledger_back(busy_seconds))
         installing = self._spawn(self._install_releases(busy_seconds))
         stop_watching = self.invariants.watch()
         if self.weather.hidden:
@@ -194,6 +200,7 @@ class World:
             await losing
             await holding
             await installing
+            await mixing
             await churning
             await breaking
             await refusing
@@ -304,6 +311,11 @@ class World:
         if self.calm:
             return
         replica = self.replicas[name]
+        if point.path.startswith(CONFIG_MAPS) and point.phase == self.weather.dies:
+            self.ledger_writes += 1
+            if self.ledger_writes in self.weather.dies_at:
+                self._kill(name, replica)
+                return
         if self.rng.random() < self.weather.crash:
             self._kill(name, replica)
         elif self.rng.random() < self.weather.freeze:
@@ -394,6 +406,47 @@ class World:
                 else:
                     edit = b'{"data": {"meta": "something else"}}'
                     await admin.request("PATCH", damaged, body=edit, content_type=MERGE_PATCH)
+
+    async def _set_ledger_back(self, busy_seconds: float) -> None:
+        chance, admin = Random(self.seed), self.cluster.api()
+        for _ in range(self.weather.set_back):
+            await asyncio.sleep(chance.uniform(0, busy_seconds / self.weather.set_back))
+            with suppress(ApiError, LedgerCorrupt):
+                path = chance.choice([f"{CONFIG_MAPS}/{LEDGER_NAME}", *await self._pages()])
+                kept = orjson.loads(await admin.request("GET", path))
+                await asyncio.sleep(chance.uniform(0, busy_seconds / self.weather.set_back))
+                if chance.random() < 0.2:
+                    path, kept = f"{CONFIG_MAPS}/{LEDGER_NAME}", await self._with_a_page_that_never_was()
+                index = orjson.loads(await admin.request("GET", f"{CONFIG_MAPS}/{LEDGER_NAME}"))
+                listed = {LEDGER_NAME, *ledger_text.decode(index.get("data") or {}).pages}
+                if "data" in kept and await self._holds(path) != kept["data"]:
+                    if path.rpartition("/")[2] in listed:
+                        # Others are looked at by nobody before another process leads.
+                        self.invariants.ledger_not_believed()
+                    await self._put_back(path, kept)
+
+    async def _holds(self, path: str) -> Any:
+        try:
+            return orjson.loads(await self.cluster.api().request("GET", path)).get("data")
+        except NotFound:
+            return None
+
+    async def _with_a_page_that_never_was(self) -> dict[str, Any]:
+        """Return the index, well-formed, with one more page in its list."""
+        index = orjson.loads(await self.cluster.api().request("GET", f"{CONFIG_MAPS}/{LEDGER_NAME}"))
+        ledger = ledger_text.decode(index.get("data") or {})
+        index["data"] = ledger_text.encode(replace(ledger, pages={**ledger.pages, f"{LEDGER_NAME}-page-0-0": "none"}))
+        return index
+
+    async def _put_back(self, path: str, kept: dict[str, Any]) -> None:
+        """Do what `kubectl replace`, or `create` where it is gone, does with an object of a backup."""
+        admin, metadata = self.cluster.api(), kept["metadata"]
+        for given in ("resourceVersion", "uid", "creationTimestamp"):
+            metadata.pop(given, None)
+        try:
+            await admin.request("PUT", path, body=orjson.dumps(kept))
+        except NotFound:
+            await admin.request("POST", CONFIG_MAPS, body=orjson.dumps(kept))
 
     async def _install_releases(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()

@@ -68,6 +68,7 @@ class LedgerFeed:
         """Take in one page."""
         if new is not None:
             self._book.pages[new.name] = Found(new.uid, new.document.get("data") or {})
+            self._listener().page_read(new.name, new.resource_version)
         elif old is not None:
             self._book.pages.pop(old.name, None)
             self._listener().page_deleted(old.name)

@@ -35,5 +35,8 @@ class Listener:
     def page_deleted(self, name: str) -> None:
         """Take note that a page of the ledger is gone, listed or not."""
 
+    def page_read(self, name: str, resource_version: int) -> None:
+        """Take note that a page of the ledger was read as it stands."""
+
     def unread_changed(self) -> None:
         """Take note that there is more or less of what cannot be read (``View.unread``)."""

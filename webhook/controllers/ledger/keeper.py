@@ -344,15 +344,16 @@ class LedgerKeeper(LeasedWriter):
         kept.changed(changes, digest, meta)
         self.written_bytes += ledger_text.size_bytes(kept.texts)
 
-    async def verify(self, doubted: bool, gone: Collection[str]) -> None:
-        """Write every page as it is, if that is ``doubted`` or one of those ``gone`` is listed: so it shows.
+    async def verify(self, doubted: bool, gone: Collection[str], read: Mapping[str, int]) -> None:
+        """Write every page as it is, if that is ``doubted`` or one of those ``gone`` is listed, else those that were
+        ``read`` in a version newer than we wrote: so it shows whether somebody else did.
 
-        Raises as ``commit`` does.
+        To be called while no write is under way. Raises as ``commit`` does.
         """
-        if doubted or not self._pages.keys().isdisjoint(gone):
-            await self._renewing(
-                self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in self._pages.values()
-            )
+        every = doubted or not self._pages.keys().isdisjoint(gone)
+        suspects = [kept for name, kept in self._pages.items() if every or read.get(name, 0) > kept.version]
+        if suspects:
+            await self._renewing(self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in suspects)
 
     # -- pages that come and go -------------------------------------------------------------------------------------
 

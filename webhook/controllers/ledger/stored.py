@@ -11,6 +11,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
 from webhook.errors import NotFound
 from webhook.kube.api import METADATA, STRATEGIC_PATCH, Api
+from webhook.wire.watch import version_number
 
 READ_AT_ONCE: Final = 50
 """Pages a request: all of a big ledger in one would take longer than the lease has left."""
@@ -51,6 +52,11 @@ class Kept:
     """All keys but ``meta``."""
     digest: int = 0
     meta: str | None = None
+
+    @property
+    def version(self) -> int:
+        """``resource_version`` as a number."""
+        return version_number(self.resource_version)
 
     def take(self, data: Mapping[str, str]) -> None:
         """Know the object as it was read."""

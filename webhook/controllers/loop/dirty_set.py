@@ -44,6 +44,8 @@ class DirtySet(Listener):
         """What was read of the ledger cannot be as this leader wrote it."""
         self.pages_gone: set[str] = set()
         """Pages of the ledger that were deleted, by whoever it was."""
+        self.pages_read: dict[str, int] = {}
+        """Pages that were written while this process leads, by whoever it was, and their newest version."""
 
     def add(self, *uids: str) -> None:
         """Mark gangs."""
@@ -64,6 +66,7 @@ class DirtySet(Listener):
         """Mark all there is, with nothing known of it."""
         self.lagging.clear()
         self.quiet.clear()
+        self.pages_read.clear()
         self.gangs.update(self._view.jobs)
         self.policy = True
         self.wake.set()
@@ -147,10 +150,17 @@ class DirtySet(Listener):
         self.pages_gone.add(name)
         self.wake.set()
 
-    def take_doubts(self) -> tuple[bool, set[str]]:
-        """Return whether what was read of the ledger is doubted, and which pages went, since this was asked last."""
-        doubts = self.ledger_doubted, self.pages_gone
-        self.ledger_doubted, self.pages_gone = False, set()
+    def page_read(self, name: str, resource_version: int) -> None:
+        """A page of the ledger was written: if not by us, by somebody else's hand."""
+        if self._view.leads:
+            self.pages_read[name] = resource_version
+
+    def take_doubts(self) -> tuple[bool, set[str], dict[str, int]]:
+        """Return whether what was read of the ledger is doubted, which pages went, and which versions of others were
+        read, since this was asked last.
+        """
+        doubts = self.ledger_doubted, self.pages_gone, self.pages_read
+        self.ledger_doubted, self.pages_gone, self.pages_read = False, set(), {}
         return doubts
 
     def unread_changed(self) -> None:

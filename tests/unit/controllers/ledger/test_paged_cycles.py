@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.controllers.ledger.test_full_ledger import finished, job, led
 from tests.unit.controllers.ledger.test_ledger_rules import LEDGER
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.core.ledger import pages
+from webhook.core.ledger import pages, text
 from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
@@ -92,6 +93,21 @@ async def test_a_page_that_somebody_deletes_is_noticed_though_nothing_on_it_chan
         await cluster.api().request("DELETE", f"{LEDGER.rpartition('/')[0]}/{min(before.pages)}")
         await asyncio.sleep(15)
         assert parts.view.ledger.epoch > before.epoch or parts.view.ledger.pages.keys().isdisjoint(before.pages)
+        assert parts.view.ledger.entries.keys() == before.entries.keys()
+
+
+async def test_a_page_that_somebody_puts_back_is_noticed_though_nothing_on_it_changes() -> None:
+    """It is well-formed, and of this epoch: only who wrote it last knows that it is not what stands there."""
+    async with led(*(job(number) for number in range(6))) as (cluster, parts):
+        await asyncio.sleep(5)
+        before, admin = parts.view.ledger, cluster.api()
+        path = f"{LEDGER.rpartition('/')[0]}/{min(before.pages)}"
+        page = orjson.loads(await admin.request("GET", path))
+        page["data"] = text.encode(replace(text.decode(page["data"]), entries={}))
+        del page["metadata"]["resourceVersion"]
+        await admin.request("PUT", path, body=orjson.dumps(page))
+        await asyncio.sleep(15)
+        assert parts.view.ledger.epoch > before.epoch
         assert parts.view.ledger.entries.keys() == before.entries.keys()
 
 
