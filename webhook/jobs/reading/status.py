@@ -169,8 +169,7 @@ _RECLAIM_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int
     "jobset": _reclaimed_of_jobset,
     "train-job": _reclaimed_of_train_job,
 }
-RECLAIM_RULES: Final = frozenset(_RECLAIM_RULES)
-"""Names that ``JobKind.reclaim`` may take."""
+"""By the names that ``JobKind.reclaim`` may take."""
 
 
 def _count_indexes(texts: Iterable[str], below: int) -> int:
