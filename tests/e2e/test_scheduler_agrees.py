@@ -162,7 +162,7 @@ def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     create(admin, others)
     wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 60, "what was there before runs")
     daemons = [each for world in made for each in world.daemons]
-    create(admin, daemons)
+    create(admin.in_namespace(DAEMONS), daemons)
     wait_until(lambda: all_have_pods(admin, len(daemons)), 60, "the pods of DaemonSets are made, if not bound")
     yield {world.name: world for world in made}
     admin("delete", "daemonset", "-n", DAEMONS, "-l", f"worlds={admin.namespace}", "--wait=false")
