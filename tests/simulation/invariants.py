@@ -14,6 +14,7 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
+from tests.simulation.mixed_ledger import all_entries
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
 from tests.simulation.trees import Held, Trees, held_by
@@ -231,11 +232,7 @@ class Invariants:
         self._mixed = self._not_believed >= 0 and (ledger is None or ledger.epoch <= self._not_believed)
         if self._mixed:
             # The leader may not have noticed: what it reserves on other pages stands there.
-            entries = dict(self._ledger.entries)
-            for data in (book.index or {}, *(page.data for page in book.pages.values())):
-                with suppress(LedgerCorrupt):
-                    entries |= ledger_text.decode(data).entries
-            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=entries)
+            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=self._ledger.entries | all_entries(book))
             return
         if ledger is None:
             self._lost = self._lost or self._ledger
@@ -451,18 +448,15 @@ class Invariants:
 
     def _running_is_reserved(self, job: dict[str, Any], suspended: Callable[[dict[str, Any]], Any]) -> None:
         metadata = job["metadata"]
-        if any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ()):
-            return  # It runs with its owner.
-        if names.GANG_LABEL not in orjson.dumps(job["spec"]).decode():
-            return  # It was never gated.
+        runs_with_owner = any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ())
+        gated = names.GANG_LABEL in orjson.dumps(job["spec"]).decode()
+        if runs_with_owner or not gated:
+            return
         if "deletionTimestamp" in metadata:
             return  # A finalizer keeps it: it gets no more pods.
         if metadata["name"].startswith(PREFIX):
             return  # What asks for no queue may run; that those which do run within it is seen by their pods.
-        ended = {"Complete", "Failed", "Completed", "Succeeded"}
-        conditions = (job.get("status") or {}).get("conditions") or ()
-        finished = any(c["type"] in ended and c["status"] == "True" for c in conditions)
-        if not suspended(job) and not finished and metadata["uid"] not in self._ledger.entries:
+        if not suspended(job) and not how_it_ended(job) and metadata["uid"] not in self._ledger.entries:
             self._fail(f"{job['kind']} {metadata['name']} is un-suspended without a reservation")
 
     def limits_were_kept(self, overran: list[str]) -> None:

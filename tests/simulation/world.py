@@ -178,37 +178,29 @@ class World:
             self._start_webhook(f"webhook-{number}")
         for number in range(2):
             self._start_reconciler(f"reconciler-{number}")
-        restoring = self._spawn(self._restore(busy_seconds))
-        gating = self._spawn(self._gate_and_ungate(busy_seconds))
-        refusing = self._spawn(self._refuse(busy_seconds))
-        hiding = self._spawn(self._unlist(busy_seconds))
-        churning = self._spawn(self.churn.run(self.weather.churn, busy_seconds))
-        breaking = self._spawn(self.node_churn.run(self.weather.node_churn, busy_seconds))
-        losing = self._spawn(self._lose_ledger(busy_seconds))
-        holding = self._spawn(self._hold(busy_seconds))
-        mixing = self._spawn(self._set_ledger_back(busy_seconds))
-        installing = self._spawn(self._install_releases(busy_seconds))
+        happening = [
+            self._restore(busy_seconds),
+            self._gate_and_ungate(busy_seconds),
+            self._refuse(busy_seconds),
+            self._unlist(busy_seconds),
+            self.churn.run(self.weather.churn, busy_seconds),
+            self.node_churn.run(self.weather.node_churn, busy_seconds),
+            self._lose_ledger(busy_seconds),
+            self._hold(busy_seconds),
+            self._set_ledger_back(busy_seconds),
+            self._install_releases(busy_seconds),
+            self.groups.run(self.weather.pod_groups, busy_seconds),
+            self.ensembles.run(self.weather.ensembles, busy_seconds),
+            self.hostile.run(self.weather.hostile, busy_seconds),
+        ]
+        under_way = [self._spawn(each) for each in happening]
         stop_watching = self.invariants.watch()
         if self.weather.hidden:
             self._spawn(self.neighbours.listen(self.parts))
         try:
-            grouping = self._spawn(self.groups.run(self.weather.pod_groups, busy_seconds))
-            sharing = self._spawn(self.ensembles.run(self.weather.ensembles, busy_seconds))
-            attacking = self._spawn(self.hostile.run(self.weather.hostile, busy_seconds))
             await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
-            await restoring
-            await losing
-            await holding
-            await installing
-            await mixing
-            await churning
-            await breaking
-            await refusing
-            await gating
-            await hiding
-            await grouping
-            await sharing
-            await attacking
+            for each in under_way:
+                await each
             self._calm_down()
             await self.hostile.leave()
             self.ensembles.disturbing = False
