@@ -279,8 +279,10 @@ def test_a_pod_of_a_gang_keeps_the_labels_by_which_its_controller_finds_it(owner
     running_gang(owner, admin)
     name = owner.pods(phase="Running")[0]["metadata"]["name"]
     for label in ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
-        assert "its controller lets go of it" in owner.refused("label", "pod", name, f"{label}-")
-        assert "its controller lets go of it" in owner.refused("label", "pod", name, f"{label}=x", "--overwrite")
+        assert "its controller would release the pod" in owner.refused("label", "pod", name, f"{label}-")
+        assert "its controller would release the pod" in owner.refused(
+            "label", "pod", name, f"{label}=x", "--overwrite"
+        )
     owner("label", "pod", name, "debug=yes")
     owner("label", "pod", name, "debug-")
     owner.patch("job", "gang", {"spec": {"suspend": True}})

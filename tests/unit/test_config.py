@@ -111,7 +111,7 @@ def test_prefixes_are_excluded_only_where_undeclared_resources_block(strategy: s
 @pytest.mark.parametrize(
     ("text", "path", "fix"),
     [
-        ("waitForPodsReady: {blockAdmission: true}", "waitForPodsReady.blockAdmission", "is decided before"),
+        ("waitForPodsReady: {blockAdmission: true}", "waitForPodsReady.blockAdmission", "decides beforehand"),
         ("manageJobsWithoutQueueName: true", "manageJobsWithoutQueueName", "tutti.dev/gated=true"),
         ("resources: {deviceClassMappings: []}", "resources.deviceClassMappings", "not charged"),
         ("featureGates: {PriorityBoost: true}", "featureGates", "default gates"),

@@ -111,7 +111,7 @@ SERVICE = "/api/v1/namespaces/tutti-system/services/tutti-webhook"
 async def test_where_nothing_is_registered_no_answer_is_taken_for_one(registration: Any) -> None:
     found = await wrong({REGISTRATION: registration, MUTATING: registration})
     assert set(found) == {"answer", "certificates"}
-    assert "jobs pass their queues by" in found["answer"]
+    assert "jobs bypass their queues" in found["answer"]
     assert "nothing is registered" in found["certificates"]
 
 
@@ -166,7 +166,11 @@ async def test_what_pods_serve_with_is_wrong_before_it_has_expired(
         (NotFound(404, "NotFound", "not found"), True, "not seen: it is in no Secret tutti-certs"),
         ({"data": {"tls.crt": "c29tZXRoaW5n"}}, False, "no readable tls.crt"),
         ({"data": None}, False, "no readable tls.crt"),
-        ({"data": {"tls.crt": b64encode(STRANGER).decode()}}, False, "is of no authority that is registered"),
+        (
+            {"data": {"tls.crt": b64encode(STRANGER).decode()}},
+            False,
+            "no registered authority issued the serving certificate",
+        ),
     ],
 )
 async def test_who_may_not_read_the_serving_certificate_is_told_so(secret: Any, well: bool, text: str) -> None:

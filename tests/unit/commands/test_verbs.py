@@ -174,7 +174,7 @@ async def test_the_gates_of_others_stay_when_a_job_is_held_and_released() -> Non
 
 async def test_a_job_that_is_not_there_is_named() -> None:
     async with cluster() as api:
-        for job, part in (("job/nope", "no Job 'nope'"), ("gizmo/nope", "no kind of job"), ("nope", "write KIND/NAME")):
+        for job, part in (("job/nope", "no Job 'nope'"), ("gizmo/nope", "not a job kind"), ("nope", "write KIND/NAME")):
             with pytest.raises(WrongName, match=part):
                 await hold(api, job, "team-a")
         await create(api, waiting_job())

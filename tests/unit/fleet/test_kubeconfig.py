@@ -68,7 +68,7 @@ HOSTILE: dict[str, tuple[Edit, str]] = {
         "is 2 of the users",
     ),
     "what nobody knows": (lambda d, c, u: u.update({"plugin": "x"}), "not known to be harmless"),
-    "nobody": (lambda d, c, u: u.clear(), "nothing to prove who it is"),
+    "nobody": (lambda d, c, u: u.clear(), "no credentials"),
     "half a key pair": (lambda d, c, u: u.update({"client-key-data": KEY}), "without its certificate"),
     "no context": (lambda d, c, u: d.pop("current-context"), "names nothing"),
 }

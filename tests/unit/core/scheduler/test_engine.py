@@ -470,4 +470,4 @@ def test_room_that_is_free_and_kept_is_said_to_be_kept() -> None:
     assert world.cycle() == []
     reason = world.engine.reason("small")
     assert reason is not None
-    assert "what is free is kept for gangs before it" in reason.help
+    assert "what is free is kept for gangs ahead of it" in reason.help
