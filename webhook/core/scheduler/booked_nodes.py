@@ -85,6 +85,9 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     instead = state.decide(eclass) if later else decision
     if stops and _waits_for_nodes_alone(instead):
         instead = state.decide(eclass, stops_for_nodes=True)
+        if not instead.preempts:
+            # It looked at all that may be stopped, which may be thousands: it may still book, others come later.
+            state.searches_left = min(state.searches_left, 1)
     helps = instead.fits or instead.preempts
     if not helps and _waits_for_nodes_alone(instead):
         helps = _first_to_be_free(state, eclass.head, planned) is not None

@@ -1,6 +1,7 @@
 """Others are stopped for the sake of their nodes, where the quota has room, as few as can be."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.scheduler.test_nodes import admitted
 from tests.unit.core.worlds import LABELS, cohort, gang, group, policy, queue
+from webhook.core.assignment.decision import Decider
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, Fungibility, Preemption, PreemptionPolicy, Queue, SearchPolicy
 from webhook.core.model.reasons import Code
@@ -18,6 +20,7 @@ from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.shape import shape_of
+from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
@@ -151,6 +154,34 @@ def test_many_that_would_have_to_be_searched_for_are_looked_at_a_few_in_each_cyc
     made.wake_nodes()
     found = [stopped(made, 20.0 + turn) for turn in range(9)]
     assert [uid for uids in found for uid in uids] == ["x", "y"]
+
+
+def test_one_search_in_vain_is_all_that_a_cycle_makes_and_who_made_it_may_book(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes out all that may be stopped one by one, which may be thousands."""
+    made, there = filled()
+    there.bind("foreign", Bound("c", {"cpu": 1000}))
+    made.release("z")
+    for number in range(5):
+        made.submit(gang(f"wider-{number}", "q", cpu=4, pods=3, priority=5 + number, created=10.0), 2.0)
+    made.submit(gang("patient", "q", cpu=4, pods=2, created=20.0), 2.0)
+    searches: list[str] = []
+    usual = made.state.decider.__class__.vacated
+
+    def counted(decider: Decider, gang: Gang, *args: Any) -> Vacated | None:
+        searches.append(gang.uid)
+        return usual(decider, gang, *args)
+
+    monkeypatch.setattr(Decider, "vacated", counted)
+    asked: set[str] = set()
+    for turn in range(12):
+        searches.clear()
+        assert stopped(made, 3.0 + turn) == []
+        assert len({uid for uid in searches if uid.startswith("wider")}) <= 1
+        asked |= set(searches)
+    assert asked == {*(f"wider-{number}" for number in range(5)), "patient"}
+    assert list(made.state.booked) == ["patient"]
 
 
 def run_to_rest(made: Engine, gangs: list[Gang], chance: Random) -> None:
