@@ -14,7 +14,7 @@ A booking ends with the wait, or when the quota would not do even once those are
 ledger: nobody was stopped for it, and a new leader books again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
 
@@ -29,6 +29,9 @@ from webhook.core.placement.claimed import Claimed
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.scheduler.state import State
+
+Smallest = Callable[[EquivalenceClass, Decision], Reservation]
+"""Returns the smallest start of a class's head on the flavors that were decided about; asked where nodes are short."""
 
 MOST_AWAITED: Final = 1_000
 """Who would have to wait for more gangs than these books nothing: to look for them would hold up everybody."""
@@ -70,7 +73,7 @@ def offer(state: State) -> bool:
     return bool(turn)
 
 
-def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> Decision:
+def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> Decision:
     """Return what can be decided about the head of ``eclass``, which finds no nodes, if those after it had booked none,
     and if others are stopped for the sake of their nodes.
 
@@ -90,7 +93,7 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
             state.searches_left = min(state.searches_left, 1)
     helps = instead.fits or instead.preempts
     if not helps and _waits_for_nodes_alone(instead):
-        helps = _first_to_be_free(state, eclass.head, planned) is not None
+        helps = _first_to_be_free(state, eclass.head, smallest(eclass, decision)) is not None
     for each, claimed in kept.items():
         if claimed is not None:
             nodes.claim(each, claimed)
@@ -101,9 +104,9 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     return instead
 
 
-def book(state: State, eclass: EquivalenceClass, decision: Decision, planned: Reservation) -> bool:
+def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> bool:
     """Book nodes for the blocked head of ``eclass`` if it waits for nodes alone and nobody goes before it; return
-    whether anything changed. ``planned`` is its smallest start.
+    whether anything changed.
     """
     nodes, uid = state.nodes, eclass.head.uid
     if nodes is None:
@@ -117,7 +120,7 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, planned: Re
         return False
     if not _may_search(state, uid):
         return False
-    kept = nodes.unclaim(uid)
+    kept, planned = nodes.unclaim(uid), smallest(eclass, decision)
     found = _first_to_be_free(state, eclass.head, planned)
     if found is None:
         if kept is not None:

@@ -124,7 +124,7 @@ class Cycle:
     def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
         del self._known[eclass]
         if decision.misplaced is not None:
-            instead = booked_nodes.instead_of_waiting(self._state, eclass, decision, self._smallest(eclass, decision))
+            instead = booked_nodes.instead_of_waiting(self._state, eclass, decision, self._smallest)
             if instead is not decision:
                 self._known.clear()
             decision = instead
@@ -141,7 +141,7 @@ class Cycle:
         else:
             self._hold_back(eclass, decision)
             mark_unschedulable(self._state, eclass, decision)
-            if booked_nodes.book(self._state, eclass, decision, self._smallest(eclass, decision)):
+            if booked_nodes.book(self._state, eclass, decision, self._smallest):
                 self._known.clear()
 
     def _smallest(self, eclass: EquivalenceClass, decision: Decision) -> Reservation:
