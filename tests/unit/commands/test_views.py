@@ -108,7 +108,7 @@ async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
         ("train", "write KIND/NAME"),
         ("job/", "write KIND/NAME"),
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
-        ("gizmo/nope", "'gizmo' is no kind of job"),
+        ("gizmo/nope", "'gizmo' is not a job kind"),
         ("job/free", "Tutti does not hold it"),
         ("pod/train-0", "there is no pod 'train-0' in namespace team-vision"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),

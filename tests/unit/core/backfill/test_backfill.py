@@ -385,9 +385,9 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """From now on, how often each gang is decided about."""
     decide, asked = Decider.decide, Counter[str]()
 
-    def count(self: Decider, gang: Gang, *more: Any) -> Decision:
+    def count(self: Decider, gang: Gang, *more: Any, **named: Any) -> Decision:
         asked[gang.uid] += 1
-        return decide(self, gang, *more)
+        return decide(self, gang, *more, **named)
 
     monkeypatch.setattr(Decider, "decide", count)
     return asked
