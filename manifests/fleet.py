@@ -14,7 +14,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.model import names
-from webhook.fleet import lost, propagation
+from webhook.fleet import lost, multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 
 COMPONENTS: Final = Path(__file__).parent / "components"
@@ -38,9 +38,10 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         rules.append(_rule(family.group, [f"{plural}/status" for plural in plurals], ["patch"]))
     return [
         _account(),
-        *_given("ClusterRole", [*rules, *_policies(), _rule("", ["events"], ["create"]), _kube_system()]),
+        *_given("ClusterRole", [*rules, *_policies(), *_set_up(), _rule("", ["events"], ["create"]), _kube_system()]),
         *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.LOST, lost.SILENT]}]),
         *(_object("v1", "ConfigMap", name, namespaced=True) for name in (lost.LOST, lost.SILENT)),
+        *_read_checks(),
         *_own_record(kinds),
     ]
 
@@ -149,6 +150,24 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Document:
 def _policies() -> list[Document]:
     groups = [version.partition("/")[0] for version in propagation.VERSIONS]
     return [_rule(group, list(propagation.PLURALS), _READ) for group in groups]
+
+
+def _set_up() -> list[Document]:
+    """What it reads of MultiKueue's objects, and where it says what has become of them."""
+    told = [f"{plural}/status" for plural in ("admissionchecks", "multikueueclusters")]
+    return [_rule(multikueue.GROUP, list(multikueue.READERS), _READ), _rule(multikueue.GROUP, told, ["patch"])]
+
+
+def _read_checks() -> list[Document]:
+    """What the hub's own Tutti reads beside what it reads in any cluster: a queue that names a check waits for it."""
+    name = "tutti-hub-checks"
+    accounts = ("tutti-reconciler", "tutti-webhook")
+    subjects = [{"kind": "ServiceAccount", "name": who, "namespace": names.SYSTEM_NAMESPACE} for who in accounts]
+    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name}
+    return [
+        _object(f"{_RBAC}/v1", "ClusterRole", name, rules=[_rule(multikueue.GROUP, ["admissionchecks"], _READ)]),
+        _object(f"{_RBAC}/v1", "ClusterRoleBinding", name, roleRef=role, subjects=subjects),
+    ]
 
 
 def _kube_system() -> Document:

@@ -230,7 +230,7 @@ _KUEUE_ALONE: Final = {
     "managedJobsNamespaceSelector": "name the namespaces to leave alone in exempt_namespaces",
     "integrations": "remove it: every job kind is on; describe your own in kinds",
     "featureGates": "remove it: Tutti decides as Kueue does with its default gates",
-    "multiKueue": "remove it: a hub's members are the kubeconfigs in fleet_members",
+    "multiKueue": "remove it: tutti hub is told its members by fleet_members and by MultiKueueClusters",
     "objectRetentionPolicies": "remove it: Tutti stores no Workload and deletes no job",
     "fairSharing.enable": "remove it: fair sharing is on when preemptionStrategies are given",
     "waitForPodsReady.enable": "remove it: gangs that lack pods for too long are always stopped; set timeout",

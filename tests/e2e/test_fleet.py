@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from tests.e2e import objects, queues
-from tests.e2e.controlplane.fleet import HUB, MEMBERS, NAMESPACE, FleetClusters, log_rights, set_up
+from tests.e2e.controlplane.fleet import HUB, MEMBERS, NAMESPACE, FleetClusters, log_rights, multikueue_set_up, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
+from tests.e2e.controlplane.install import ROOT
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
 from webhook.fleet.account import ACCOUNT
@@ -62,6 +63,44 @@ def test_the_set_up_of_the_page_is_five_commands_and_its_job_runs_in_a_member(wo
     wait_until(lambda: condition(world.hub.get("job", "first"), "Complete") == "True", 90, what="it ends")
     wait_until(lambda: not world.hub.get("job", "first")["metadata"].get("finalizers"), 60, what="let go")
     world.hub.delete("job", "first")
+
+
+def test_multikueues_manifests_are_active_three_times_and_a_job_of_their_queue_runs_in_their_worker(
+    world: FleetClusters,
+) -> None:
+    worker = world.members["left"].in_namespace("default")
+    manifests = list(yaml.safe_load_all((ROOT / "examples" / "fleet" / "multikueue.yaml").read_text()))
+    for each in manifests[:3]:
+        spec = {key: value for key, value in each.get("spec", {}).items() if key != "admissionChecksStrategy"}
+        worker.apply({**each, "spec": spec})
+    *commands, queue, check, cluster = multikueue_set_up()
+    for command in commands:
+        world.shell(command)
+
+    def printed() -> list[str]:
+        return [world.shell(command).strip() for command in (queue, check, cluster)]
+
+    expected = [
+        "CQ - Active: True Reason: Ready Message: Can admit new workloads",
+        "AC - Active: True Reason: Active Message: The admission check is active",
+        "MC - Active: True Reason: Active Message: Connected",
+    ]
+    wait_until(lambda: printed() == expected, 90, what="Active three times")
+    hub = world.hub.in_namespace("default")
+    job = objects.job("sample", 2, objects.pod_template(gpus=0, runtime="3s"), "user-queue")
+    job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = "200Mi"
+    hub.create(job)
+    assert hub.get("job", "sample")["spec"]["managedBy"] == names.HUB_MANAGER
+    assert "immutable" in hub.refused(
+        "patch", "job", "sample", "--type=merge", '--patch={"spec": {"managedBy": "x.io/y"}}'
+    )
+    wait_until(lambda: condition(hub.get("job", "sample"), "Complete") == "True", 60, what="it ends")
+    placed = "ScheduleBindingSucceed"
+    told = [each["message"] for each in hub.items("events") if each["reason"] == placed]
+    assert told == ["Binding has been scheduled successfully. Result: {multikueue-test-worker1:0,[{main 2}]}"]
+    wait_until(lambda: not hub.get("job", "sample")["metadata"].get("finalizers"), 60, what="let go")
+    hub.delete("job", "sample")
+    world.shell("kubectl delete -f examples/fleet/multikueue.yaml")
 
 
 def test_gangs_run_whole_in_one_member_each_and_end_on_the_hub(world: FleetClusters) -> None:

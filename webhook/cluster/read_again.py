@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from webhook.core.model import names
+from webhook.dialects import kueue_checks
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.record import JobRecord
 
@@ -16,11 +17,12 @@ TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
 
 
 def meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object without what its writing changes: versions, times, and its status but for ``state``."""
+    """Return an object without what its writing changes: versions, times, and most of its status."""
     metadata, status = document["metadata"], document.get("status")
     kept = {name: metadata.get(name) for name in ("namespace", "name", "uid", "labels", "annotations")}
-    # Volcano keeps a queue's being closed in its status.
-    return {**document, "metadata": kept, "status": status.get("state") if isinstance(status, dict) else None}
+    # Volcano keeps a queue's being closed in its status, and an AdmissionCheck says there whether it is active.
+    told = "conditions" if document.get("kind") == kueue_checks.KIND else "state"
+    return {**document, "metadata": kept, "status": status.get(told) if isinstance(status, dict) else None}
 
 
 def changed_kinds(old: ReadContext, new: ReadContext, jobs: Iterable[JobRecord]) -> set[str]:

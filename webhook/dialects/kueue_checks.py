@@ -11,7 +11,7 @@ from typing import Final
 
 from webhook.dialects.fragment import Check, CheckRule, Fragment
 from webhook.dialects.place import Place
-from webhook.untyped.values import items, text
+from webhook.untyped.values import text
 
 KIND: Final = "AdmissionCheck"
 CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
@@ -59,9 +59,9 @@ def read(place: Place, fragment: Fragment) -> None:
     elif controller.text() != CONTROLLER:
         controller.warn("is not followed by Tutti: a queue that names this check admits nothing", f"write {CONTROLLER}")
     inactive = "its hub has not looked at it yet"
-    for condition in items(place["status"]["conditions"].value):
-        if isinstance(condition, Mapping) and condition.get("type") == "Active":
-            inactive = "" if condition.get("status") == "True" else text(condition.get("message"))
+    for condition in place["status"]["conditions"].items():
+        if condition["type"].value == "Active":
+            inactive = "" if condition["status"].value == "True" else text(condition["message"].value) or "no word why"
     if fragment.broken is None:
         fragment.admission_checks[fragment.source.name] = Check(controller.text(), inactive)
 

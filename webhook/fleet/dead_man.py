@@ -58,12 +58,18 @@ class DeadMan:
         self._fleet = fleet
         self._jobs = jobs
         self._rng = rng
-        self._known = {name: _Silence() for name in fleet.members}
-        fleet.silent |= fleet.members.keys()
+        self._known: dict[str, _Silence] = {}
+        for name in fleet.members:
+            self.join(name)
         log.warning(
             "fleet.dead_man",
             rests_on="a member stops gangs of a silent hub while its API server and its Tutti run; see docs/fleet.md",
         )
+
+    def join(self, name: str) -> None:
+        """Begin with a member: nothing is offered to it before its Lease is renewed."""
+        self._known[name] = _Silence()
+        self._fleet.silent.add(name)
 
     async def look(self, member: Member) -> None:
         """Renew the Lease in a member, or see how long that was left alone. Raises ApiError, NoAnswer."""

@@ -31,6 +31,7 @@ from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
+from webhook.kube.informer import Informer
 from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
@@ -71,8 +72,12 @@ class Hub:
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
         self._policies = watching.policies(api, self._policy_changed, rng=rng)
+        self.set_up = watching.SetUpFeed(api, self._set_up_changed, rng=rng)
         self._policies_changed, self._policies_read = True, False
         """Until it was read what users want, nothing is offered, and nothing has failed."""
+        self._hides_neighbours = hides_neighbours
+        self._following: dict[str, asyncio.Task[None]] = {}
+        """What looks at each member, while the hub runs."""
         self._named = asyncio.Event()
         """The hub's uid is known, and with it what its copies are labelled by."""
         self._read_since = 0
@@ -86,21 +91,48 @@ class Hub:
         """Jobs of which something was shown while they were looked at."""
         self._newest = 0
         self._again_seconds = 0.0
+        self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         """Place jobs until cancelled."""
+        watches: list[Informer[Any]] = [*self._own, *self._policies, *self.set_up.informers.values()]
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
                 tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
-                for informer in self._own:
+                for informer in watches:
                     tasks.create_task(informer.run(), name=informer.name)
-                for policies in self._policies:
-                    tasks.create_task(policies.run(), name=policies.name)
                 for member in self.fleet.members.values():
-                    tasks.create_task(self._follow(member), name=member.name)
+                    self._begin(member)
         finally:
+            self._tasks = None
+            for task in self._driven.values():
+                task.cancel()
             for member in self.fleet.members.values():
                 member.stop()
+
+    def join(self, name: str, api: Api) -> Member:
+        """Take in a new member, which is swept before anything is offered (rule P4)."""
+        member = self.fleet.members[name] = Member(name, api, hides_neighbours=self._hides_neighbours)
+        self.fleet.unswept.add(name)
+        if self._dead_man is not None:
+            self._dead_man.join(name)
+        self._begin(member)
+        return member
+
+    def leave(self, name: str) -> Member:
+        """Ask a member no more, and return it; gangs that it has wait until it is back or declared lost (rule P3)."""
+        if (following := self._following.pop(name, None)) is not None:
+            following.cancel()
+        self.fleet.unswept.discard(name)
+        self.fleet.silent.discard(name)
+        left = self.fleet.members.pop(name)
+        left.stop()
+        return left
+
+    def _begin(self, member: Member) -> None:
+        if self._tasks is not None:
+            self._following[member.name] = self._tasks.create_task(self._follow(member), name=member.name)
 
     async def _follow(self, member: Member) -> None:
         """Watch and sweep one member."""
@@ -120,19 +152,15 @@ class Hub:
                 tasks.create_task(informer.run(), name=informer.name)
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
-        try:
-            while True:
-                try:
-                    await work()
-                except (ApiError, NoAnswer) as error:
-                    log.warning("fleet.not_answered", error=str(error))
-                except Exception:
-                    # What one member or one job says must not end what all of them need.
-                    log.exception("fleet.broken")
-                await asyncio.sleep(seconds)
-        finally:
-            for task in self._driven.values():
-                task.cancel()
+        while True:
+            try:
+                await work()
+            except (ApiError, NoAnswer) as error:
+                log.warning("fleet.not_answered", error=str(error))
+            except Exception:
+                # What one member or one job says must not end what all of them need.
+                log.exception("fleet.broken")
+            await asyncio.sleep(seconds)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -142,9 +170,10 @@ class Hub:
             self.fleet.uid = str(paths.find(found, ("metadata", "uid")))
             self._named.set()
         await self._notice_set_back()
-        if not all(informer.synced.is_set() for informer in self._policies):
+        if not (self.set_up.read and all(informer.synced.is_set() for informer in self._policies)):
             return
         if self._policies_changed:
+            self.fleet.set_up = self.set_up.set_up()
             policies = (each for informer in self._policies for each in informer.records.values())
             self.fleet.policies = by_namespace(policies)
             self._policies_changed, self._policies_read = False, True
@@ -183,6 +212,9 @@ class Hub:
     def _policy_changed(self, policy: Propagation | None) -> None:
         if policy is not None and policy.problems:
             log.warning("fleet.policy", policy=str(policy), problems=[str(each) for each in policy.problems])
+        self._policies_changed = True
+
+    def _set_up_changed(self) -> None:
         self._policies_changed = True
 
     def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
@@ -253,6 +285,8 @@ class Hub:
                 log.info("fleet.swept", member=member.name)
                 if self.fleet.complete:
                     self._again_seconds = 0.0
+        if not member.knows_permits:
+            await member.check()
 
     async def _own_jobs_read(self) -> None:
         """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""

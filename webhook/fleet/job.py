@@ -23,10 +23,12 @@ from webhook.fleet.choice import TOLD_SECONDS, Choice
 from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
 from webhook.fleet.counting import count
 from webhook.fleet.member import Look, Member, NoAnswer, Waits
+from webhook.fleet.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.propagation import ANYWHERE, Propagation, applying
 from webhook.fleet.told import bound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
+from webhook.jobs.reading.gating import queue_label
 from webhook.kube.api import JSON_PATCH, Api
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
@@ -48,7 +50,7 @@ class Fleet:
 
     api: Api
     """The hub's own cluster."""
-    members: Mapping[str, Member]
+    members: dict[str, Member]
     clock: Clock
     epoch: int
     """Of the offers of this process: no other process of this hub has the same."""
@@ -62,6 +64,10 @@ class Fleet:
     """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
     policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
+    set_up: SetUp = NOTHING_SET_UP
+    """MultiKueue's: which members the jobs of a queue may be placed in."""
+    members_known: bool = True
+    """False until all members were named for the first time."""
 
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
@@ -76,7 +82,7 @@ class Fleet:
     @property
     def complete(self) -> bool:
         """Whether all is known that may run anywhere."""
-        return self.unswept <= self.lost.keys()
+        return self.members_known and self.unswept <= self.lost.keys()
 
 
 class Target(NamedTuple):
@@ -111,6 +117,8 @@ class FleetJob:
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
         self._policy: Propagation = ANYWHERE
+        self._queue_members: frozenset[str] | None = None
+        """The members that its queue's check names; None: it names none, and every member will do."""
         self._failed: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
 
@@ -131,6 +139,7 @@ class FleetJob:
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
         self._policy = applying(self._fleet.policies, job)
+        self._queue_members = self._fleet.set_up.members_of(self._namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, placement, found)
         after = await self._after_failure(wish, placement, found)
         moves, complete = target is not None, self._fleet.complete
@@ -209,6 +218,9 @@ class FleetJob:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
         self._refusals |= dict.fromkeys(self._fleet.silent, "was not heard of for a while")
+        if self._queue_members is not None:
+            others = self._fleet.members.keys() - self._queue_members
+            self._refusals |= dict.fromkeys(others, "is no cluster of its queue's MultiKueueConfig")
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(placement.failed):
@@ -251,10 +263,10 @@ class FleetJob:
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
-        told = Waits()
-        if copy is not None and age >= TOLD_SECONDS:
+        told, member = Waits(), self._fleet.members.get(placement.member)
+        if copy is not None and age >= TOLD_SECONDS and member is not None:
             try:
-                told = await self._fleet.members[placement.member].why_waiting(self._namespace, copy.uid)
+                told = await member.why_waiting(self._namespace, copy.uid)
             except NoAnswer:
                 return False
         spared, candidates = stops_nobody(found.object), self._candidates(placement)

@@ -90,6 +90,10 @@ class Member:
         self._rests_until = 0.0
         self.stops_after_seconds = 0
         """Of silence: its promise by its last word; 0 where it gives none."""
+        self.failure: str | None = None
+        """Why it did not answer when it was last asked; empty when it did, None before it was."""
+        self.knows_permits: bool | None = None
+        """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
         """Returns the uid of its kube-system. Raises NoAnswer."""
         self._ledger = SharedRead(self._ledger_read)
@@ -128,6 +132,11 @@ class Member:
         if not isinstance(uid, str) or not uid:
             raise NoAnswer(f"{self.name}: namespace kube-system is not there")
         return uid
+
+    async def check(self) -> None:
+        """Find out whether it is a member: it answers, and its Tutti knows permits. Raises NoAnswer."""
+        await self.cluster()
+        await self._ledger()
 
     async def look(self, kind: JobKind, namespace: str, name: str, phase: Phase = Phase.NOWHERE) -> Look:
         """Return what it has of one gang, which is in this ``phase``. Raises NoAnswer.
@@ -260,6 +269,7 @@ class Member:
         """
         found = await self._get(_LEDGER)
         if found is None:
+            self.knows_permits = False
             return _Ledger(False, False, {})
         listed, book = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
         index, pages = _data(found), {}
@@ -274,6 +284,7 @@ class Member:
             knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True
         except (ledger_text.LedgerCorrupt, PagesMismatch, KeyError, ValueError):
             return None
+        self.knows_permits = knows
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
 
     def _items(self, listed: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -310,24 +321,27 @@ class Member:
             if hasattr(request, "close"):
                 request.close()
             raise NoAnswer(f"{self.name} did not answer a moment ago")
-        unreachable = metrics.MEMBER_UNREACHABLE.labels(self.name)
         try:
             async with asyncio.timeout(ANSWER_SECONDS + 1):
                 answer = await request
         except TimeoutError as error:
             self._rest()
-            unreachable.set(1)
+            self._note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
         except (Conflict, Invalid, NotFound):
-            unreachable.set(0)
+            self._note("")
             raise
         except ApiError as error:
             if isinstance(error, Unavailable):
                 self._rest()
-            unreachable.set(1)
+            self._note(str(error)[:REASON_CHARACTERS])
             raise NoAnswer(f"{self.name}: {error}") from error
-        unreachable.set(0)
+        self._note("")
         return answer
+
+    def _note(self, failure: str) -> None:
+        self.failure = failure
+        metrics.MEMBER_UNREACHABLE.labels(self.name).set(bool(failure))
 
     def _rest(self) -> None:
         self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS

@@ -1,58 +1,25 @@
-"""The process ``tutti hub``: its members' kubeconfigs from a directory, a mounted Secret, followed as they change."""
+"""The process ``tutti hub``: the hub, and who its members are, until it is stopped."""
 
 import asyncio
 import os
 import ssl
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import Final
 
 import structlog
 
 from webhook.clock import SystemClock
 from webhook.config import Config
 from webhook.core.model.problem import Problem
-from webhook.errors import PolicyError, in_words
-from webhook.fleet import kubeconfig
+from webhook.errors import PolicyError
 from webhook.fleet.hub import Hub
 from webhook.fleet.kubeconfig import Account
+from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
-
-FOLLOW_SECONDS: Final = 2.0
-OLD_CONNECTION_SECONDS: Final = 30.0
-"""What is under way on a connection ends on it."""
-
-
-def accounts(directory: Path) -> dict[str, Account]:
-    """Return the members of a directory by name. Raises PolicyError with all that is wrong with their kubeconfigs."""
-    found: dict[str, Account] = {}
-    problems: list[Problem] = []
-    for name, text in _texts(directory).items():
-        try:
-            found[name] = kubeconfig.read(text, f"member {name}")
-        except PolicyError as error:
-            problems += error.problems
-    if problems:
-        raise PolicyError(tuple(problems))
-    if not found:
-        fix = "put one kubeconfig a member there, the file named as the member"
-        raise PolicyError((Problem("fleet_members", str(directory), "holds no kubeconfig", fix),))
-    return found
-
-
-def _texts(directory: Path) -> dict[str, str]:
-    # A mounted Secret has its files behind links, and folders of its own whose names begin with a dot.
-    try:
-        files = sorted(path for path in directory.iterdir() if not path.name.startswith(".") and path.is_file())
-        return {path.name: path.read_text() for path in files}
-    except (OSError, UnicodeDecodeError) as error:
-        fix = "mount the Secret with the members' kubeconfigs there"
-        raise PolicyError((Problem("fleet_members", str(directory), in_words(error), fix),)) from error
 
 
 def reached(account: Account) -> Api:
@@ -85,20 +52,19 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
     if config.fleet_members is None:
         fix = "name the directory with the members' kubeconfigs"
         raise PolicyError((Problem("fleet_members", "absent", "is needed by tutti hub", fix),))
-    known = accounts(config.fleet_members)
     api = await connect(config.kubeconfig, "tutti-hub")
-    links = {name: reached(account) for name, account in known.items()}
     rng = Random(os.getpid())  # noqa: S311 - jitter
     hidden, kinds = config.hide_neighbours, with_custom(config.kinds)
     dead_man = config.fleet_dead_man
-    hub = Hub(api, links, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden, dead_man=dead_man)
-    on_start(hub)
-    log.info("fleet.serving", members=sorted(known))
+    hub = Hub(api, {}, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden, dead_man=dead_man)
     try:
+        members = Membership(hub, config.fleet_members, reached)
+        on_start(hub)
+        log.info("fleet.serving", members=sorted(hub.fleet.members))
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(hub.run(), name="hub"),
-                tasks.create_task(follow(hub, config.fleet_members, known), name="members"),
+                tasks.create_task(members.run(), name="members"),
             ]
             await stop.wait()
             for task in running:
@@ -107,33 +73,3 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
         for member in hub.fleet.members.values():
             await member.close()
         await api.close()
-
-
-async def follow(hub: Hub, directory: Path, known: dict[str, Account]) -> None:
-    """Take new credentials of members that are known; which members there are is read at the start alone."""
-    told = ""
-    while True:
-        await asyncio.sleep(FOLLOW_SECONDS)
-        try:
-            current = await asyncio.to_thread(accounts, directory)
-            for name in current.keys() & known.keys():
-                if current[name] != known[name]:
-                    before = hub.fleet.members[name].reach(reached(current[name]))
-                    known[name] = current[name]
-                    asyncio.get_running_loop().call_later(OLD_CONNECTION_SECONDS, _close_later, before)
-                    log.info("fleet.credentials_changed", member=name)
-            told = ""
-        except PolicyError as error:
-            # What was in use before stays so.
-            if str(error) != told:
-                told = str(error)
-                log.error("fleet.kubeconfig_refused", error=told)
-
-
-_closing: set[asyncio.Task[None]] = set()
-
-
-def _close_later(api: Api) -> None:
-    task = asyncio.get_running_loop().create_task(api.close())
-    _closing.add(task)
-    task.add_done_callback(_closing.discard)

@@ -13,8 +13,9 @@ import orjson
 
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
-from webhook.fleet import propagation
+from webhook.fleet import multikueue, propagation
 from webhook.fleet.copies import placed_by_hub
+from webhook.fleet.multikueue import Named, SetUp
 from webhook.fleet.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -84,6 +85,48 @@ def policies(api: Api, on_change: Callable[[Propagation | None], None], *, rng: 
         for version in propagation.VERSIONS
         for plural in propagation.PLURALS
     ]
+
+
+class SetUpFeed:
+    """Watches of the objects of MultiKueue's set-up in the hub, in whichever of their versions it has."""
+
+    def __init__(self, api: Api, on_change: Callable[[], None], *, rng: Random) -> None:
+        self.informers: dict[tuple[str, str], Informer[Named]] = {
+            (plural, version): Informer(
+                api,
+                f"/apis/{multikueue.GROUP}/{version}/{plural}",
+                lambda raw, read=read: read(orjson.loads(raw)),  # type: ignore[misc]
+                rng=rng,
+                name=f"hub {plural} of {version}",
+                on_change=lambda old, new: on_change(),
+                missing_retry_seconds=UNSERVED_SECONDS,
+            )
+            for plural, read in multikueue.READERS.items()
+            for version in multikueue.VERSIONS
+        }
+
+    @property
+    def read(self) -> bool:
+        """Whether all was read, or is not there, or not to be read by this hub: then no queue names its check."""
+        return all(informer.synced.is_set() or informer.refusal for informer in self.informers.values())
+
+    def version_of(self, plural: str) -> str:
+        """Return the version in which objects are read and written: the preferred one of those that are served."""
+        served = [each for each in multikueue.VERSIONS if self.informers[plural, each].served]
+        return (served or multikueue.VERSIONS)[0]
+
+    def set_up(self) -> SetUp:
+        """Return the set-up as it is now."""
+        queues, local, checks, configs, clusters = (
+            self.informers[plural, self.version_of(plural)].records.values() for plural in multikueue.READERS
+        )
+        return SetUp(
+            {each.name: each for each in queues},
+            {(each.namespace, each.name): each for each in local},
+            {each.name: each for each in checks},
+            {each.name: each for each in configs},
+            {each.name: each for each in clusters},
+        )
 
 
 def copies(

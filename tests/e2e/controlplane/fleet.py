@@ -34,6 +34,11 @@ def set_up() -> list[str]:
     return _commands("Set-up")
 
 
+def multikueue_set_up() -> list[str]:
+    """Return the page's commands that set a fleet up by MultiKueue's manifests; the last three show conditions."""
+    return _commands("Coming from MultiKueue")
+
+
 def log_rights() -> list[str]:
     """Return the page's commands that let the hub's account read logs in ``$member``."""
     return [line for line in _commands("What runs in the members") if line.startswith("kubectl --kubeconfig")]

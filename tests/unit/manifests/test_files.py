@@ -27,7 +27,11 @@ CLUSTER_SCOPED = {
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
-OTHER_PLACES = {("RoleBinding", "tutti-front-proxy-reader"): "kube-system"}
+OTHER_PLACES = {
+    ("RoleBinding", "tutti-front-proxy-reader"): "kube-system",
+    ("Role", "tutti-hub-members"): "kueue-system",
+    ("RoleBinding", "tutti-hub-members"): "kueue-system",
+}
 SHIPPED = [*MANIFESTS.rglob("*"), *(ROOT / "certs").rglob("*"), ROOT / "Dockerfile", *ROOT.glob("requirements*.lock")]
 TEXTS = [path for path in SHIPPED if path.is_file() and "__pycache__" not in path.parts]
 

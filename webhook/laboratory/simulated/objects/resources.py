@@ -181,6 +181,8 @@ def _custom() -> Iterable[Resource]:
         ("cohorts", "Cohort", False, ("co",)),
         ("workloadpriorityclasses", "WorkloadPriorityClass", False, ("wpc",)),
         ("admissionchecks", "AdmissionCheck", False, ("ac",)),
+        ("multikueueconfigs", "MultiKueueConfig", False, ("mkconf",)),
+        ("multikueueclusters", "MultiKueueCluster", False, ("mkc",)),
         ("topologies", "Topology", False, ("topo",)),
     ):
         for version in ("v1beta2", "v1beta1"):

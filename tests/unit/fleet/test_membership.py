@@ -1,0 +1,172 @@
+"""The members of a hub come from MultiKueue's objects as well as from its directory, while the hub runs."""
+
+import asyncio
+import base64
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import yaml
+
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
+from tests.unit.fleet.test_kubeconfig import good
+from tests.unit.fleet.test_multikueue import PAGE, WORKER
+from webhook.clock import LoopClock
+from webhook.fleet.copies import placement_of
+from webhook.fleet.hub import Hub
+from webhook.fleet.kubeconfig import Account
+from webhook.fleet.membership import Membership
+from webhook.jobs.kinds.registry import KINDS
+from webhook.kube.api import MERGE_PATCH, Api
+
+QUEUE = "research"
+POLICY: list[dict[str, Any]] = [
+    {**obj, "metadata": {"name": QUEUE, "namespace": NAMESPACE}} if obj["kind"] == "LocalQueue" else obj for obj in PAGE
+]
+
+
+def kubeconfig(member: str, **user: Any) -> str:
+    """Return credentials by whose token the test finds a member."""
+    document = good()
+    document["users"][0]["user"] = {"token": member, **user}
+    return yaml.safe_dump(document)
+
+
+def secret(text: str, name: str = "worker1-secret") -> dict[str, Any]:
+    data = {"kubeconfig": base64.b64encode(text.encode()).decode()}
+    metadata = {"name": name, "namespace": "kueue-system"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
+class World:
+    """A hub whose members are what the objects in it say."""
+
+    def __init__(self, whole: Fleet, directory: Path) -> None:
+        self.whole = whole
+        self.hub = Hub(whole.hub.cluster.api(HUB_ACCOUNT), {}, KINDS, clock=LoopClock(), rng=Random(4))
+        self.asked: list[str] = []
+        """Tokens by which members were reached."""
+        self.members = Membership(self.hub, directory, self._reach)
+
+    def _reach(self, account: Account) -> Api:
+        self.asked.append(account.token)
+        return self.whole.members[account.token.partition("-")[0]].cluster.api(HUB_ACCOUNT)
+
+    async def condition(self, plural: str, name: str) -> tuple[str, ...]:
+        path = f"/apis/kueue.x-k8s.io/v1beta2/{plural}/{name}"
+        stored = orjson.loads(await self.whole.hub.admin.request("GET", path))
+        told = [each for each in stored.get("status", {}).get("conditions", ()) if each["type"] == "Active"]
+        return tuple(told[0][key] for key in ("status", "reason", "message")) if told else ()
+
+    async def says(self, plural: str, name: str, *said: str) -> None:
+        try:
+            async with asyncio.timeout(60):
+                while (await self.condition(plural, name))[: len(said)] != said:
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            raise AssertionError(await self.condition(plural, name)) from None
+
+    async def put_secret(self, text: str, name: str = "worker1-secret") -> None:
+        path = f"/api/v1/namespaces/kueue-system/secrets/{name}"
+        body = orjson.dumps({"data": secret(text)["data"]})
+        await self.whole.hub.admin.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+@asynccontextmanager
+async def world(directory: Path, *members: str, first: str | None = None) -> AsyncIterator[World]:
+    """Yield a hub with the page's set-up, whose Secret says ``first``; None: there is no Secret."""
+    async with fleet(*members, starts=False, hub_policy=POLICY) as whole:
+        await whole.hub.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
+        if first is not None:
+            await whole.hub.cluster.create(secret(first))
+        made = World(whole, directory)
+        running = [asyncio.create_task(made.hub.run()), asyncio.create_task(made.members.run())]
+        try:
+            yield made
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_a_queue_that_names_the_check_gets_active_and_its_job_runs_in_the_cluster_that_it_names(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b").write_text(kubeconfig("b"))
+    async with world(tmp_path, "a", "b", first=kubeconfig("a")) as it:
+        await it.says("multikueueclusters", WORKER, "True", "Active", "Connected")
+        await it.says("admissionchecks", "sample-multikueue", "True", "Active", "The admission check is active")
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready", "Can admit new workloads")
+        job = plain_job(runtime="5s")
+        del job["spec"]["managedBy"]
+        await it.whole.hub.cluster.create(job)
+        await it.whole.until(lambda: running_in(it.whole, "a"), 60)
+        assert not await it.whole.members["b"].all("Job")
+        await it.whole.until(lambda: it.whole.over("Job", "train"), 60)
+
+
+async def running_in(whole: Fleet, member: str) -> bool:
+    return await whole.members[member].running() == 2
+
+
+async def test_a_refused_kubeconfig_is_said_on_its_cluster_and_the_queue_admits_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path, "a", first=kubeconfig("a", exec={"command": "id"})) as it:
+        await it.says("multikueueclusters", WORKER, "False", "BadKubeConfig")
+        assert "would run a command" in (await it.condition("multikueueclusters", WORKER))[2]
+        await it.says("admissionchecks", "sample-multikueue", "False", "NoUsableClusters")
+        await it.says("clusterqueues", "cluster-queue", "False", "AdmissionCheckInactive")
+        assert not it.asked, "nobody was reached by it"
+        assert not it.hub.fleet.complete, "it may have gangs from before"
+        await it.put_secret(kubeconfig("a"))
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        assert it.hub.fleet.complete
+
+
+async def test_a_secret_that_comes_later_makes_a_member(tmp_path: Path) -> None:
+    async with world(tmp_path, "a") as it:
+        await it.says("multikueueclusters", WORKER, "False", "BadKubeConfig")
+        await it.whole.hub.cluster.create(secret(kubeconfig("a")))
+        await it.says("multikueueclusters", WORKER, "True")
+
+
+async def test_a_new_token_is_taken_within_five_seconds_and_an_open_offer_stands(tmp_path: Path) -> None:
+    async with world(tmp_path, "a", first=kubeconfig("a-1")) as it:
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        await it.whole.hub.cluster.create(plain_job("first", pods=4, runtime="20s"))
+        await it.whole.until(lambda: phases(it.whole, ["granted"]), 20)
+        await it.whole.hub.cluster.create(plain_job("second", pods=4, runtime="5s"))
+        await it.whole.until(lambda: phases(it.whole, ["granted", "offered"]), 20)
+        await it.put_secret(kubeconfig("a-2"))
+        await asyncio.sleep(5)
+        assert it.asked == ["a-1", "a-2"]
+        assert await phases(it.whole, ["granted", "offered"])
+        await it.whole.until(lambda: it.whole.over("Job", "second"), 90)
+
+
+async def phases(whole: Fleet, wanted: list[str]) -> bool:
+    return sorted(str(placement_of(job).phase) for job in await whole.hub.all("Job")) == wanted
+
+
+async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_can_be_reached(tmp_path: Path) -> None:
+    async with world(tmp_path, "a", "b", first=kubeconfig("a")) as it:
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        added = copy.deepcopy(next(obj for obj in PAGE if obj["kind"] == "MultiKueueCluster"))
+        added["metadata"]["name"] = "silent"
+        added["spec"]["clusterSource"]["kubeConfig"]["location"] = "silent-secret"
+        await it.whole.hub.cluster.create(secret("not yet", "silent-secret"))
+        await it.whole.hub.cluster.create(added)
+        await it.says("multikueueclusters", "silent", "False", "BadKubeConfig")
+        assert it.hub.fleet.complete
+        path = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/silent"
+        await it.put_secret(kubeconfig("b"), "silent-secret")
+        await it.says("multikueueclusters", "silent", "True")
+        await it.whole.hub.admin.request("DELETE", path)
+        await it.whole.until(lambda: left(it, "silent"), 20)
+
+
+async def left(it: World, name: str) -> bool:
+    return name not in it.hub.fleet.members

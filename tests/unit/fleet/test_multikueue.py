@@ -1,0 +1,112 @@
+"""MultiKueue's objects: where the jobs of a queue may run, and what the objects say of themselves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.fleet import multikueue
+from webhook.fleet.multikueue import Condition, Named, SetUp
+
+PAGE = list(yaml.safe_load_all((Path(__file__).parents[3] / "examples/fleet/multikueue.yaml").read_text()))
+WORKER = "multikueue-test-worker1"
+FIELDS = ("queues", "local_queues", "checks", "configs", "clusters")
+KINDS = ("ClusterQueue", "LocalQueue", "AdmissionCheck", "MultiKueueConfig", "MultiKueueCluster")
+
+
+def older(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as v1beta1 spells it."""
+    spec = dict(obj["spec"])
+    if obj["kind"] == "ClusterQueue":
+        spec["admissionChecks"] = [each["name"] for each in spec.pop("admissionChecksStrategy")["admissionChecks"]]
+    if obj["kind"] == "MultiKueueCluster":
+        spec = spec["clusterSource"]
+    return {**obj, "apiVersion": "kueue.x-k8s.io/v1beta1", "spec": spec}
+
+
+def set_up(objects: list[dict[str, Any]]) -> SetUp:
+    made: dict[str, dict[Any, Named]] = {name: {} for name in FIELDS}
+    for field, kind, read in zip(FIELDS, KINDS, multikueue.READERS.values(), strict=True):
+        for each in (read(obj) for obj in objects if obj["kind"] == kind):
+            if each is not None:
+                made[field][(each.namespace, each.name) if field == "local_queues" else each.name] = each
+    return SetUp(**made)
+
+
+def changed(kind: str, **spec: Any) -> list[dict[str, Any]]:
+    return [{**obj, "spec": {**obj["spec"], **spec}} if obj["kind"] == kind else obj for obj in PAGE]
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+def test_the_jobs_of_the_pages_queue_may_run_in_its_worker_alone(version: str) -> None:
+    whole = set_up(PAGE if version == "v1beta2" else [older(obj) if "spec" in obj else obj for obj in PAGE])
+    assert whole.members_of("default", "user-queue") == {WORKER}
+    assert whole.members_of("default", "other") is None, "it names no check"
+    assert whole.clusters[WORKER].names == ("worker1-secret",)
+    assert not whole.clusters[WORKER].problem
+
+
+@pytest.mark.parametrize("kind", ["AdmissionCheck", "MultiKueueConfig"])
+def test_a_queue_whose_check_leads_nowhere_has_no_member(kind: str) -> None:
+    assert set_up([obj for obj in PAGE if obj["kind"] != kind]).members_of("default", "user-queue") == frozenset()
+
+
+SOURCES = {
+    "a path": ({"kubeConfig": {"locationType": "Path", "location": "/etc/passwd"}}, "would read a file of the hub"),
+    "a profile": ({"clusterProfileRef": {"name": "worker"}}, "is not read"),
+    "no Secret": ({"kubeConfig": {}}, "names no Secret"),
+    "another Secret's path": ({"kubeConfig": {"location": "../../tutti-system/secrets/tls"}}, "names no Secret"),
+    "no text": ({"kubeConfig": {"location": ["worker1-secret"]}}, "names no Secret"),
+    "nothing": ({}, "names no Secret"),
+}
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_a_cluster_that_would_be_reached_otherwise_is_refused(case: str) -> None:
+    source, why = SOURCES[case]
+    assert why in set_up(changed("MultiKueueCluster", clusterSource=source)).clusters[WORKER].problem
+
+
+CHECKS: dict[str, tuple[list[dict[str, Any]], set[str], Condition]] = {
+    "all are there": (PAGE, {WORKER}, Condition("True", "Active", "The admission check is active")),
+    "some are": (
+        changed("MultiKueueConfig", clusters=[WORKER, "gone"]),
+        {WORKER},
+        Condition("True", "SomeActiveClusters", "Missing clusters: [gone]"),
+    ),
+    "none is": (
+        changed("MultiKueueConfig", clusters=["gone", WORKER]),
+        set(),
+        Condition("False", "NoUsableClusters", f"Missing clusters: [gone], Inactive clusters: [{WORKER}]"),
+    ),
+    "it names no config": (
+        changed("AdmissionCheck", parameters={"apiGroup": "kueue.x-k8s.io", "kind": "Other", "name": "a"}),
+        {WORKER},
+        Condition(
+            "False",
+            "BadConfig",
+            "Cannot load the AdmissionChecks parameters: it names no MultiKueueConfig of kueue.x-k8s.io",
+        ),
+    ),
+    "its config is missing": (
+        [obj for obj in PAGE if obj["kind"] != "MultiKueueConfig"],
+        {WORKER},
+        Condition(
+            "False",
+            "BadConfig",
+            "Cannot load the AdmissionChecks parameters: there is no MultiKueueConfig multikueue-test",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHECKS)
+def test_a_check_says_which_of_its_clusters_can_be_used(case: str) -> None:
+    objects, active, said = CHECKS[case]
+    whole = set_up(objects)
+    assert whole.condition_of_check(whole.checks["sample-multikueue"], active) == said
+
+
+def test_a_check_of_another_controller_is_left_alone() -> None:
+    assert not set_up(changed("AdmissionCheck", controllerName="example.org/other")).checks

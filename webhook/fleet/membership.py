@@ -1,0 +1,230 @@
+"""Which members a hub has: the kubeconfigs of its directory, and its cluster's MultiKueueClusters with their Secrets.
+
+Both are looked at every two seconds. New credentials are taken at once, and requests that are under way end on the old
+ones; what is refused leaves in use what was. A member that is named while the hub runs joins once it has answered, so
+that a wrong name stops nobody; all that are named when it starts are waited for, for they may have gangs (rule P4).
+What becomes of each MultiKueueCluster and AdmissionCheck is written on it.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+import structlog
+
+from webhook.core.model.moments import time_text
+from webhook.core.model.problem import Problem
+from webhook.errors import ApiError, NotFound, PolicyError, in_words
+from webhook.fleet import kubeconfig, multikueue
+from webhook.fleet.hub import Hub
+from webhook.fleet.kubeconfig import Account
+from webhook.fleet.member import Member, NoAnswer
+from webhook.fleet.multikueue import Condition, Named
+from webhook.kube.api import MERGE_PATCH, METADATA, Api
+from webhook.untyped import paths
+from webhook.untyped.values import text
+
+log = structlog.get_logger(__name__)
+
+FOLLOW_SECONDS: Final = 2.0
+OLD_CONNECTION_SECONDS: Final = 30.0
+"""What is under way on a connection ends on it."""
+REASON_CHARACTERS: Final = 500
+"""Of a condition's message."""
+_NO_TUTTI: Final = "it has no Tutti that knows permits"
+_TWICE: Final = "a member of this name is in the hub's directory"
+
+
+class Membership:
+    """Keeps the members of a hub what its directory and its MultiKueueClusters say."""
+
+    def __init__(self, hub: Hub, directory: Path, reach: Callable[[Account], Api]) -> None:
+        """Take the directory's members. Raises PolicyError with all that is wrong with their kubeconfigs."""
+        self._hub = hub
+        self._directory = directory
+        self._reach = reach
+        self._listed = accounts(directory)
+        self.known: dict[str, Account] = {}
+        """Credentials that are in use."""
+        self._conditions: dict[str, Condition] = {}
+        """What is wrong with a MultiKueueCluster that is no member."""
+        self._started = False
+        self._told = ""
+        self._closing: set[asyncio.Task[None]] = set()
+        hub.fleet.members_known = False
+        for name, account in self._listed.items():
+            hub.join(name, reach(account))
+            self.known[name] = account
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            await self.look()
+            await self._report()
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def look(self) -> None:
+        """Make the members what is named now."""
+        await self._read_directory()
+        if not self._hub.set_up.read:
+            return
+        clusters = self._hub.set_up.set_up().clusters
+        self._conditions = {name: what for name, what in self._conditions.items() if name in clusters}
+        found = await asyncio.gather(*(self._account_of(each) for each in clusters.values()))
+        wanted = {name: account for name, account in zip(clusters, found, strict=True) if account is not None}
+        await asyncio.gather(*(self._take(name, account) for name, account in {**wanted, **self._listed}.items()))
+        for name in self._hub.fleet.members.keys() - self._listed.keys() - clusters.keys():
+            log.info("fleet.left", member=name)
+            self.known.pop(name, None)
+            self._close_later(self._hub.leave(name))
+        if not self._started:
+            # A cluster that cannot be reached may have gangs all the same.
+            self._hub.fleet.unswept |= clusters.keys() - self._hub.fleet.members.keys()
+            self._hub.fleet.members_known = self._started = True
+        self._hub.fleet.unswept &= clusters.keys() | self._listed.keys()
+
+    async def _read_directory(self) -> None:
+        try:
+            self._listed = await asyncio.to_thread(accounts, self._directory)
+            self._told = ""
+        except PolicyError as error:
+            # What was in use before stays so.
+            if str(error) != self._told:
+                self._told = str(error)
+                log.error("fleet.kubeconfig_refused", error=self._told)
+
+    async def _account_of(self, cluster: Named) -> Account | None:
+        """Return the credentials that a MultiKueueCluster names; None where there are none to use."""
+        if cluster.name in self._listed:
+            self._conditions[cluster.name] = multikueue.bad_kubeconfig(
+                "a member of this name is in the hub's directory"
+            )
+            return None
+        try:
+            if cluster.problem:
+                raise PolicyError((Problem("", "", cluster.problem, ""),))
+            account = kubeconfig.read(await self._secret(cluster.names[0]), f"Secret {cluster.names[0]}")
+        except PolicyError as error:
+            self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+            return None
+        except ApiError as error:
+            if cluster.name not in self.known:
+                self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+            return self.known.get(cluster.name)
+        self._conditions.pop(cluster.name, None)
+        return account
+
+    async def _secret(self, name: str) -> str:
+        path = f"/api/v1/namespaces/{multikueue.NAMESPACE}/secrets/{name}"
+        try:
+            encoded = paths.find(orjson.loads(await self._hub.fleet.api.request("GET", path)), ("data", multikueue.KEY))
+            return base64.b64decode(text(encoded), validate=True).decode()
+        except NotFound:
+            why = f"is not in {multikueue.NAMESPACE}"
+        except (binascii.Error, UnicodeDecodeError):
+            why = f"has a {multikueue.KEY} that is no text"
+        raise PolicyError((Problem("Secret", name, why, "create it with tutti fleet account"),))
+
+    async def _take(self, name: str, account: Account) -> None:
+        """Use these credentials for a member, which joins if it is new."""
+        if self.known.get(name) == account:
+            return
+        member = self._hub.fleet.members.get(name)
+        try:
+            api = self._reach(account)
+        except PolicyError as error:
+            self._conditions[name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+            return
+        if member is not None:
+            self.known[name] = account
+            self._close_later(Member(name, member.reach(api)))
+            log.info("fleet.credentials_changed", member=name)
+            return
+        if self._started:
+            try:
+                await Member(name, api).check()
+            except NoAnswer as error:
+                self._conditions[name] = multikueue.not_connected(str(error)[:REASON_CHARACTERS])
+                await api.close()
+                return
+        self.known[name] = account
+        self._hub.join(name, api)
+        log.info("fleet.joined", member=name)
+
+    def _close_later(self, member: Member) -> None:
+        async def close() -> None:
+            await asyncio.sleep(OLD_CONNECTION_SECONDS)
+            await member.close()
+
+        task = asyncio.get_running_loop().create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    # -- what is said of it -------------------------------------------------------------------------------------------
+
+    async def _report(self) -> None:
+        """Write what has become of each cluster, and of the checks that name them."""
+        set_up = self._hub.set_up.set_up()
+        said = {name: self._condition_of(name) for name in set_up.clusters}
+        for name, cluster in set_up.clusters.items():
+            await self._store("multikueueclusters", cluster, said[name])
+        active = {name for name, condition in said.items() if condition is not None and condition.status == "True"}
+        for check in set_up.checks.values():
+            await self._store("admissionchecks", check, set_up.condition_of_check(check, active))
+
+    def _condition_of(self, name: str) -> Condition | None:
+        """Return what a MultiKueueCluster says; None while it is not known."""
+        member = self._hub.fleet.members.get(name)
+        if name in self._conditions or member is None:
+            return self._conditions.get(name)
+        if member.failure:
+            return multikueue.not_connected(member.failure)
+        if member.knows_permits is False:
+            return multikueue.not_connected(_NO_TUTTI)
+        return multikueue.CONNECTED if member.knows_permits else None
+
+    async def _store(self, plural: str, obj: Named, condition: Condition | None) -> None:
+        if condition is None or condition == obj.stored:
+            return
+        same = obj.stored is not None and obj.stored.status == condition.status and obj.since
+        told = {
+            "type": multikueue.ACTIVE,
+            **condition._asdict(),
+            "lastTransitionTime": obj.since if same else time_text(int(self._hub.fleet.clock.now())),
+            "observedGeneration": obj.generation,
+        }
+        path = f"/apis/{multikueue.GROUP}/{self._hub.set_up.version_of(plural)}/{plural}/{obj.name}/status"
+        body = orjson.dumps({"metadata": {"uid": obj.uid}, "status": {"conditions": [told]}})
+        try:
+            await self._hub.fleet.api.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA)
+        except ApiError as error:
+            # It is compared again in two seconds.
+            log.info("fleet.condition_not_written", path=path, error=str(error))
+
+
+def accounts(directory: Path) -> Mapping[str, Account]:
+    """Return the members of a directory by name. Raises PolicyError with all that is wrong with their kubeconfigs."""
+    found: dict[str, Account] = {}
+    problems: list[Problem] = []
+    for name, written in _texts(directory).items():
+        try:
+            found[name] = kubeconfig.read(written, f"member {name}")
+        except PolicyError as error:
+            problems += error.problems
+    if problems:
+        raise PolicyError(tuple(problems))
+    return found
+
+
+def _texts(directory: Path) -> dict[str, str]:
+    # A mounted Secret has its files behind links, and folders of its own whose names begin with a dot.
+    try:
+        files = sorted(path for path in directory.iterdir() if not path.name.startswith(".") and path.is_file())
+        return {path.name: path.read_text() for path in files}
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "mount the Secret with the members' kubeconfigs there"
+        raise PolicyError((Problem("fleet_members", str(directory), in_words(error), fix),)) from error
