@@ -76,6 +76,11 @@ GRANTS = Counter(
 MEMBER_UNREACHABLE = Gauge(
     "tutti_fleet_member_unreachable", "1 while a member of a fleet does not answer its hub.", ["member"]
 )
+CREDENTIALS_EXPIRE = Gauge(
+    "tutti_fleet_credentials_expire_timestamp_seconds",
+    "Unix time until which the hub's token or certificate for a member of a fleet is good.",
+    ["member"],
+)
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 

@@ -24,12 +24,11 @@ from webhook.commands.show.reading import default_namespace
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 from webhook.fleet import kubeconfig as credentials
+from webhook.fleet.told import MEMBERS
 from webhook.kube.api import Api
 from webhook.untyped import paths
 from webhook.untyped.values import text
 
-MEMBERS: Final = "tutti-hub-members"
-"""The Secret with one kubeconfig a member, named after it."""
 _SECRET: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/{MEMBERS}"
 _VERBS: Final = ("get", "describe", "logs")
 _PODS: Final = ("pod", "pods", "po")

@@ -6,6 +6,6 @@ asked of one member and written there), ``choice`` (which member is asked next, 
 policies: where, and after a failure; pure), ``multikueue`` (which members a queue names, pure), ``told`` (the event
 that says where a gang runs, pure), ``job`` (one job, from look to step), ``watching`` (what wakes it), ``hub`` (all
 jobs, and the sweeps; ``counting`` counts what comes of its offers), ``lost`` (a member that somebody gives up),
-``dead_man`` (a member that has surely stopped by itself), ``membership`` (who the members are), ``process`` (``tutti
-hub``). It imports nothing of a cluster's own two processes, nor they of it.
+``dead_man`` (a member that has surely stopped by itself), ``membership`` (who the members are; ``expiry``
+until when, pure), ``process`` (``tutti hub``). It imports nothing of a cluster's own two processes, nor they of it.
 """

@@ -9,6 +9,7 @@ What becomes of each MultiKueueCluster and AdmissionCheck is written on it.
 import asyncio
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,17 @@ from typing import Final
 import orjson
 import structlog
 
+from webhook import metrics
+from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.core.model.problem import Problem
 from webhook.errors import ApiError, NotFound, PolicyError, in_words
-from webhook.fleet import kubeconfig, multikueue
+from webhook.fleet import expiry, kubeconfig, multikueue
 from webhook.fleet.hub import Hub
 from webhook.fleet.kubeconfig import Account
 from webhook.fleet.member import Member, NoAnswer
 from webhook.fleet.multikueue import Condition, Named
+from webhook.fleet.told import MEMBERS, expiring
 from webhook.kube.api import MERGE_PATCH, METADATA, Api
 from webhook.untyped import paths
 from webhook.untyped.values import text
@@ -52,6 +56,8 @@ class Membership:
         """Credentials that are in use."""
         self._conditions: dict[str, Condition] = {}
         """What is wrong with a MultiKueueCluster that is no member."""
+        self._warned: dict[str, tuple[float, float]] = {}
+        """Whose credentials were told of: until when they are good, and in which hour."""
         self._started = False
         self._told = ""
         self._closing: set[asyncio.Task[None]] = set()
@@ -65,6 +71,7 @@ class Membership:
         while True:
             await self.look()
             await self._report()
+            await self._warn()
             await asyncio.sleep(FOLLOW_SECONDS)
 
     async def look(self) -> None:
@@ -80,6 +87,8 @@ class Membership:
         for name in self._hub.fleet.members.keys() - self._listed.keys() - clusters.keys():
             log.info("fleet.left", member=name)
             self.known.pop(name, None)
+            with contextlib.suppress(KeyError):
+                metrics.CREDENTIALS_EXPIRE.remove(name)
             self._close_later(self._hub.leave(name))
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
@@ -163,6 +172,28 @@ class Membership:
         task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+    async def _warn(self) -> None:
+        """Tell of credentials that end soon, once an hour for each member."""
+        now, clusters = self._hub.fleet.clock.now(), self._hub.set_up.set_up().clusters
+        for name, account in self.known.items():
+            good = expiry.validity(account)
+            if good is None:
+                continue
+            metrics.CREDENTIALS_EXPIRE.labels(name).set(good.until)
+            if not good.soon_over(now) or self._warned.get(name) == (good.until, now // 3600):
+                continue
+            self._warned[name] = good.until, now // 3600
+            log.warning("fleet.credentials_expire", member=name, until=time_text(int(good.until)))
+            listed = name in self._listed or name not in clusters
+            namespace, secret = (
+                (names.SYSTEM_NAMESPACE, MEMBERS) if listed else (multikueue.NAMESPACE, clusters[name].names[0])
+            )
+            event = expiring(namespace, secret, name, good.until, now)
+            path = f"/api/v1/namespaces/{namespace}/events"
+            # Nothing depends on it.
+            with contextlib.suppress(ApiError):
+                await self._hub.fleet.api.request("POST", path, body=orjson.dumps(event))
 
     # -- what is said of it -------------------------------------------------------------------------------------------
 

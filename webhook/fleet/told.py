@@ -1,4 +1,4 @@
-"""The event on a hub's job that says where it runs, worded as those who know ACK One look for it. Pure."""
+"""Events of a hub: on its job, where it runs, as those who know ACK One look for it; on a Secret, until when. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,6 +10,8 @@ from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read
 
 REASON: Final = "ScheduleBindingSucceed"
+MEMBERS: Final = "tutti-hub-members"
+"""The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
 
 
@@ -37,4 +39,22 @@ def bound(kind: JobKind, job: Mapping[str, Any], placement: Placement, now: floa
         },
         "message": f"Binding has been scheduled successfully. Result: {{{placement.member}:0,[{sets}]}}",
         "type": "Normal",
+    }
+
+
+def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:
+    """Return the event that a member's credentials end soon; one an hour, for events are not kept much longer."""
+    seen = time_text(int(now))
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{secret[:100]}.{member[:100]}.{int(now // 3600)}", "namespace": namespace},
+        "firstTimestamp": seen,
+        "lastTimestamp": seen,
+        "count": 1,
+        "source": {"component": _COMPONENT},
+        "reason": "CredentialsExpire",
+        "involvedObject": {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": secret},
+        "message": f"credentials of member {member} are good until {time_text(int(until))}: tutti fleet account",
+        "type": "Warning",
     }

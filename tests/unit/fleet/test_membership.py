@@ -11,8 +11,10 @@ from typing import Any
 
 import orjson
 import yaml
+from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
+from tests.unit.fleet.test_expiry import token
 from tests.unit.fleet.test_kubeconfig import good
 from tests.unit.fleet.test_multikueue import PAGE, WORKER
 from webhook.clock import LoopClock
@@ -170,3 +172,20 @@ async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_c
 
 async def left(it: World, name: str) -> bool:
     return name not in it.hub.fleet.members
+
+
+async def test_credentials_that_end_soon_are_told_of_on_their_secret_and_as_a_metric(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text(kubeconfig("b-" + token(iat=0, exp=10)))
+    async with world(tmp_path, "a", "b", first=kubeconfig("a-" + token(iat=0, exp=20))) as it:
+        await it.says("multikueueclusters", WORKER, "True")
+        await asyncio.sleep(5)
+        for namespace, name, member, until in (
+            ("tutti-system", "tutti-hub-members", "b", 10),
+            ("kueue-system", "worker1-secret", WORKER, 20),
+        ):
+            events = await it.whole.hub.admin.request("GET", f"/api/v1/namespaces/{namespace}/events")
+            told = [each for each in orjson.loads(events)["items"] if each["reason"] == "CredentialsExpire"]
+            assert [(each["involvedObject"]["name"], each["type"]) for each in told] == [(name, "Warning")]
+            assert f"member {member} " in told[0]["message"]
+            gauge = "tutti_fleet_credentials_expire_timestamp_seconds"
+            assert REGISTRY.get_sample_value(gauge, {"member": member}) == until

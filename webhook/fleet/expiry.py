@@ -1,0 +1,56 @@
+"""Until when a member's credentials are good, as they say themselves, and when somebody has to be told. Pure."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+from cryptography import x509
+
+from webhook.fleet.kubeconfig import Account
+
+EARLY_SECONDS: Final = 7 * 24 * 3600.0
+"""So long before the end it is told, or when two thirds of the time are over, whichever is later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """Unix times."""
+
+    since: float
+    until: float
+
+    def soon_over(self, now: float) -> bool:
+        """Return whether it is time for new ones."""
+        return now >= self.until - min(EARLY_SECONDS, (self.until - self.since) / 3)
+
+
+def validity(account: Account) -> Validity | None:
+    """Return until when its token and certificate are good, whichever ends first; None where neither says so."""
+    found = [each for each in (_of_token(account.token), _of_certificate(account.certificate)) if each is not None]
+    return min(found, key=lambda each: each.until, default=None)
+
+
+def _of_token(token: str) -> Validity | None:
+    """Return what a JSON Web Token says. Who signed it is for the member to judge."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return None
+    until = claims.get("exp") if isinstance(claims, dict) else None
+    if not isinstance(until, int | float):
+        return None
+    since = claims.get("iat")
+    return Validity(float(since) if isinstance(since, int | float) else until - EARLY_SECONDS * 3, float(until))
+
+
+def _of_certificate(pem: str) -> Validity | None:
+    try:
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+    except ValueError:
+        return None
+    return Validity(certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
