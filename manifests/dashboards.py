@@ -83,8 +83,8 @@ HEALTH: Final = (
           "sum by (member, outcome) (increase(tutti_fleet_grants_total[1h]))", "{{member}} {{outcome}}"),
     Panel("Members of a fleet that do not answer", "max by (member) (tutti_fleet_member_unreachable) > 0",
           "{{member}}", kind="table"),
-    Panel("Days until a hub's credentials for a member end",
-          "min by (member) (tutti_fleet_credentials_expire_timestamp_seconds - time()) / 86400", "{{member}}"),
+    Panel("Time until a hub's credentials for a member end",
+          "min by (member) (tutti_fleet_credentials_expire_timestamp_seconds - time())", "{{member}}", "s"),
 )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ from webhook.commands.show.reading import default_namespace
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 from webhook.fleet import kubeconfig as credentials
+from webhook.fleet import multikueue
+from webhook.fleet.multikueue import Named
 from webhook.fleet.told import MEMBERS
 from webhook.kube.api import Api
 from webhook.untyped import paths
@@ -97,21 +99,45 @@ def _for_one(words: Sequence[str]) -> str:
 
 async def kubeconfigs(api: Api) -> dict[str, str]:
     """Return the members' kubeconfigs by name: harmless ones (``fleet.kubeconfig``). Raises ApiError, PolicyError."""
+    clusters, found = await _clusters(api), dict[str, str]()
+    for cluster in clusters:
+        if not cluster.problem:
+            path = f"/api/v1/namespaces/{multikueue.NAMESPACE}/secrets/{cluster.names[0]}"
+            encoded = (await _data(api, path)).get(multikueue.KEY)
+            found[cluster.name] = _harmless(cluster.name, cluster.names[0], encoded)
     try:
-        secret = orjson.loads(await api.request("GET", _SECRET))
+        listed = await _data(api, _SECRET)
+    except NotFound as error:
+        if not clusters:
+            raise TuttiError(f"{error}; is this the hub? docs/fleet.md says how its members are set up") from error
+        listed = {}
+    return found | {name: _harmless(name, MEMBERS, encoded) for name, encoded in listed.items()}
+
+
+async def _clusters(api: Api) -> list[Named]:
+    """Return MultiKueue's clusters of the hub, where it has that kind and they may be listed."""
+    path = f"/apis/{multikueue.GROUP}/{multikueue.VERSIONS[0]}/multikueueclusters"
+    try:
+        return [multikueue.cluster(each) for each in orjson.loads(await api.request("GET", path))["items"]]
+    except (Forbidden, NotFound):
+        return []
+
+
+async def _data(api: Api, path: str) -> Mapping[str, object]:
+    try:
+        return paths.find_mapping(orjson.loads(await api.request("GET", path)), ("data",))
     except Forbidden as error:
         raise TuttiError(f"{error}; who uses kubectl amc needs the right to get this Secret of the hub") from error
-    except NotFound as error:
-        raise TuttiError(f"{error}; is this the hub? docs/fleet.md says how its members are set up") from error
-    found: dict[str, str] = {}
-    for name, encoded in paths.find_mapping(secret, ("data",)).items():
-        try:
-            found[name] = base64.b64decode(text(encoded), validate=True).decode()
-        except (binascii.Error, ValueError):
-            raise TuttiError(f"Secret {MEMBERS}: {name} is not text") from None
-        # kubectl would run and read whatever a kubeconfig says.
-        credentials.read(found[name], f"member {name}")
-    return found
+
+
+def _harmless(name: str, secret: str, encoded: object) -> str:
+    try:
+        written = base64.b64decode(text(encoded), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise TuttiError(f"Secret {secret}: {name} is not text") from None
+    # kubectl would run and read whatever a kubeconfig says.
+    credentials.read(written, f"member {name}")
+    return written
 
 
 async def _get(words: Sequence[str], what: str, members: Mapping[str, str]) -> int:

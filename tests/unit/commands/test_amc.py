@@ -33,17 +33,24 @@ JOBS = {
 }
 
 
+CLUSTERS = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters"
+
+
 class Hub(FakeApi):
     """Has the Secret with its members' kubeconfigs."""
 
     def __init__(self, members: dict[str, dict[str, Any]]) -> None:
         super().__init__()
         self.data = {name: base64.b64encode(yaml.safe_dump(each).encode()).decode() for name, each in members.items()}
+        self.others: dict[str, Any] = {CLUSTERS: {"items": []}}
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
         self._arrived()
-        assert (method, path) == ("GET", "/api/v1/namespaces/tutti-system/secrets/tutti-hub-members")
-        return json.dumps({"data": self.data}).encode()
+        assert method == "GET"
+        if path not in self.others:
+            assert path == "/api/v1/namespaces/tutti-system/secrets/tutti-hub-members"
+            return json.dumps({"data": self.data}).encode()
+        return json.dumps(self.others[path]).encode()
 
 
 class Closed(FakeApi):
@@ -207,3 +214,21 @@ async def test_who_may_not_read_the_secret_is_told_which_right_it_takes(
     reach(monkeypatch, Closed())
     with pytest.raises(TuttiError, match="the right to get this Secret"):
         await ask("get pod -M")
+
+
+async def test_the_clusters_of_multikueue_are_members_too() -> None:
+    hub = Hub({"left": member("left")})
+    named = {"metadata": {"name": "worker1"}, "spec": {"kubeConfig": {"location": "worker1-secret"}}}
+    refused = {"metadata": {"name": "worker2"}, "spec": {"kubeConfig": {"location": "x", "locationType": "Path"}}}
+    hub.others[CLUSTERS] = {"items": [named, refused]}
+    path = "/api/v1/namespaces/kueue-system/secrets/worker1-secret"
+    given = yaml.safe_dump(member("right"))
+    hub.others[path] = {"data": {"kubeconfig": base64.b64encode(given.encode()).decode()}}
+    found = await amc.kubeconfigs(hub)
+    assert sorted(found) == ["left", "worker1"]
+    assert found["worker1"] == given
+    hub.others[path] = {
+        "data": {"kubeconfig": base64.b64encode(yaml.safe_dump(member("r", exec={})).encode()).decode()}
+    }
+    with pytest.raises(PolicyError, match="would run a command"):
+        await amc.kubeconfigs(hub)
