@@ -168,7 +168,14 @@ def _ownership_refused(change: Change) -> Answer | None:
 def _manager_change_refused(change: Change) -> Answer | None:
     """Refuse to hand a job that is ours to another controller, which would run it, or own what runs, unasked."""
     kind = change.kind
-    if kind.managed_by is None or managed_by_other(kind, change.old) or not managed_by_other(kind, change.obj):
+    if kind.managed_by is None or managed_by_other(kind, change.old):
+        return None
+    if kind.given_manager and paths.find(change.old, kind.managed_by) == kind.given_manager:
+        if paths.find(change.obj, kind.managed_by) == kind.given_manager:
+            return None
+        message = f"{paths.render(kind.managed_by)} of a job that a hub places is immutable: it may run in a member"
+        return deny(Refusal.FOREIGN_CREATOR, message)
+    if not managed_by_other(kind, change.obj):
         return None
     message = (
         f"{paths.render(kind.managed_by)} of a job that waits for Tutti is not set to another controller; create the "

@@ -10,13 +10,14 @@ from tests.unit.server.reviews import ALICE, Answered, ask, job, reservation, re
 from webhook.cluster.view import View
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.record import Requeue
 from webhook.server.gate import Gate
-from webhook.untyped import editing
+from webhook.untyped import editing, paths
 
 MANAGED = [name for name in NAMES if kind_of(load(name)).managed_by is not None]
 FOREIGN = "kueue.x-k8s.io/multikueue"
@@ -83,6 +84,25 @@ async def test_what_is_ours_is_not_given_to_another_controller(name: str, admitt
         refused = await update(gate, stays, changed, resource=kind.plural)
         assert not refused.allowed
         assert "is not set to another controller" in refused.message
+
+
+@pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "placed"])
+@pytest.mark.parametrize("name", [name for name in MANAGED if kind_of(load(name)).placed])
+async def test_a_hub_gives_a_job_to_its_fleet_at_creation_and_for_good(name: str, admitted: bool) -> None:
+    plain, obj = example(name)
+    kinds = of_hub(KINDS)
+    kind = kinds[plain.key]
+    made = marked(kind, obj)
+    assert paths.find(made, kind.managed_by or ()) == FOREIGN
+    uid = obj["metadata"]["uid"]
+    gate = Gate(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])), kinds=kinds)
+    stays = managed(kind, made, FOREIGN, suspend=not admitted)
+    for other in (None, *plain.managers, "example.org/other"):
+        refused = await update(gate, stays, managed(kind, stays, other, suspend=not admitted), resource=kind.plural)
+        assert not refused.allowed
+        assert "is immutable" in refused.message
+    labelled = editing.put(stays, ("metadata", "labels", "mine"), "x")
+    assert (await update(gate, stays, labelled, resource=kind.plural)).allowed
 
 
 async def test_a_running_training_job_does_not_join_a_pod_group() -> None:
