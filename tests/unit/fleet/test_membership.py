@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import orjson
+import pytest
 import yaml
 from prometheus_client import REGISTRY
 
@@ -25,6 +26,7 @@ from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api
 
+pytestmark = pytest.mark.virtual_time
 QUEUE = "research"
 POLICY: list[dict[str, Any]] = [
     {**obj, "metadata": {"name": QUEUE, "namespace": NAMESPACE}} if obj["kind"] == "LocalQueue" else obj for obj in PAGE
