@@ -93,7 +93,7 @@ def test_what_it_may_patch_of_jobs_is_settled_there_too(kind: JobKind) -> None:
 def test_a_cluster_without_a_fleet_gives_no_right_for_one() -> None:
     """What fleets need comes with their components: hubs have accounts of their own, and Leases are read there."""
     rules = {rule[:2] for role in of_kind(DOCUMENTS, "Role", "ClusterRole") for rule in rules_of(role)}
-    assert not {resource for group, resource in rules if resource in ("leases", *PLURALS)}
+    assert not {resource for group, resource in rules if resource in ("leases", "admissionchecks", *PLURALS)}
     accounts = {each["metadata"]["name"] for each in of_kind(DOCUMENTS, "ServiceAccount")}
     in_fleets = {
         each["metadata"]["name"]
@@ -101,7 +101,7 @@ def test_a_cluster_without_a_fleet_gives_no_right_for_one() -> None:
         for each in of_kind(documents_of(directory), "ServiceAccount", "Role", "ClusterRole", "ConfigMap")
     }
     assert accounts == {"tutti-webhook", "tutti-reconciler"}
-    assert in_fleets == {"tutti-hub", "tutti-hears-hubs", "tutti-fleet-lost", "tutti-fleet-silent"}
+    assert in_fleets == {"tutti-hub", "tutti-hub-checks", "tutti-hears-hubs", "tutti-fleet-lost", "tutti-fleet-silent"}
     assert not in_fleets & {each["metadata"]["name"] for each in DOCUMENTS}
 
 
