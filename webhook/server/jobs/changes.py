@@ -206,7 +206,7 @@ def _leaving_refused(change: Change) -> Answer:
     where = "joins a PodGroup" if before is None else f"waits in queue {before}"
     message = (
         f"{change.kind.kind} {change.request.namespace}/{change.request.name} {where}: it may name another queue, but "
-        "must name one, or nothing would start it. Delete the job, or create it again without a queue"
+        "not none: nothing would start it. Delete the job, or create it again without a queue"
     )
     return deny(Refusal.QUEUE_CHANGE, message)
 
