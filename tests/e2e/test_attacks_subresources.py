@@ -65,7 +65,7 @@ def test_server_side_apply_by_force_takes_nothing_of_a_gang_that_waits(owner: Ku
             assert "is written by Tutti alone" in owner.refused(*apply, stdin=yaml.safe_dump(forged))
             unlabelled = copy.deepcopy(manifest)
             unlabelled["metadata"]["labels"] = {"tutti.dev/queue-name": ""}
-            assert "but must name one" in owner.refused(*apply, stdin=yaml.safe_dump(unlabelled))
+            assert "but not none" in owner.refused(*apply, stdin=yaml.safe_dump(unlabelled))
             owner(*apply, stdin=yaml.safe_dump(manifest))
             manifest_without = copy.deepcopy(manifest)
             del manifest_without["metadata"]["labels"]["tutti.dev/queue-name"]

@@ -294,7 +294,7 @@ def test_an_admitted_gang_can_neither_change_its_queue_nor_drop_it(citizen: Kube
 
 def test_a_waiting_job_may_name_another_queue_but_not_none(citizen: Kubectl) -> None:
     citizen.create(GANGS["job"]("leaving"))
-    assert "it may name another queue, but must name one" in citizen.refused(
+    assert "it may name another queue, but not none" in citizen.refused(
         "label", "job", "leaving", "tutti.dev/queue-name-"
     )
     assert "un-suspended by Tutti alone" in refused_patch(citizen, "job", {"spec": {"suspend": False}}, "leaving")

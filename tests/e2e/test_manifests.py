@@ -374,7 +374,7 @@ def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kub
         here.create(forged)
     here.create(suspended(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"})))
     assert "only Tutti starts" in here.refused("patch", "job", "marked", "--type=merge", UNQUEUED_AND_STARTED)
-    assert "but must name one" in here.refused("label", "job", "marked", "tutti.dev/queue-name-")
+    assert "but not none" in here.refused("label", "job", "marked", "tutti.dev/queue-name-")
 
 
 @pytest.mark.parametrize("key", sorted(OWN_LABELS))

@@ -141,7 +141,7 @@ async def test_where_all_jobs_wait_a_job_changes_its_queue_but_does_not_leave_it
 async def test_nowhere_does_a_waiting_job_leave_its_queue_for_none(left: str | None) -> None:
     """So a marked job that nothing gates is one whose namespace was un-gated: it may start without a queue."""
     refused = await update(Gate(view()), stored(), stored(queue=left))
-    assert "waits in queue research: it may name another queue, but must name one" in refused.message
+    assert "waits in queue research: it may name another queue, but not none" in refused.message
     assert (await update(Gate(view()), stored(), stored(queue="other"))).allowed
 
 
@@ -159,7 +159,7 @@ async def test_an_adopted_job_that_was_stopped_does_not_leave_its_queue_either()
     for each in (old, new):
         each["metadata"] |= {"uid": "job-1"} | noted
         each["spec"]["suspend"] = True
-    assert "but must name one" in (await update(Gate(view()), old, new)).message
+    assert "but not none" in (await update(Gate(view()), old, new)).message
     started = copy.deepcopy(new)
     started["spec"]["suspend"] = False
     assert "un-suspended by Tutti alone" in (await update(Gate(view()), new, started)).message
