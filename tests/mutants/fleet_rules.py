@@ -151,8 +151,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a hub that was set back offers nothing before it has swept",
         "webhook/fleet/job.py",
-        "        return self.unswept <= self.lost.keys()\n",
-        "        return True\n",
+        "        return self.members_known and self.unswept <= self.lost.keys()\n",
+        "        return self.members_known\n",
         "tests/unit/fleet/test_hub.py -k 'set_back_by_less'",
     ),
     Mutant(
