@@ -13,7 +13,7 @@ import resource
 import time
 from pathlib import Path
 
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import JobLog
 from webhook.laboratory.replay.measures import waits

@@ -17,7 +17,7 @@ from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
 from webhook.core.quota.fences import Fence
 from webhook.core.scheduler.engine import Engine
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.server.gate import Gate
 
 GPU = "nvidia.com/gpu"

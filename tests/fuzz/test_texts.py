@@ -18,7 +18,7 @@ from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger
-from webhook.dialects import config_map, merge
+from webhook.dialects import compiler, config_map
 from webhook.errors import PolicyError
 from webhook.kube import election
 from webhook.kube.http import connect
@@ -77,7 +77,7 @@ def test_yaml_is_read_within_bounds_or_refused(text: str) -> None:
 def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str) -> None:
     def compiled() -> object:
         objects, _ = config_map.objects_of({"metadata": {"name": "tutti-policy"}, "data": {"a": text}})
-        return merge.compile_policy(objects)
+        return compiler.compile_policy(objects)
 
     bounded(compiled, YAML_CALLS * len(text))
 
@@ -85,7 +85,7 @@ def test_any_policy_in_a_config_map_compiles_to_a_policy_with_problems(text: str
 @given(st.lists(changed(st.sampled_from(POLICY)), max_size=5))
 def test_any_policy_objects_compile_to_a_policy_with_problems(objects: list[Any]) -> None:
     size = len(orjson.dumps(objects, option=orjson.OPT_NON_STR_KEYS))
-    bounded(lambda: merge.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
+    bounded(lambda: compiler.compile_policy([each for each in objects if isinstance(each, dict)]), 10 * size)
 
 
 CONFIGURED = st.dictionaries(st.sampled_from([*config.Config.model_fields, "fairSharing", "x"]), JSON, max_size=4)

@@ -43,7 +43,7 @@ from webhook.core.ledger.text import Decoder
 from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
-from webhook.dialects import config_map, deleted, merge, resource_quota
+from webhook.dialects import compiler, config_map, deleted, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -83,7 +83,7 @@ class Feeds:
     """Feed name to uid to object, for the feeds kept as plain data."""
     _ledger: LedgerFeed = field(init=False)
     _config_map: config_map.Reader = field(default_factory=config_map.Reader)
-    _compiler: merge.PolicyCompiler = field(default_factory=merge.PolicyCompiler)
+    _compiler: compiler.PolicyCompiler = field(default_factory=compiler.PolicyCompiler)
     _compiled: Policy = field(default_factory=Policy)
     """What the policy objects say, without queues that are gone."""
     _known: deleted.Known = field(default_factory=deleted.Known)

@@ -18,7 +18,7 @@ import structlog
 from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
-from webhook.dialects.merge import PolicyCompiler
+from webhook.dialects.compiler import PolicyCompiler
 from webhook.errors import RequestError
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind

@@ -10,9 +10,10 @@ from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.model.problem import Problem
-from webhook.dialects import config_map, elastic_quota_tree, merge
+from webhook.dialects import compiler as policy_compiler
+from webhook.dialects import config_map, elastic_quota_tree
+from webhook.dialects.compiler import PolicyCompiler
 from webhook.dialects.fragment import Source, source_of
-from webhook.dialects.merge import PolicyCompiler
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept, why_leaf_kept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
@@ -89,7 +90,7 @@ def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], com
         if metadata.get("name") != config_map.NAME:
             return ALLOW
         return _answer(_config_map(obj, request.old_object, list(stored)))
-    return _answer(merge.validate(obj, stored, compiler))
+    return _answer(policy_compiler.validate(obj, stored, compiler))
 
 
 def _unchanged(request: ReviewRequest, obj: Mapping[str, object]) -> bool:
@@ -105,8 +106,8 @@ def _config_map(
     before, _ = config_map.objects_of(old) if old is not None else ((), ())
     replaced = {source_of(known) for known in before}
     rest = [known for known in stored if source_of(known) not in replaced]
-    known_problems = set(merge.compile_policy(rest).problems)
-    added = [d for d in merge.compile_policy([*rest, *objects]).problems if d not in known_problems]
+    known_problems = set(policy_compiler.compile_policy(rest).problems)
+    added = [d for d in policy_compiler.compile_policy([*rest, *objects]).problems if d not in known_problems]
     return (*problems, *added)
 
 

@@ -1,7 +1,7 @@
 """Policy from a ConfigMap: every document counts, and what cannot be read is named and left out."""
 
+from webhook.dialects.compiler import compile_policy
 from webhook.dialects.config_map import objects_of
-from webhook.dialects.merge import compile_policy
 
 SOUND = """
 apiVersion: kueue.x-k8s.io/v1beta2

@@ -12,8 +12,8 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.model.policy import FlavorQuotas, FlavorResource, Policy, Quota, ResourceGroup
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import QuotaTree
+from webhook.dialects.compiler import compile_policy
 from webhook.dialects.deleted import Known, is_deleted, outdated, with_deleted
-from webhook.dialects.merge import compile_policy
 
 GPU = "nvidia.com/gpu"
 KEY = FlavorResource("any", GPU)

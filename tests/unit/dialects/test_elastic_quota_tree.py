@@ -9,7 +9,7 @@ import pytest
 from tests.unit.dialects.reading import cases, changed, quotas
 from webhook.core.model.policy import Policy
 from webhook.dialects import elastic_quota_tree
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 
 RULES = cases("elastic_quota_tree_rules.yaml")
 TREE: dict[str, Any] = RULES["base"]

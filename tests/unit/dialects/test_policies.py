@@ -9,7 +9,7 @@ from tests.unit.dialects.reading import cases, quotas, summary
 from webhook.core.model.policy import Policy
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.cohort_graph import MOST_LEVELS
-from webhook.dialects.merge import PolicyCompiler, compile_policy
+from webhook.dialects.compiler import PolicyCompiler, compile_policy
 
 CASES = cases("policies.yaml")
 

@@ -12,7 +12,7 @@ from tests.unit.core.worlds import policy
 from webhook.core.model import quantity
 from webhook.core.model.policy import Cohort, Policy, Preemption, Queue, ResourceGroup, Strategy
 from webhook.dialects import config_map, kueue
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.unit.dialects.reading import quotas
 from webhook.dialects import registry
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.dialects.registry import PolicyResource
 
 ROOT = Path(__file__).parents[3]

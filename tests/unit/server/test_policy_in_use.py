@@ -8,7 +8,7 @@ import yaml
 
 from tests.unit.server.reviews import ALICE, ask, job, reservation, review, view, with_ledger
 from webhook.cluster.view import View
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read

@@ -20,7 +20,7 @@ from webhook.core.model import quantity
 from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.model.problem import Problem, shown, some
 from webhook.core.quota.tree import Node, QuotaTree
-from webhook.dialects import kueue, merge
+from webhook.dialects import compiler, kueue
 from webhook.dialects.fragment import source_of
 from webhook.errors import WRONG
 from webhook.laboratory.dry_run.files.objects import Object, PolicyFiles, label, read_placed, sort_policy
@@ -40,7 +40,7 @@ def run(files: Iterable[Path], config: Config | None = None, console: Console | 
         one = sort_policy([obj])
         places.note(one, place)
         found.take(one)
-    policy = merge.compile_policy(found.objects)
+    policy = compiler.compile_policy(found.objects)
     problems = [*unread, *found.problems, *policy.problems, *_open_to_all(policy)]
     if (config or Config()).fair_sharing is None:
         problems += _idle_weights(found.objects)

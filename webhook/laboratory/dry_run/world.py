@@ -18,7 +18,7 @@ from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem, Unreadable
 from webhook.core.model.reasons import Reason
-from webhook.dialects import merge, resource_quota
+from webhook.dialects import compiler, resource_quota
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom
 from webhook.jobs.pricing.context import ReadContext, with_injections
@@ -59,7 +59,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     world = World()
     policy_files = files.sort_policy(_named(objects, world.problems))
     world.problems += policy_files.problems
-    world.view.policy = merge.compile_policy(policy_files.objects)
+    world.view.policy = compiler.compile_policy(policy_files.objects)
     world.problems += world.view.policy.problems
     _read_usage(world, policy_files.objects)
     for quota in policy_files.quotas:

@@ -18,7 +18,7 @@ from webhook.config import load as load_config
 from webhook.core.model.policy import Policy
 from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings
-from webhook.dialects import merge
+from webhook.dialects import compiler
 from webhook.errors import WRONG, PolicyError
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.replay import built_in, queues, reading
@@ -113,7 +113,7 @@ def _compiled(name: str, log: JobLog, options: Options, problems: list[Problem])
     objects = built_in.objects(log, *named, options.load) if named is not None else _policy_objects(name, problems)
     known = {files.label(each) for each in objects}
     objects = [*objects, *(each for each in topologies(options.nodes) if files.label(each) not in known)]
-    policy = merge.compile_policy(objects)
+    policy = compiler.compile_policy(objects)
     problems += (_under(name, problem) for problem in policy.problems)
     return queues.fitted(replace(policy, problems=()), sorted({job.queue for job in log.jobs}))
 

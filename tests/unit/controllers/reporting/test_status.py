@@ -13,7 +13,7 @@ from webhook.cluster.queue_counts import QueueCounts
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.errors import Unavailable
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 

@@ -10,7 +10,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.reasons import Code
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 
 
 def tree(labels: dict[str, str] | None = None, **nodes: dict[str, Any]) -> Policy:

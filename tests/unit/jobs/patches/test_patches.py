@@ -8,7 +8,7 @@ from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load
 from webhook.core.ledger.record import with_places
 from webhook.core.model import names
 from webhook.core.model.gang import Toleration
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.jobs.patches import job as patches
 from webhook.jobs.patches import marking
 from webhook.jobs.pricing.context import NO_CONTEXT

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.core.worlds import cohort, group, policy, queue
 from tests.unit.laboratory.replay.logs import gpus, job
 from webhook.core.model.policy import LocalQueue, Policy, Preemption, PreemptionPolicy, Strategy
-from webhook.dialects import merge
+from webhook.dialects import compiler
 from webhook.errors import PolicyError
 from webhook.laboratory.replay import built_in, queues
 from webhook.laboratory.replay.job_log import CPU, GPU, JobLog
@@ -27,7 +27,7 @@ def test_a_queue_of_the_log_is_a_queue_local_queue_or_namespace_of_that_name() -
 
 def test_a_queue_whose_name_no_cluster_would_take_is_called_otherwise_in_a_policy_made_for_the_log() -> None:
     log = JobLog("a log", GPU, [job(name, 0, 60) for name in ("vcA", "vca", "__", "plain")])
-    made = merge.compile_policy(built_in.objects(log, built_in.BORROW, Strategy.STRICT_FIFO))
+    made = compiler.compile_policy(built_in.objects(log, built_in.BORROW, Strategy.STRICT_FIFO))
     assert not made.problems
     assert len(made.queues) == 4
     found = [queues.queue_named(made, each.queue) for each in log.jobs]
@@ -74,7 +74,7 @@ def test_where_the_log_says_how_large_the_cluster_was_that_is_divided() -> None:
 
 @pytest.mark.parametrize("name", built_in.NAMES)
 def test_the_built_in_policies_are_what_they_say(name: str) -> None:
-    made = merge.compile_policy(built_in.objects(log(("a", 20, 1), ("b", 10, 1)), name, Strategy.BACKFILL))
+    made = compiler.compile_policy(built_in.objects(log(("a", 20, 1), ("b", 10, 1)), name, Strategy.BACKFILL))
     assert made.problems == ()
     reclaims = PreemptionPolicy.ANY if name == built_in.RECLAIM else PreemptionPolicy.NEVER
     for each in made.queues.values():
@@ -83,7 +83,7 @@ def test_the_built_in_policies_are_what_they_say(name: str) -> None:
         assert each.preemption.reclaim_within_cohort is reclaims
     assert (
         queues.alone(made).queues
-        == merge.compile_policy(
+        == compiler.compile_policy(
             built_in.objects(log(("a", 20, 1), ("b", 10, 1)), built_in.PRIVATE, Strategy.BACKFILL)
         ).queues
     )

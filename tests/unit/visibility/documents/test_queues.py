@@ -8,7 +8,7 @@ import yaml
 
 from tests.unit.core.worlds import cohort, group, policy, queue
 from tests.unit.visibility.world import World, two_queues
-from webhook.dialects.merge import compile_policy
+from webhook.dialects.compiler import compile_policy
 from webhook.visibility.documents.watch_cache import Key
 
 pytestmark = pytest.mark.virtual_time
