@@ -12,7 +12,15 @@ from typing import ClassVar
 
 from webhook.core.assignment.fair_sharing import targets_of
 from webhook.core.assignment.flavors import Assignment, Judge, Mode, Verdict, assign
-from webhook.core.assignment.preemption import Candidate, Preemptor, Ranks, mode_of, no_ranks, uses
+from webhook.core.assignment.preemption import (
+    Candidate,
+    Preemptor,
+    Ranks,
+    may_be_stopped,
+    mode_of,
+    no_ranks,
+    uses,
+)
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.barriers import Barrier, StopsNobody
@@ -23,6 +31,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -88,6 +97,8 @@ class Decider:
     """What is free on which node; None: the nodes are not known, and nothing is asked of them."""
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     """By name."""
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    """What nodes would hold if all were gone that somebody may have stopped."""
 
     def places(
         self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]], gone: Iterable[str] = ()
@@ -388,11 +399,27 @@ class Attempt:
         preemptor = self.preemptor(seats)
         awaits = self.awaited(preemptor, needs)
         if seats is not None:
+            if not self._might_be_seated(preemptor, needs, awaits, seats):
+                return (), ()
             seats.take(self.decider.uids(awaits))
         if preemptor.fits(amounts, borrowing=True):
             return (), awaits
         victims = tuple(targets_of(preemptor, lasting=self.looks_further)(amounts, needs))
+        if seats is not None and seats.given_up:
+            return (), ()
         return victims, awaits if victims else ()
+
+    def _might_be_seated(
+        self, preemptor: Preemptor, needs: frozenset[FlavorResource], awaits: Iterable[str], seats: Vacated
+    ) -> bool:
+        """Return whether the gang might find nodes if all were gone that it may have stopped; False is certain."""
+        found = list(may_be_stopped(preemptor, needs))
+        if not (found or awaits):
+            return False
+        gangs = dict.fromkeys((*self.decider.uids(awaits), *(uid for each in found for uid in each.uids)))
+        # Of a higher priority may be stopped mostly the same.
+        kind = (preemptor.queue.name, max((each.priority for each in found), default=None), needs)
+        return self.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs)
 
     def _borrows_while_preempting(self) -> bool:
         """Return whether it may preempt for a request beyond its queue's own quota."""

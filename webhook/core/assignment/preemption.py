@@ -7,7 +7,7 @@ at their cost. Whole gangs only; candidates are removed in a fixed order until t
 back in reverse order where it still fits without: minimal, and never from a queue that is within its own quota by then.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
@@ -197,6 +197,22 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
         if was_given(allocation, needs) and preemptor.may_stop(allocation, policy)
     ]
     return preemptor.in_order(found)
+
+
+def may_be_stopped(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> Iterator[Allocation]:
+    """Yield all gangs that a search for ``needs`` might stop, by any rule; it stops no others."""
+    rules, usage = preemptor.queue.preemption, preemptor.usage
+    for node in preemptor.node.root.below():
+        if not node.is_queue:
+            continue
+        policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
+        if policy is PreemptionPolicy.NEVER:
+            continue
+        if node is not preemptor.node and (not node.reclaimable or within_own(usage, node, needs)):
+            continue
+        for allocation in preemptor.allocations.of_queue(node.name).values():
+            if was_given(allocation, needs) and preemptor.may_stop(allocation, policy):
+                yield allocation
 
 
 def _reclaim_candidates(

@@ -65,6 +65,12 @@ class Capacity:
         """How many more new ones may be looked at in this round."""
         self._log: list[str] = []
         """Names of nodes that changed, in order."""
+        self._forgotten = 0
+        """How many such changes went before."""
+        self._held: dict[str, dict[str, dict[str, int]]] = {}
+        """Gang to what it holds, by node, for those that were asked about and have not changed since."""
+        self.looked = 0
+        """How often the room on any one node was counted."""
         self._largest: dict[str, int] | None = None
         self._populated: dict[tuple[tuple[str, str], ...], bool] = {}
         self._domains: dict[Path, Domains] = {}
@@ -221,6 +227,8 @@ class Capacity:
 
     def _add(self, node: str, by: Amounts, factor: int, gang: str | None = None) -> None:
         """Let so much more be free; less where ``factor`` is negative. ``gang`` is whose it is or was, where any's."""
+        if gang is not None:
+            self._held.pop(gang, None)
         if gang in self._claims.awaited:
             self._claims.leaves(node, by, -factor)
             self._change(node, by, factor)
@@ -378,12 +386,15 @@ class Capacity:
 
     def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""
+        self.looked += 1
         node = self.nodes.get(name)
         if node is None or not index.shape.admits(node):
             return 0, 0
-        free: Mapping[str, int] = self.free[name]
+        free = self.free[name]
         if more:
-            free = {key: free.get(key, 0) + more.get(key, 0) for key in {*free, *more}}
+            free = free.copy()
+            for key, amount in more.items():
+                free[key] = free.get(key, 0) + amount
         return index.room(free)
 
     def scarce(self, shape: Shape) -> str:
@@ -400,17 +411,42 @@ class Capacity:
         if len(self._log) <= 8 * max(1024, len(self.nodes)):
             return
         self._indexes = {shape: index for shape, index in self._indexes.items() if index.seen == len(self._log)}
+        self._forgotten += len(self._log)
         self._log.clear()
         for index in self._indexes.values():
             index.seen = 0
 
-    def held_by(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
+    @property
+    def changes(self) -> int:
+        """How many changes of nodes there have been."""
+        return self._forgotten + len(self._log)
+
+    def changed_since(self, changes: int) -> Iterable[str] | None:
+        """Return which nodes changed after the first ``changes`` changes; None where that is forgotten."""
+        return None if changes < self._forgotten else dict.fromkeys(self._log[changes - self._forgotten :])
+
+    def held(self, gang: str) -> Mapping[str, Amounts]:
+        """Return what a gang holds or will, by node: the same object while that stays, where it holds anything."""
+        known = self._held.get(gang)
+        if known is None:
+            known = {}
+            for node, requests, count in self._going((gang,)):
+                sums = known.setdefault(node, {})
+                for name, amount in requests.items():
+                    sums[name] = sums.get(name, 0) + amount * count
+            if known:
+                self._held[gang] = known
+        return known
+
+    def held_by(self, gangs: Iterable[str]) -> Mapping[str, Amounts]:
         """Return what else would be free, by node, if ``gangs`` gave back what is allotted to them and their pods were
         gone, and no claim had it.
         """
-        whole = list(dict.fromkeys(gangs))
-        more = self._sums(whole)
-        for node, gone in self._sums([gang for gang in whole if gang in self._claims.awaited]).items():
+        whole = [gang for gang in dict.fromkeys(gangs) if self.held(gang)]
+        if len(whole) == 1 and whole[0] not in self._claims.awaited:
+            return self.held(whole[0])
+        more = self._together(whole)
+        for node, gone in self._together([gang for gang in whole if gang in self._claims.awaited]).items():
             now, then = self._claims.withheld(node), self._claims.withheld(node, gone)
             for name, amount in then.items():
                 more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
@@ -426,12 +462,13 @@ class Capacity:
                     found[gang] += amount * count
         return found
 
-    def _sums(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
+    def _together(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return what several gangs hold or will, by node."""
         sums: dict[str, dict[str, int]] = {}
-        for node, requests, count in self._going(gangs):
-            amounts = sums.setdefault(node, {})
-            for name, amount in requests.items():
-                amounts[name] = amounts.get(name, 0) + amount * count
+        for gang in gangs:
+            for node, held in self.held(gang).items():
+                known = sums.get(node)
+                sums[node] = dict(held) if known is None else amounts.total((known, held))
         return sums
 
     def _going(self, gangs: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:

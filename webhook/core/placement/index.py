@@ -27,7 +27,12 @@ class Index:
     """The names of nodes with the same room, in order."""
     total: int = 0
     """Pods that all nodes together hold."""
+    _each: int = field(init=False)
+    """What one pod asks of the scarce resource."""
     _sums: dict[Path, Sums] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._each = self.shape.amount(self.scarce)
 
     def sums(self, domains: Domains) -> Mapping[Domain, int]:
         """Return how many pods each domain holds, of those that hold any."""
@@ -42,7 +47,7 @@ class Index:
     def room(self, free: Mapping[str, int]) -> Room:
         """Return the room for pods in ``free`` amounts."""
         count = self.shape.fits(free)
-        return count, free.get(self.scarce, 0) - count * self.shape.amount(self.scarce)
+        return count, free.get(self.scarce, 0) - count * self._each
 
     def read(
         self,
@@ -54,7 +59,7 @@ class Index:
         asked, by node. Written out, as it looks at ten thousand in a row.
         """
         rooms, one, admits = dict[str, Room](), dict[Room, Room](), self.shape.admits
-        each = self.shape.amount(self.scarce)
+        each = self._each
         others = [(columns[name].get, amount) for name, amount in self.shape.requests if name != self.scarce]
         needs = dict[int, list[tuple[Callable[[str, int], int], int]]]()
         for name, left in columns[self.scarce].items():
@@ -74,9 +79,9 @@ class Index:
             if count > 0 and admits(nodes[name]):
                 room = (count, left - count * each)
                 rooms[name] = one.setdefault(room, room)
-        self._fill(rooms)
+        self.fill(rooms)
 
-    def _fill(self, rooms: dict[str, Room]) -> None:
+    def fill(self, rooms: dict[str, Room]) -> None:
         """Take note of the nodes that hold any pod, with their room."""
         self.rooms = rooms
         for node, room in rooms.items():

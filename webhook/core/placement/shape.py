@@ -75,7 +75,8 @@ class Shape:
         most = UNBOUNDED
         for name, amount in self.requests:
             count = free.get(name, 0) // amount
-            most = min(most, count)
+            if count < most:  # noqa: PLR1730 - asked of every node of a cluster
+                most = count
         return max(self.with_ports(most, free), 0) if self.ports else max(most, 0)
 
     def with_ports(self, count: int, free: Mapping[str, int]) -> int:

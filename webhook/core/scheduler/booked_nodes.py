@@ -14,7 +14,7 @@ A booking ends with the wait, or when the quota would not do even once those are
 ledger: nobody was stopped for it, and a new leader books again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final
 
@@ -27,6 +27,7 @@ from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.placement.claimed import Claimed
 from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation
 from webhook.core.scheduler.state import State
 
@@ -40,6 +41,10 @@ SEARCHES: Final = 4
 """So many gangs look for nodes to book in one cycle, the others in a later one: each may take 20 ms, and who makes a
 thousand jobs that fit no nodes at all would hold up everybody."""
 
+LOOKS: Final = 4_000
+"""At so many nodes a cycle may look in searches without a result, a hundredth of a second. What one takes beyond that
+the next cycles make up for, in which nobody searches."""
+
 OFFERS: Final = 2
 """So many gangs are asked in one cycle whether they book what another has no more."""
 
@@ -47,6 +52,8 @@ OFFERS: Final = 2
 def renew(state: State) -> None:
     """End bookings of gangs whose turn it is no more, and have those decided about again whose nodes went away."""
     state.searches_left = SEARCHES
+    state.looks_owed = max(0, state.looks_owed - LOOKS)
+    state.offered_at = state.offered_from
     for uid in list(state.booked):
         eclass = _turn_of(state, uid)
         if eclass is None or not _has_quota(state, uid, eclass):
@@ -60,7 +67,7 @@ def offer(state: State) -> bool:
     were any. One of them may book nodes now, also where there are not enough for it yet.
     """
     since = state.offered_from
-    if since is None:
+    if since is None or state.looks_owed > LOOKS:
         return False
     waiting = {_order(state, each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
     turn = sorted(place for place in waiting if place >= since)
@@ -84,7 +91,7 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     stops = state.may_stop_for_nodes(eclass)
     if nodes is None or not (later or stops) or not _lacks_nodes(decision) or not _may_search(state, uid):
         return decision
-    kept = {each: nodes.unclaim(each) for each in later}
+    looked, kept = nodes.looked, {each: nodes.unclaim(each) for each in later}
     instead = state.decide(eclass) if later else decision
     if stops and _waits_for_nodes_alone(instead):
         instead = state.decide(eclass, stops_for_nodes=True)
@@ -92,12 +99,13 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
             # It looked at all that may be stopped, which may be thousands: it may still book, others come later.
             state.searches_left = min(state.searches_left, 1)
     helps = instead.fits or instead.preempts
-    if not helps and _waits_for_nodes_alone(instead):
+    if later and not helps and _waits_for_nodes_alone(instead):
         helps = _first_to_be_free(state, eclass.head, smallest(eclass, decision)) is not None
     for each, claimed in kept.items():
         if claimed is not None:
             nodes.claim(each, claimed)
     if not helps:
+        state.looks_owed += nodes.looked - looked
         return decision
     for each in later:
         state.lapse_booking(each)
@@ -120,9 +128,10 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
         return False
     if not _may_search(state, uid):
         return False
-    kept, planned = nodes.unclaim(uid), smallest(eclass, decision)
+    looked, kept, planned = nodes.looked, nodes.unclaim(uid), smallest(eclass, decision)
     found = _first_to_be_free(state, eclass.head, planned)
     if found is None:
+        state.looks_owed += nodes.looked - looked
         if kept is not None:
             state.lapse_booking(uid)
         return kept is not None
@@ -141,10 +150,13 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     assert nodes is not None
     assert seats is not None
     ends: list[Allocation] = []
-    for allocation in sorted(_beside(state, planned.usage()), key=lambda each: _end(state, each)):
+    beside = _beside(state, planned.usage())
+    if not seats.found() and not _suffice(state, seats, beside, planned):
+        return None
+    for allocation in sorted(beside, key=lambda each: _end(state, each)):
         if seats.found():
             break
-        if len(ends) == MOST_AWAITED:
+        if len(ends) == MOST_AWAITED or seats.given_up:
             return None
         seats.take(allocation.uids)
         ends.append(allocation)
@@ -155,6 +167,13 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     awaited = [each for each in ends if used & nodes.held_by(each.uids).keys()]
     claimed = Claimed(places, {uid for each in awaited for uid in each.uids})
     return claimed, tuple(each.uid for each in awaited)
+
+
+def _suffice(state: State, seats: Vacated, beside: Iterable[Allocation], planned: Reservation) -> bool:
+    """Return whether there might be nodes once all are gone that run ``beside`` a gang; False is certain."""
+    kind = ("all of", *sorted({key.flavor for key in planned.usage()}))
+    gangs = dict.fromkeys(uid for each in beside for uid in each.uids)
+    return state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs)
 
 
 def _beside(state: State, usage: Mapping[FlavorResource, int]) -> list[Allocation]:
@@ -173,12 +192,26 @@ def _end(state: State, allocation: Allocation) -> tuple[bool, float, float, str]
 
 def _may_search(state: State, uid: str) -> bool:
     """Count one more search; where there were too many in this cycle, have who has to wait be asked in later ones."""
-    if state.searches_left <= 0:
-        place = _order(state, uid)
-        state.offered_from = place if state.offered_from is None else min(place, state.offered_from)
+    if state.searches_left <= 0 or state.looks_owed > LOOKS:
+        _ask_later(state, _order(state, uid))
         return False
     state.searches_left -= 1
     return True
+
+
+def _ask_later(state: State, place: tuple[int, float, str]) -> None:
+    """Have who has to wait be asked in a later cycle. One that was woken, and not offered, does not put those off whose
+    turn it is: it is asked when they have been.
+    """
+    begun, now, later = state.offered_at, state.offered_from, state.offered_next
+    if now is None or begun is None:
+        state.offered_from = place if now is None else min(place, now)
+    elif place < begun:
+        state.offered_next = place if later is None else min(place, later)
+    elif now < begun:
+        state.offered_from, state.offered_next = place, now if later is None else min(now, later)
+    else:
+        state.offered_from = min(place, now)
 
 
 def _lacks_nodes(decision: Decision) -> bool:

@@ -241,7 +241,9 @@ class Engine:
         """
         eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
         offers = (each for each in (self.state.offered_from, self.state.offered_next) if each is not None)
-        return frozenset((*(eclass.head.uid for eclass in eclasses if not eclass.unschedulable), *offers))
+        heads = (eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
+        # Who is offered may have to wait until others' searches are made up for.
+        return frozenset((*heads, *(each for offer in offers for each in (offer, self.state.looks_owed))))
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

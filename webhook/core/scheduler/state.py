@@ -22,6 +22,7 @@ from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Capacity
+from webhook.core.placement.ceilings import Ceilings
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
@@ -50,10 +51,14 @@ class State:
     offered_from: tuple[int, float, str] | None = None
     """Negated priority, time and uid of who is asked next whether it finds nodes, may stop others for theirs, or books
     some; None: nobody is."""
+    offered_at: tuple[int, float, str] | None = None
+    """Where that stood when the cycle began."""
     offered_next: tuple[int, float, str] | None = None
     """Where that begins once more when it has come to the end."""
     searches_left: int = 0
     """How many more gangs may look for nodes to book in this cycle."""
+    looks_owed: int = 0
+    """At how many nodes such searches without a result have looked, less what each cycle since may spend on them."""
     followed: Mapping[str, Claim] | None = None
     """By uid, the claims of the leader that this engine follows; None: it decides itself."""
     after: dict[str, Gang] = field(default_factory=dict)
@@ -79,6 +84,7 @@ class State:
     guard: BorrowingGuard = field(init=False)
     """Which gangs leave room to which."""
     _decider: Decider | None = None
+    _ceilings: Ceilings = field(default_factory=Ceilings)
 
     def __post_init__(self) -> None:
         self.pending.room_at = self.allocations.headroom
@@ -99,7 +105,16 @@ class State:
         known = self._decider
         if known is None or known.fences is not self.fences or known.nodes is not self.nodes:
             flavors = self.policy.flavors
-            known = Decider(self.allocations, self.fences, self.settings, self._ranks, self.yields, self.nodes, flavors)
+            known = Decider(
+                self.allocations,
+                self.fences,
+                self.settings,
+                self._ranks,
+                self.yields,
+                self.nodes,
+                flavors,
+                self._ceilings,
+            )
             self._decider = known
         return known
 
@@ -456,7 +471,7 @@ class State:
         twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.booked, twin.offered_from = dict(self.booked), self.offered_from
-        twin.offered_next = self.offered_next
+        twin.offered_next, twin.looks_owed = self.offered_next, self.looks_owed
         twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred

@@ -1,0 +1,75 @@
+"""What nodes would hold if others were gone, kept from question to question, against a look at all of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.model.gang import Nearness
+from webhook.core.model.names import HOSTNAME
+from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.placement.ceilings import Ceilings
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.overlay import Asked
+from webhook.core.placement.shape import Shape
+from webhook.core.placement.vacated import Vacated
+
+GANGS = "xyz"
+LEVELS = ("block", "rack", HOSTNAME)
+NEAR = st.sampled_from(
+    [
+        None,
+        Nearness("rack", required=True),
+        Nearness("block", required=True),
+        Nearness("rack", required=False),
+        Nearness("block", True, "rack", 2),
+        Nearness("", False, "rack", 2),
+    ]
+)
+CHANGES = st.one_of(
+    st.tuples(st.just("node"), st.integers(0, 5), st.integers(1, 6)),
+    st.tuples(st.just("drop"), st.integers(0, 5), st.just(0)),
+    st.tuples(st.just("bind"), st.integers(0, 8), st.integers(0, 5)),
+    st.tuples(st.just("unbind"), st.integers(0, 8), st.just(0)),
+)
+
+
+def change(there: Capacity, what: str, number: int, amount: int) -> None:
+    match what:
+        case "node":
+            labels = {"block": f"b{number // 4}", "rack": f"r{number // 2}", HOSTNAME: f"n{number}"}
+            there.put_node(NodeRecord(f"n{number}", {"cpu": 1000 * amount}, labels))
+        case "drop":
+            there.drop_node(f"n{number}")
+        case "bind":
+            there.bind(f"pod-{number}", Bound(f"n{amount}", {"cpu": 1000}, GANGS[number % 3]))
+        case _:
+            there.unbind(f"pod-{number}")
+
+
+@given(
+    st.lists(st.tuples(CHANGES, st.sets(st.sampled_from(GANGS))), max_size=12),
+    st.tuples(st.integers(1, 3), st.integers(1, 5), NEAR),
+)
+def test_a_no_is_certain_and_of_one_set_counts_say_what_placing_it_says(
+    steps: list[tuple[tuple[str, int, int], set[str]]], wanted: tuple[int, int, Nearness | None]
+) -> None:
+    there, kept = Capacity(), Ceilings()
+    for number in range(4):
+        change(there, "node", number, 3)
+    cpu, count, near = wanted
+    asked = [Asked("main", Shape((("cpu", 1000 * cpu),), levels=LEVELS), count, near)]
+    for step, gone in steps:
+        change(there, *step)
+        fits = not isinstance(place(there, asked, there.held_by(sorted(gone))), Misplaced)
+        may = kept.may_hold(there, asked, "kind", dict.fromkeys(sorted(gone)))
+        assert may or not fits
+        assert may == Ceilings().may_hold(there, asked, "kind", gone), "as if it were asked for the first time"
+        seats = Vacated(there, asked)
+        for uid in GANGS:
+            seats.take([uid])
+        for uid in sorted(set(GANGS) - gone):
+            seats.give_back([uid])
+        assert seats.found() == fits
+        if near is None or not near.slice_size:
+            assert may == fits

@@ -1,0 +1,184 @@
+"""What searching for nodes may cost a cycle, in nodes that are looked at: never in time."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.scheduler.test_nodes import admitted
+from tests.unit.core.scheduler.test_stopping_for_nodes import FAIR, POLICIES, PREEMPTS, SIZES, stopped, world
+from tests.unit.core.worlds import cohort, gang, queue
+from webhook.core.assignment.decision import Decider
+from webhook.core.model.gang import Nearness, Toleration
+from webhook.core.model.policy import Preemption
+from webhook.core.model.settings import EngineSettings
+from webhook.core.placement import vacated
+from webhook.core.placement.allotment import Allotment
+from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.placement.fit import place
+from webhook.core.placement.index import Index
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.node import NodeRecord
+from webhook.core.placement.overlay import Asked
+from webhook.core.placement.shape import Shape
+from webhook.core.placement.vacated import Vacated
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler import booked_nodes
+from webhook.core.scheduler.engine import Engine
+
+NODES = 60
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Nodes whose room was counted, once for each time."""
+    seen: list[str] = []
+    usual = Capacity.room
+
+    def room(capacity: Capacity, index: Index, name: str, *more: object) -> tuple[int, int]:
+        seen.append(name)
+        return usual(capacity, index, name, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Capacity, "room", room)
+    return seen
+
+
+def full() -> tuple[Engine, Capacity]:
+    """A node for each gang: every second one may be stopped by nobody."""
+    made, there = world(
+        queue("q", 100 * NODES, preemption=PREEMPTS), nodes={f"node-{number:03}": 4 for number in range(NODES)}
+    )
+    for number in range(NODES):
+        made.submit(gang(f"g{number:03}", "q", cpu=4, priority=9 * (number % 2), created=float(number)), 0.0)
+    assert len(admitted(made)) == NODES
+    return made, there
+
+
+def racked(made: Engine, there: Capacity) -> None:
+    for number, node in enumerate(sorted(there.nodes.values(), key=lambda each: each.name)):
+        there.put_node(replace(node, labels={**node.labels, "rack": f"r{number // 4}"}))
+    made.wake_nodes()
+
+
+@pytest.mark.parametrize("near", [None, Nearness("rack", required=True), Nearness("", False, "rack", 3)])
+def test_while_others_end_who_finds_no_nodes_looks_only_at_those_that_they_leave(
+    near: Nearness | None, looks: list[str]
+) -> None:
+    made, there = full()
+    racked(made, there)
+    wide = gang("wide", "q", cpu=4, pods=NODES if near is None or near.slice_size else 5, priority=5, created=99.0)
+    made.submit(replace(wide, pod_sets=tuple(replace(each, near=near) for each in wide.pod_sets)), 1.0)
+    assert stopped(made) == []
+    for turn, uid in enumerate([f"g{number:03}" for number in range(20)]):
+        looks.clear()
+        made.release(uid)
+        assert stopped(made, 3.0 + turn) == []
+        assert len(looks) <= 4 * (turn + 2), "those that are free are looked at for each question, and no others"
+    assert "wide" in {each.uid for each in made.waiting()}
+
+
+def test_others_are_stopped_as_soon_as_what_ended_and_what_they_hold_is_enough() -> None:
+    made, _ = full()
+    made.submit(gang("wide", "q", cpu=4, pods=NODES // 2 + 3, priority=5, created=99.0), 1.0)
+    assert stopped(made) == []
+    for turn, uid in enumerate(("g000", "g001", "g003")):
+        made.release(uid)
+        assert stopped(made, 3.0 + turn) == []
+    made.release("g005")
+    assert len(stopped(made, 9.0)) == NODES // 2 - 1
+
+
+def test_no_pods_are_placed_to_see_that_no_rack_will_hold_a_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, there = full()
+    racked(made, there)
+    placed: list[object] = []
+
+    def counted(*args: Any, **named: Any) -> Allotment | Misplaced:
+        placed.append(args)
+        return place(*args, **named)
+
+    monkeypatch.setattr(vacated, "place", counted)
+    wide = gang("wide", "q", cpu=4, pods=5, priority=99, created=99.0)
+    near = Nearness("rack", required=True)
+    made.submit(replace(wide, pod_sets=tuple(replace(each, near=near) for each in wide.pod_sets)), 1.0)
+    assert stopped(made) == []
+    assert not placed
+
+
+def test_who_asks_what_nobody_asked_before_waits_until_earlier_searches_are_made_up_for(
+    monkeypatch: pytest.MonkeyPatch, looks: list[str]
+) -> None:
+    monkeypatch.setattr(booked_nodes, "LOOKS", 10)
+    made, _ = full()
+    searched: set[str] = set()
+    usual = Decider.vacated
+
+    def counted(decider: Decider, gang: object, *args: object) -> Vacated | None:
+        searched.add(gang.uid)  # type: ignore[attr-defined]
+        return usual(decider, gang, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Decider, "vacated", counted)
+    for number in range(12):
+        differs = {"tolerations": (Toleration(key=f"key-{number}"),)}
+        made.submit(gang(f"wide-{number:02}", "q", cpu=4, pods=NODES, priority=5, placement=differs), 1.0)
+    assert stopped(made) == []
+    looks.clear()
+    cycles, largest = 400, 4 * NODES
+    for turn in range(cycles):
+        made.wake_nodes()
+        assert stopped(made, 3.0 + turn) == []
+    assert len(looks) <= cycles * 10 + largest
+    assert len(searched) == 12, "each has its turn"
+
+
+def test_a_search_that_would_place_pods_on_too_many_nodes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Capacity()
+    for name in "abc":
+        there.put_node(NodeRecord(name, {"cpu": 4000, "pods": 9000}))
+    shapes = [Shape((("cpu", 4000),)), Shape((("cpu", 3000),))]
+    seats = Vacated(there, [Asked(str(number), shape, 2) for number, shape in enumerate(shapes)])
+    assert not seats.found()
+    assert not seats.given_up
+    monkeypatch.setattr(vacated, "MOST_PLACED", 0)
+    there.bind("pod", Bound("a", {"cpu": 1000}, "low"))
+    seats = Vacated(there, [Asked("0", shapes[1], 2), Asked("1", Shape((("cpu", 2000),)), 2)])
+    seats.take(["low"])
+    assert not seats.found()
+    assert seats.given_up
+
+
+@given(
+    st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4),
+    st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12)),
+    st.tuples(POLICIES, POLICIES),
+    st.lists(SIZES, min_size=2, max_size=8),
+    st.tuples(st.sampled_from([None, FAIR]), st.lists(st.integers(0, 7), max_size=8), st.booleans()),
+)
+def test_what_is_stopped_and_started_is_what_full_searches_would_stop_and_start(
+    nodes: list[int],
+    quotas: tuple[int, int, int],
+    rules: tuple[Preemption, Preemption],
+    sizes: list[tuple[str, int, int, int]],
+    others: tuple[EngineSettings | None, list[int], bool],
+) -> None:
+    settings, ending, near = others
+    queues = [queue(name, quotas[n], cohort="all", preemption=rules[n]) for n, name in enumerate("ab")]
+    there = {f"node-{number}": cpu for number, cpu in enumerate(nodes)}
+    made, full_searches = (world(cohort("all", cpu=quotas[2]), *queues, nodes=there, settings=settings) for _ in "ab")
+    full_searches[0].state._ceilings.may_hold = lambda *_: True  # type: ignore[method-assign]
+    placement = {"near": Nearness("kind", required=True)} if near else {}
+    plans = []
+    for engine, _ in (made, full_searches):
+        found = []
+        for number, (name, cpu, pods, priority) in enumerate(sizes):
+            engine.submit(
+                gang(f"g{number}", name, cpu=cpu, pods=pods, priority=priority, placement=dict(placement)), 1.0
+            )
+            found.append(engine.cycle(2.0 + number, Fences(), epoch=1))
+        for turn, number in enumerate(ending):
+            engine.release(f"g{number}")
+            found.append(engine.cycle(20.0 + turn, Fences(), epoch=1))
+        plans.append((found, sorted(engine.state.booked)))
+    assert plans[0] == plans[1]
