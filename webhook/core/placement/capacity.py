@@ -17,6 +17,7 @@ from webhook.core.model.amounts import Amounts
 from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.claimed import Claimed, ClaimedRoom
 from webhook.core.placement.domains import Domains, Path, keep_last
+from webhook.core.placement.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.placement.index import Index, Room
 from webhook.core.placement.node import UNBOUNDED, NodeRecord
 from webhook.core.placement.shape import Shape
@@ -67,6 +68,7 @@ class Capacity:
         """Names of nodes that changed, in order."""
         self._forgotten = 0
         """How many such changes went before."""
+        self._eligible: dict[Shape, Eligible] = {}
         self._held: dict[str, dict[str, dict[str, int]]] = {}
         """Gang to what it holds, by node, for those that were asked about and have not changed since."""
         self.looked = 0
@@ -91,6 +93,7 @@ class Capacity:
         before = self.nodes.get(node.name)
         if before == node:
             return
+        self._eligible = {}
         if before is None or before.capacity != node.capacity:
             self._largest = None
         if before is None or before.labels != node.labels:
@@ -103,7 +106,7 @@ class Capacity:
         """Forget one node; what is bound or allotted there stays written down until it goes."""
         before = self.nodes.pop(name, None)
         if before is not None:
-            self._largest, self._populated, self._domains = None, {}, {}
+            self._largest, self._populated, self._domains, self._eligible = None, {}, {}, {}
             self._add(name, before.capacity, -1)
 
     def bind(self, uid: str, bound: Bound) -> None:
@@ -384,6 +387,14 @@ class Capacity:
         keep_last(self._domains, path, domains)
         return domains
 
+    def eligible(self, shape: Shape) -> Eligible:
+        """Return on which nodes pods of a shape could ever run; kept until a node's record changes."""
+        found = self._eligible.pop(shape, None) or eligible(shape, self.nodes)
+        self._eligible[shape] = found
+        if len(self._eligible) > ELIGIBLE_MAX:
+            del self._eligible[next(iter(self._eligible))]
+        return found
+
     def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""
         self.looked += 1
@@ -453,13 +464,12 @@ class Capacity:
         return more
 
     def held_on(self, nodes: Container[str], resource: str) -> Counter[str]:
-        """Return how much of a resource gangs hold on ``nodes`` or will, by uid; it looks at the pods of all gangs."""
+        """Return how much of a resource gangs hold on ``nodes`` or will, by uid; it looks at the nodes of all gangs."""
         found = Counter[str]()
         for gang in {**self._pods_of, **self.allotments}:
-            for node, requests, count in self._going((gang,)):
-                amount = requests.get(resource)
-                if amount and node in nodes:
-                    found[gang] += amount * count
+            amount = sum([held.get(resource, 0) for node, held in self.held(gang).items() if node in nodes])
+            if amount:
+                found[gang] = amount
         return found
 
     def _together(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:

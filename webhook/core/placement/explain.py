@@ -25,18 +25,15 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
     if found.postponed or found.unread:
         return misplaced(found)
-    shape, lack = found.asked.shape, Counter[str]()
-    kept_out, pieces = Counter[str](), Counter[str]()
-    for name, node in capacity.nodes.items():
-        why = shape.why_not(node)
-        short = shape.lacks(capacity.free[name]) if why is None else None
-        if why is not None:
-            kept_out[why] += 1
-        elif short is not None:
+    shape, lack, pieces = found.asked.shape, Counter[str](), Counter[str]()
+    free, takes = capacity.free, capacity.index(shape).rooms
+    for name in capacity.eligible(shape).admitted:
+        short = None if name in takes else shape.lacks(free[name])
+        if short is not None:
             lack[short] += 1
-            pieces[short] += max(0, capacity.free[name].get(short, 0))
+            pieces[short] += max(0, free[name].get(short, 0))
     parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
-    parts += [(count, why) for why, count in kept_out.items()]
+    parts += [(count, why) for why, count in capacity.eligible(shape).kept_out.items()]
     kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
     nearest = _nearest_of_too_small(capacity, shape)
     if nearest is not None:
@@ -53,9 +50,10 @@ def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:
     """Return what the node has to give that comes nearest to one pod, where none that may take it is large enough
     though nothing else ran there; None where one is, or where something else keeps the pods off every node.
     """
-    nodes = [node.capacity for node in capacity.nodes.values() if shape.why_not(node) is None]
-    if not nodes or any(shape.fits(each) for each in nodes):
+    known = capacity.eligible(shape)
+    if known.large or not known.admitted:
         return None
+    nodes = [capacity.nodes[name].capacity for name in known.admitted]
     return max(nodes, key=lambda each: min(each.get(name, 0) / amount for name, amount in shape.requests))
 
 

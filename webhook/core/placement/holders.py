@@ -13,19 +13,17 @@ def holders(capacity: Capacity, found: Misplaced) -> tuple[str, Counter[str]]:
     domain that has most room for them, where they have to be in one, else on all nodes that may and could take one.
     """
     shape = found.asked.shape
-    resource, all_nodes = capacity.scarce(shape), capacity.nodes
-    nodes = {
-        name
-        for name in _where(capacity, found)
-        if shape.admits(all_nodes[name]) and shape.fits(all_nodes[name].capacity)
-    }
+    resource, nodes = capacity.scarce(shape), capacity.eligible(shape).large
+    where = _where(capacity, found)
+    nodes = nodes if where is None else nodes.intersection(where)
     return resource, capacity.held_on(nodes, resource) if nodes else Counter()
 
 
-def _where(capacity: Capacity, found: Misplaced) -> Collection[str]:
+def _where(capacity: Capacity, found: Misplaced) -> Collection[str] | None:
+    """Return the nodes that count; None: all of them."""
     near, nearest = found.asked.near, found.nearest
     if near is None or not near.binding or nearest is None:
-        return capacity.nodes
+        return None
     depth = nearest.count("/") + 1
     members = capacity.domains(levels_of(found.asked)).members
     return [node for domain, nodes in members.items() if "/".join(domain[:depth]) == nearest for node in nodes]

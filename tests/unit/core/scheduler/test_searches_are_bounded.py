@@ -149,6 +149,38 @@ def test_a_search_that_would_place_pods_on_too_many_nodes_is_given_up(monkeypatc
     assert seats.given_up
 
 
+def test_a_reason_looks_at_the_pods_of_those_alone_that_changed_and_at_no_nodes_own_record_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, there = full()
+    made.submit(gang("wide", "q", cpu=4, pods=NODES + 1, priority=5, created=99.0), 1.0)
+    assert stopped(made) == []
+    read: list[str] = []
+    usual, why_not = Capacity._going, Shape.why_not
+
+    def going(capacity: Capacity, gangs: Any) -> Any:
+        read.extend(gangs)
+        return usual(capacity, gangs)
+
+    def asked(shape: Shape, node: NodeRecord) -> str | None:
+        read.append(node.name)
+        return why_not(shape, node)
+
+    made.reason("wide")
+    monkeypatch.setattr(Capacity, "_going", going)
+    monkeypatch.setattr(Shape, "why_not", asked)
+    before = made.reason("wide")
+    assert not read
+    made.release("g000")
+    made.submit(gang("new", "q", cpu=2, priority=9), 2.0)
+    assert admitted(made, 3.0) == ["new"]
+    assert made.reason("wide") != before
+    assert set(read) <= {"g000", "new"}
+    cordoned = there.nodes["node-059"]
+    there.put_node(replace(cordoned, cordoned=True))
+    assert "1 cordoned" in str(made.reason("wide"))
+
+
 @given(
     st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4),
     st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12)),
