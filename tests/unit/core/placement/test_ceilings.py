@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
 from webhook.core.model.names import HOSTNAME
+from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
@@ -31,6 +32,8 @@ CHANGES = st.one_of(
     st.tuples(st.just("drop"), st.integers(0, 5), st.just(0)),
     st.tuples(st.just("bind"), st.integers(0, 8), st.integers(0, 5)),
     st.tuples(st.just("unbind"), st.integers(0, 8), st.just(0)),
+    st.tuples(st.just("allot"), st.integers(0, 2), st.integers(0, 5)),
+    st.tuples(st.just("withdraw"), st.integers(0, 2), st.just(0)),
 )
 
 
@@ -42,7 +45,12 @@ def change(there: Capacity, what: str, number: int, amount: int) -> None:
         case "drop":
             there.drop_node(f"n{number}")
         case "bind":
-            there.bind(f"pod-{number}", Bound(f"n{amount}", {"cpu": 1000}, GANGS[number % 3]))
+            there.bind(f"pod-{number}", Bound(f"n{amount}", {"cpu": 1000}, GANGS[number % 3], "main"))
+        case "allot":
+            places = {"main": {f"n{amount}": 1, "n0": 2}}
+            there.allot(GANGS[number], Allotment({"main": Shape((("cpu", 500),))}, places))
+        case "withdraw":
+            there.withdraw(GANGS[number])
         case _:
             there.unbind(f"pod-{number}")
 
@@ -61,6 +69,7 @@ def test_a_no_is_certain_and_of_one_set_counts_say_what_placing_it_says(
     asked = [Asked("main", Shape((("cpu", 1000 * cpu),), levels=LEVELS), count, near)]
     for step, gone in steps:
         change(there, *step)
+        assert there.held_by(GANGS) == there.copy().held_by(GANGS), "what is remembered of gangs is what they hold"
         fits = not isinstance(place(there, asked, there.held_by(sorted(gone))), Misplaced)
         may = kept.may_hold(there, asked, "kind", dict.fromkeys(sorted(gone)))
         assert may or not fits
