@@ -196,6 +196,14 @@ FLEET_MUTANTS: Final = (
         f"{UNIT}/fleet/test_dead_man.py -k cut_off",
     ),
     Mutant(
+        "P3",
+        "a member that joins is offered nothing before it has heard its hub",
+        "webhook/fleet/dead_man.py",
+        "        self._known[name] = _Silence()\n        self._fleet.silent.add(name)\n",
+        "        self._known[name] = _Silence()\n",
+        f"{UNIT}/fleet/test_coming_and_going.py -k joins",
+    ),
+    Mutant(
         "F",
         "a gang that failed in a member is not asked for there again",
         "webhook/fleet/job.py",

@@ -7,6 +7,8 @@ good. Each process counts for itself from when it saw the note first. When the t
 says that its member promised so is written as nowhere, and the member is noted as lost, as ``tutti fleet lost`` does;
 when it is back it is swept before its Lease is renewed.
 
+A member that was taken away while it has gangs hears nothing either: it is noted at once, and counted on like that.
+
 A note is read after the job that is given up, and the job is written only as it was read: whoever granted it again
 meanwhile, in a member that had come back, has changed it.
 """
@@ -93,6 +95,32 @@ class DeadMan:
         else:
             await self._renew(member, known, began)
 
+    async def look_at_absent(self) -> None:
+        """See how long members were left alone that have gangs and are members no more. Raises ApiError."""
+        if not self._fleet.members_known:
+            return
+        held = {job.record.member for job in self._jobs.values() if job.record.holds}
+        for name in sorted(held - self._fleet.members.keys()):
+            known, now = self._known.setdefault(name, _Silence()), asyncio.get_running_loop().time
+            silent = await lost.noted(self._fleet.api, lost.SILENT)
+            note = silent.get(name, ""), self._fleet.set_backs
+            if name in self._fleet.members:
+                continue
+            if not note[0]:
+                await self._note(name, known, "it was taken away while it has gangs")
+            elif note != known.note:
+                known.note, known.since = note, now()
+            else:
+                await self._give_up_all(name, note[0], now() - known.since)
+
+    async def _note(self, name: str, known: _Silence, error: str) -> None:
+        """Write down that nobody renews the Lease in a member any more, and count from then."""
+        when = f"{time_text(int(self._fleet.clock.now()))} {self._rng.getrandbits(32):08x}"
+        await lost.note(self._fleet.api, name, when, lost.SILENT)
+        now = asyncio.get_running_loop().time()
+        known.note, known.since, known.failing_since = (when, self._fleet.set_backs), now, None
+        log.error("fleet.silent", member=name, error=error)
+
     async def _renew(self, member: Member, known: _Silence, read_at: float) -> None:
         loop = asyncio.get_running_loop()
         if (began := loop.time()) - read_at >= OLD_SECONDS:
@@ -102,17 +130,14 @@ class DeadMan:
         except NoAnswer as error:
             known.failing_since = began if known.failing_since is None else known.failing_since
             if loop.time() - known.failing_since >= FAILING_SECONDS and not await _answers(member):
-                when = f"{time_text(int(self._fleet.clock.now()))} {self._rng.getrandbits(32):08x}"
-                await lost.note(self._fleet.api, member.name, when, lost.SILENT)
-                known.note, known.since, known.failing_since = (when, self._fleet.set_backs), loop.time(), None
-                log.error("fleet.silent", member=member.name, error=str(error))
+                await self._note(member.name, known, str(error))
             raise
         known.failing_since, known.renewals = None, known.renewals + 1
         if member.stops_after_seconds or known.renewals >= RENEWALS_WITHOUT_A_PROMISE:
             self._fleet.silent.discard(member.name)
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
-        """Give up what has surely stopped in a member that still does not answer."""
+        """Give up what has surely stopped in a member that still does not answer, or is none any more."""
         for job in list(self._jobs.values()):
             if job.record.member == member and job.record.holds:
                 try:

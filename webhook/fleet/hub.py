@@ -100,6 +100,9 @@ class Hub:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 tasks.create_task(self._for_ever(self._tick, TICK_SECONDS), name="jobs")
+                if self._dead_man is not None:
+                    absent = self._for_ever(self._dead_man.look_at_absent, RENEW_SECONDS)
+                    tasks.create_task(absent, name="members that were taken away")
                 for informer in watches:
                     tasks.create_task(informer.run(), name=informer.name)
                 for member in self.fleet.members.values():

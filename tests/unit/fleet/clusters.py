@@ -164,17 +164,21 @@ class Fleet:
         self.hub: Side
         self.watchers: Watchers
         self.process: asyncio.Task[None] | None = None
+        self.running_hub: Hub
+        """What the process runs."""
         self.dead_man = False
         """Its hubs renew a Lease in each member."""
+        self.away: set[str] = set()
+        """Clusters that are no members when a process starts."""
 
     def start(self, on_write: Callable[[WritePoint], None] | None = None, faults: FaultPlan | None = None) -> None:
         """Start a hub process."""
         self.dead = False
         self.links = {name: side.cluster.api(HUB_ACCOUNT, faults, on_write) for name, side in self.members.items()}
         self.own = self.hub.cluster.api(HUB_ACCOUNT, faults, on_write)
-        self.process = asyncio.create_task(
-            Hub(self.own, dict(self.links), KINDS, clock=LoopClock(), rng=Random(4), dead_man=self.dead_man).run()
-        )
+        links = {name: link for name, link in self.links.items() if name not in self.away}
+        self.running_hub = Hub(self.own, links, KINDS, clock=LoopClock(), rng=Random(4), dead_man=self.dead_man)
+        self.process = asyncio.create_task(self.running_hub.run())
 
     def kill(self) -> None:
         """Nothing that the process was doing reaches anybody any more."""

@@ -1,0 +1,105 @@
+"""Members that come and go while their hub runs with its dead-man switch on."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job
+from tests.unit.fleet.test_dead_man import (
+    LATE_SECONDS,
+    PATIENCE,
+    SEED,
+    STOPPED_SECONDS,
+    SURELY_SECONDS,
+    runs_in,
+    starts_in_a,
+)
+from webhook.fleet.copies import placement_of
+from webhook.fleet.dead_man import RENEW_SECONDS
+from webhook.fleet.lost import SILENT, noted
+
+pytestmark = pytest.mark.virtual_time
+
+
+def leaves(world: Fleet, name: str) -> None:
+    world.away.add(name)
+    world.running_hub.leave(name)
+
+
+def joins(world: Fleet, name: str) -> None:
+    world.away.discard(name)
+    world.running_hub.join(name, world.links[name])
+
+
+async def promise_of(world: Fleet, job: str) -> int:
+    stored = await world.hub.get("PyTorchJob", job)
+    assert stored is not None
+    return placement_of(stored).stops_after_seconds
+
+
+async def test_a_member_that_joins_is_offered_a_gang_when_it_has_promised_to_stop_it() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE, starts=False) as world:
+        world.away.add("b")
+        world.start()
+        await starts_in_a(world)
+        await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
+        await asyncio.sleep(2 * RENEW_SECONDS)
+        joins(world, "b")
+        await runs_in(world, 3, 3)
+        assert await promise_of(world, "next") == PATIENCE
+
+
+async def test_a_member_that_leaves_and_is_back_in_time_keeps_its_gang() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        leaves(world, "a")
+        await asyncio.sleep(PATIENCE - 2 * RENEW_SECONDS)
+        joins(world, "a")
+        await asyncio.sleep(3 * SURELY_SECONDS)
+        assert await world.places(*SEED) == ["a"]
+        assert await world.members["a"].running() == 3
+        assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_gang_of_a_member_that_was_taken_away_runs_elsewhere_when_it_has_surely_stopped(
+    restarts: bool,
+) -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        began = asyncio.get_running_loop().time()
+        leaves(world, "a")
+        if restarts:
+            world.kill()
+            world.start()
+        await runs_in(world, 0, 0, seconds=STOPPED_SECONDS)
+        await asyncio.sleep(began + SURELY_SECONDS - asyncio.get_running_loop().time())
+        assert await world.places(*SEED) == [], "the hub does not know how long its last word was on its way"
+        await runs_in(world, 0, 3, seconds=LATE_SECONDS)
+        joins(world, "a")
+        await asyncio.sleep(30)
+        assert await world.members["a"].get(*SEED) is None, "what is left of it goes at the first contact"
+        assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
+        await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
+        await runs_in(world, 3, 3)
+        assert await promise_of(world, "next") == PATIENCE
+
+
+async def test_a_member_that_was_taken_away_without_gangs_is_not_noted() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        leaves(world, "b")
+        await asyncio.sleep(SURELY_SECONDS + LATE_SECONDS)
+        assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
+        assert await world.members["a"].running() == 3
+
+
+async def test_a_member_that_is_taken_away_while_it_is_silent_is_counted_on() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        began = asyncio.get_running_loop().time()
+        world.links["a"].freeze()
+        await asyncio.sleep(SURELY_SECONDS)
+        leaves(world, "a")
+        await runs_in(world, 0, 3, seconds=LATE_SECONDS)
+        assert asyncio.get_running_loop().time() - began >= SURELY_SECONDS
