@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job
 from webhook.assembly import reconciler
@@ -167,6 +168,15 @@ async def watched(side: Side, seconds: float, leader: Callable[[], Leader]) -> f
             return float(passed)
         await asyncio.sleep(1)
     return seconds
+
+
+@pytest.mark.parametrize("patience", [PATIENCE, None])
+async def test_a_member_says_in_its_log_that_it_stops_what_a_silent_hub_has(patience: float | None) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        with capture_logs() as logs:
+            Hubs(cluster.api(), View(), patience)
+    said = [(each["event"], each["stops_after_seconds"]) for each in logs]
+    assert said == ([] if patience is None else [("hub.dead_man", PATIENCE)])
 
 
 async def test_a_silence_goes_on_counting_when_another_leads() -> None:

@@ -50,6 +50,12 @@ class Hubs:
         self.silent: frozenset[str] = frozenset()
         """Hubs of which nothing was heard for too long, as of the last look."""
         self._next_look = 0.0
+        if self.patience_seconds is not None:
+            log.warning(
+                "hub.dead_man",
+                stops_after_seconds=self.patience_seconds,
+                rests_on="gangs of a silent hub are stopped while this Tutti and its API server run; see docs/fleet.md",
+            )
 
     async def look(self, now: float) -> None:
         """Read the Leases, if it is time. What fails is read at the next look."""
