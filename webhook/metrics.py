@@ -76,6 +76,10 @@ GRANTS = Counter(
 MEMBER_UNREACHABLE = Gauge(
     "tutti_fleet_member_unreachable", "1 while a member of a fleet does not answer its hub.", ["member"]
 )
+UNREADABLE_PLACEMENTS = Gauge(
+    "tutti_fleet_unreadable_placements",
+    "Jobs of a hub whose record cannot be read: they are offered to no member.",
+)
 CREDENTIALS_EXPIRE = Gauge(
     "tutti_fleet_credentials_expire_timestamp_seconds",
     "Unix time until which the hub's token or certificate for a member of a fleet is good.",

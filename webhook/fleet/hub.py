@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
+from webhook import metrics
 from webhook.clock import Clock
 from webhook.core.fleet import strays
 from webhook.core.fleet.placement import Placement
@@ -89,6 +90,8 @@ class Hub:
         """Of which job each copy in a member is, by the copy's uid."""
         self._woken: set[JobName] = set()
         """Jobs of which something was shown while they were looked at."""
+        self._unreadable: set[JobName] = set()
+        """Jobs whose record could not be read at the last look."""
         self._newest = 0
         self._again_seconds = 0.0
         self._tasks: asyncio.TaskGroup | None = None
@@ -129,6 +132,7 @@ class Hub:
             following.cancel()
         self.fleet.unswept.discard(name)
         self.fleet.silent.discard(name)
+        self.fleet.apart.pop(name, None)
         left = self.fleet.members.pop(name)
         left.stop()
         return left
@@ -211,6 +215,7 @@ class Hub:
             self._wake(which)
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
+            self._note_unreadable((kind, old.namespace, old.name), unreadable=False)
 
     def _policy_changed(self, policy: Propagation | None) -> None:
         if policy is not None and policy.problems:
@@ -256,11 +261,17 @@ class Hub:
         try:
             for _ in range(STEPS_MAX):
                 self._woken.discard(which)
-                if await job.step() is Step.NOTHING and which not in self._woken:
+                step = await job.step()
+                self._note_unreadable(which, unreadable=False)
+                if step is Step.NOTHING and which not in self._woken:
                     return
         except NotFound:
             return
-        except (ApiError, UnreadableRecord) as error:
+        except UnreadableRecord as error:
+            self._note_unreadable(which, unreadable=True)
+            log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
+            await job.tell_unreadable(error)
+        except ApiError as error:
             log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
         except Exception:
             # One job must not stop the others.
@@ -269,15 +280,25 @@ class Hub:
             self._woken.discard(which)
             self._driven.pop(which, None)
 
+    def _note_unreadable(self, which: JobName, *, unreadable: bool) -> None:
+        if unreadable != (which in self._unreadable):
+            self._unreadable ^= {which}
+            metrics.UNREADABLE_PLACEMENTS.set(len(self._unreadable))
+
     # -- sweeps -------------------------------------------------------------------------------------------------------
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
         await self._own_jobs_read()
-        verdicts, cluster = [], await member.cluster()
+        verdicts, apart, cluster = [], set(), await member.cluster()
         for kind in self.kinds.values():
             for found in await member.copies(kind, self.fleet.uid):
-                verdicts.append(await self._settle(member, cluster, kind, found))
+                try:
+                    verdicts.append(await self._settle(member, cluster, kind, found))
+                except UnreadableRecord:
+                    # Its own steps tell of it. No other gang has to wait for somebody to mend it.
+                    apart.add(copy_read(kind, found).job)
+        self.fleet.apart[member.name] = frozenset(apart)
         if member.name in self.fleet.unswept:
             jobs = [(self.kinds[kind], namespace, name) for kind, namespace, name in self._jobs]
             if strays.swept(verdicts, await member.leftovers(jobs)):
@@ -304,11 +325,7 @@ class Hub:
         copy = copy_read(kind, found)
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
-        try:
-            own, placement = await self._record(kind, job, copy.job)
-        except UnreadableRecord as error:
-            log.warning("fleet.job_not_placed", job=f"{namespace}/{name}", error=str(error))
-            return Verdict.WAIT
+        own, placement = await self._record(kind, job, copy.job)
         verdict = strays.verdict(copy, cluster, placement, complete=self.fleet.complete)
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)

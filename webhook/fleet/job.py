@@ -16,7 +16,7 @@ from webhook.core.fleet.placement import NOWHERE, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
-from webhook.core.fleet.text import encode
+from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.choice import TOLD_SECONDS, Choice
@@ -25,7 +25,7 @@ from webhook.fleet.counting import count
 from webhook.fleet.member import Look, Member, NoAnswer, Waits
 from webhook.fleet.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.propagation import ANYWHERE, Propagation, applying
-from webhook.fleet.told import bound
+from webhook.fleet.told import bound, unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading.gating import queue_label
@@ -72,6 +72,10 @@ class Fleet:
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
 
+    apart: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By member the hub's jobs, by uid, that have a copy there and a record that cannot be read: they are offered to
+    nobody before that member was swept with their record mended. They keep no other gang waiting."""
+
     def begin_again(self, version: int, before: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
         log.error("fleet.set_back", version=version, before=before)
@@ -83,6 +87,10 @@ class Fleet:
     def complete(self) -> bool:
         """Whether all is known that may run anywhere."""
         return self.members_known and self.unswept <= self.lost.keys()
+
+    def complete_for(self, job: str) -> bool:
+        """Return whether all is known that may run anywhere of one job, by its uid."""
+        return self.complete and not any(job in apart for name, apart in self.apart.items() if name not in self.lost)
 
 
 class Target(NamedTuple):
@@ -121,6 +129,8 @@ class FleetJob:
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._failed: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
+        self._told_hour = -1.0
+        """In which it was told that its record cannot be read."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
@@ -142,7 +152,7 @@ class FleetJob:
         self._queue_members = self._fleet.set_up.members_of(self._namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, placement, found)
         after = await self._after_failure(wish, placement, found)
-        moves, complete = target is not None, self._fleet.complete
+        moves, complete = target is not None, self._fleet.complete_for(wish.job)
         step = next_step(wish, placement, sight, moves=moves, complete=complete, after_failure=after)
         try:
             return await self._take(step, job, placement, found, target)
@@ -358,6 +368,17 @@ class FleetJob:
         with contextlib.suppress(ApiError):
             path = f"/api/v1/namespaces/{self._namespace}/events"
             await self._fleet.api.request("POST", path, body=orjson.dumps(event))
+
+    async def tell_unreadable(self, error: UnreadableRecord) -> None:
+        """Tell on the hub's job that its record cannot be read, once an hour; nothing depends on it."""
+        now = self._fleet.clock.now()
+        if self._told_hour == now // 3600:
+            return
+        with contextlib.suppress(ApiError):
+            event = unreadable(self._kind, await self.read(), str(error), now)
+            path = f"/api/v1/namespaces/{self._namespace}/events"
+            await self._fleet.api.request("POST", path, body=orjson.dumps(event))
+            self._told_hour = now // 3600
 
     async def _prove(self, job: dict[str, Any], member: Member, placement: Placement) -> Step:
         so_far = self._proof

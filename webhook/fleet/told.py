@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.fleet.placement import Placement
+from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read
 
 REASON: Final = "ScheduleBindingSucceed"
+UNREADABLE: Final = "PlacementUnreadable"
+REASON_CHARACTERS: Final = 200
+"""Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
 """The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
@@ -17,28 +21,33 @@ _COMPONENT: Final = "tutti.dev/hub"
 
 def bound(kind: JobKind, job: Mapping[str, Any], placement: Placement, now: float) -> dict[str, Any]:
     """Return the event that a granted gang has come into its member; one of an offer has always the same name."""
-    record = read(kind, job, NO_CONTEXT)
-    counts = {} if record.gang is None else record.gang.counts
-    sets = " ".join(f"{{{name} {count}}}" for name, count in counts.items())
-    seen = time_text(int(now))
+    gang = read(kind, job, NO_CONTEXT).gang
+    sets = " ".join(f"{{{name} {count}}}" for name, count in ({} if gang is None else gang.counts).items())
+    message = f"Binding has been scheduled successfully. Result: {{{placement.member}:0,[{sets}]}}"
+    return _of_job(kind, job, str(placement.offer), now) | {"reason": REASON, "message": message, "type": "Normal"}
+
+
+def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
+    """Return the event that a job's record cannot be read, so that it is offered to nobody; one an hour."""
+    note = names.PLACEMENT
+    message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until somebody takes this annotation off"
+    told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told
+
+
+def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
+    """Return what events of a hub's job have in common; of the same last part of its name there is one."""
+    metadata, seen = job["metadata"], time_text(int(now))
+    involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{record.name[:200]}.{placement.offer}", "namespace": record.namespace},
+        "metadata": {"name": f"{metadata['name'][:200]}.{last}", "namespace": metadata["namespace"]},
         "firstTimestamp": seen,
         "lastTimestamp": seen,
         "count": 1,
         "source": {"component": _COMPONENT},
-        "reason": REASON,
-        "involvedObject": {
-            "apiVersion": job["apiVersion"],
-            "kind": kind.kind,
-            "namespace": record.namespace,
-            "name": record.name,
-            "uid": record.uid,
-        },
-        "message": f"Binding has been scheduled successfully. Result: {{{placement.member}:0,[{sets}]}}",
-        "type": "Normal",
+        "involvedObject": {"apiVersion": job["apiVersion"], "kind": kind.kind, **involved},
     }
 
 

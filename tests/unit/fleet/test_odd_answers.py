@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
+from prometheus_client import REGISTRY
 
-from tests.unit.fleet.clusters import Fleet, fleet, plain_job
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.model import names
+from webhook.fleet.copies import placement_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -65,3 +68,34 @@ async def test_a_job_whose_record_was_broken_by_hand_keeps_no_other_from_being_p
             return sum([await side.running() for side in world.members.values()]) == 4
 
         await world.until(both)
+
+
+async def test_a_hub_that_starts_with_a_broken_record_places_others_and_finds_the_gang_once_it_is_mended() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        world.away.add("a")
+        world.start()
+        await world.hub.cluster.create(plain_job("broken", runtime="6000s"))
+
+        async def placed() -> bool:
+            return sum([await side.running() for side in world.members.values()]) == 2
+
+        await world.until(placed)
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: "[]"}}})
+        world.kill()
+        world.away.clear()
+        world.start()
+        await world.hub.cluster.create(plain_job("sane", runtime="6000s"))
+
+        async def both() -> bool:
+            return sum([await side.running() for side in world.members.values()]) == 4
+
+        await world.until(both)
+        events = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        told = [each for each in orjson.loads(events)["items"] if each["reason"] == "PlacementUnreadable"]
+        assert [(each["involvedObject"]["name"], each["type"]) for each in told] == [("broken", "Warning")]
+        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_placements") == 1
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: None}}})
+        await asyncio.sleep(20)
+        assert await world.places("Job", "broken") == ["b"]
+        assert placement_of(await world.hub.get("Job", "broken") or {}).member == "b"
+        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_placements") == 0
