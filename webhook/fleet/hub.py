@@ -135,9 +135,11 @@ class Hub:
         self.fleet.apart.pop(name, None)
         left = self.fleet.members.pop(name)
         left.stop()
+        left.left()
         return left
 
     def _begin(self, member: Member) -> None:
+        member.followed = True
         if self._tasks is not None:
             self._following[member.name] = self._tasks.create_task(self._follow(member), name=member.name)
 

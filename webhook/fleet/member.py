@@ -5,6 +5,7 @@ member that does not answer gives no sight, and is left in peace for a moment: i
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -88,6 +89,8 @@ class Member:
         self._api = api
         self._hides_neighbours = hides_neighbours
         self._rests_until = 0.0
+        self.followed = False
+        """It is a member of a hub that runs, which shows whether it answers."""
         self.stops_after_seconds = 0
         """Of silence: its promise by its last word; 0 where it gives none."""
         self.failure: str | None = None
@@ -105,8 +108,14 @@ class Member:
         before, self._api, self._rests_until = self._api, api, 0.0
         return before
 
+    def left(self) -> None:
+        """Show no more whether it answers: it is no member now."""
+        self.followed = False
+        with contextlib.suppress(KeyError):
+            metrics.MEMBER_UNREACHABLE.remove(self.name)
+
     def stop(self) -> None:
-        """Ask nothing more: its hub ends."""
+        """Ask nothing more: its hub ends, or follows it no more."""
         self.cluster.stop()
         self._ledger.stop()
 
@@ -341,7 +350,8 @@ class Member:
 
     def _note(self, failure: str) -> None:
         self.failure = failure
-        metrics.MEMBER_UNREACHABLE.labels(self.name).set(bool(failure))
+        if self.followed:
+            metrics.MEMBER_UNREACHABLE.labels(self.name).set(bool(failure))
 
     def _rest(self) -> None:
         self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS

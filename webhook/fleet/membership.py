@@ -56,6 +56,8 @@ class Membership:
         """Credentials that are in use."""
         self._conditions: dict[str, Condition] = {}
         """What is wrong with a MultiKueueCluster that is no member."""
+        self._refused: dict[str, Condition] = {}
+        """What was said last of names that are no members yet, or of new credentials."""
         self._warned: dict[str, tuple[float, float]] = {}
         """Whose credentials were told of: until when they are good, and in which hour."""
         self._started = False
@@ -81,6 +83,7 @@ class Membership:
             return
         clusters = self._hub.set_up.set_up().clusters
         self._conditions = {name: what for name, what in self._conditions.items() if name in clusters}
+        self._refused = {name: what for name, what in self._refused.items() if name in clusters or name in self._listed}
         found = await asyncio.gather(*(self._account_of(each) for each in clusters.values()))
         wanted = {name: account for name, account in zip(clusters, found, strict=True) if account is not None}
         await asyncio.gather(*(self._take(name, account) for name, account in {**wanted, **self._listed}.items()))
@@ -109,9 +112,7 @@ class Membership:
     async def _account_of(self, cluster: Named) -> Account | None:
         """Return the credentials that a MultiKueueCluster names; None where there are none to use."""
         if cluster.name in self._listed:
-            self._conditions[cluster.name] = multikueue.bad_kubeconfig(
-                "a member of this name is in the hub's directory"
-            )
+            self._conditions[cluster.name] = multikueue.bad_kubeconfig(_TWICE)
             return None
         try:
             if cluster.problem:
@@ -146,10 +147,11 @@ class Membership:
         try:
             api = self._reach(account)
         except PolicyError as error:
-            self._conditions[name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+            self._refuse(name, multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS]))
             return
         if member is not None:
             self.known[name] = account
+            self._refused.pop(name, None)
             self._close_later(Member(name, member.reach(api)))
             log.info("fleet.credentials_changed", member=name)
             return
@@ -157,12 +159,23 @@ class Membership:
             try:
                 await Member(name, api).check()
             except NoAnswer as error:
-                self._conditions[name] = multikueue.not_connected(str(error)[:REASON_CHARACTERS])
+                self._refuse(name, multikueue.not_connected(str(error)[:REASON_CHARACTERS]))
                 await api.close()
                 return
         self.known[name] = account
+        self._refused.pop(name, None)
         self._hub.join(name, api)
         log.info("fleet.joined", member=name)
+
+    def _refuse(self, name: str, why: Condition) -> None:
+        """Say what keeps a name from being a member, or its new credentials from being used: once, until that changes.
+
+        A file has no condition, so the log is all that tells of it.
+        """
+        self._conditions[name] = why
+        if self._refused.get(name) != why:
+            self._refused[name] = why
+            log.warning("fleet.not_taken", member=name, reason=why.reason, error=why.message)
 
     def _close_later(self, member: Member) -> None:
         async def close() -> None:

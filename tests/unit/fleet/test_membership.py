@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +14,13 @@ import orjson
 import pytest
 import yaml
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
 from tests.unit.fleet.test_expiry import token
 from tests.unit.fleet.test_kubeconfig import good
 from tests.unit.fleet.test_multikueue import PAGE, WORKER
+from webhook import metrics
 from webhook.clock import LoopClock
 from webhook.fleet.copies import placement_of
 from webhook.fleet.hub import Hub
@@ -25,6 +28,7 @@ from webhook.fleet.kubeconfig import Account
 from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api
+from webhook.laboratory.simulated.api import SimulatedApi
 
 pytestmark = pytest.mark.virtual_time
 QUEUE = "research"
@@ -54,11 +58,25 @@ class World:
         self.hub = Hub(whole.hub.cluster.api(HUB_ACCOUNT), {}, KINDS, clock=LoopClock(), rng=Random(4))
         self.asked: list[str] = []
         """Tokens by which members were reached."""
+        self._links: list[tuple[str, SimulatedApi]] = []
+        self._cut: set[str] = set()
         self.members = Membership(self.hub, directory, self._reach)
 
     def _reach(self, account: Account) -> Api:
         self.asked.append(account.token)
-        return self.whole.members[account.token.partition("-")[0]].cluster.api(HUB_ACCOUNT)
+        name = account.token.partition("-")[0]
+        api = self.whole.members[name].cluster.api(HUB_ACCOUNT)
+        self._links.append((name, api))
+        if name in self._cut:
+            api.sever()
+        return api
+
+    def cut(self, member: str) -> None:
+        """Let nothing reach a member any more."""
+        self._cut.add(member)
+        for name, api in self._links:
+            if name == member:
+                api.sever()
 
     async def condition(self, plural: str, name: str) -> tuple[str, ...]:
         path = f"/apis/kueue.x-k8s.io/v1beta2/{plural}/{name}"
@@ -170,6 +188,31 @@ async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_c
         await it.says("multikueueclusters", "silent", "True")
         await it.whole.hub.admin.request("DELETE", path)
         await it.whole.until(lambda: left(it, "silent"), 20)
+
+
+async def test_whether_it_answers_is_shown_of_members_alone(tmp_path: Path) -> None:
+    """Not of one that has gone, nor of a name that has not become one: nobody would ever take that back."""
+
+    def shown(member: str) -> float | None:
+        return REGISTRY.get_sample_value("tutti_fleet_member_unreachable", {"member": member})
+
+    for name in ("leaver", "wrong"):
+        with contextlib.suppress(KeyError):
+            metrics.MEMBER_UNREACHABLE.remove(name)
+    (tmp_path / "leaver").write_text(kubeconfig("a"))
+    async with world(tmp_path, "a", "b", first=kubeconfig("b")) as it:
+        await it.says("multikueueclusters", WORKER, "True")
+        assert shown("leaver") == 0
+        it.cut("a")
+        (tmp_path / "wrong").write_text(kubeconfig("a"))
+        with capture_logs() as logs:
+            await asyncio.sleep(20)
+        assert (shown("leaver"), shown("wrong")) == (1, None)
+        assert [each["member"] for each in logs if each["event"] == "fleet.not_taken"] == ["wrong"], "said once"
+        (tmp_path / "leaver").unlink()
+        await it.whole.until(lambda: left(it, "leaver"), 20)
+        await asyncio.sleep(20)
+        assert shown("leaver") is None
 
 
 async def left(it: World, name: str) -> bool:
