@@ -76,6 +76,12 @@ class Fleet:
     """By member the hub's jobs, by uid, that have a copy there and a record that cannot be read: they are offered to
     nobody before that member was swept with their record mended. They keep no other gang waiting."""
 
+    def member(self, name: str) -> Member:
+        """Return a member. Raises NoAnswer where it was taken away meanwhile."""
+        if name not in self.members:
+            raise NoAnswer(f"{name} is no member any more")
+        return self.members[name]
+
     def begin_again(self, version: int, before: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
         log.error("fleet.set_back", version=version, before=before)
@@ -308,7 +314,7 @@ class FleetJob:
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None:
-                    promised = self._fleet.members[placement.member].stops_after_seconds
+                    promised = self._fleet.member(placement.member).stops_after_seconds
                     granted = placement.granted(copy.uid, copy.version, promised)
                     await self.write(job, granted)
                     await self._permit(job, granted)
@@ -347,18 +353,18 @@ class FleetJob:
         """
         if copy is not None and copy.offer == before.offer and not (copy.permitted or copy.deleting):
             with contextlib.suppress(NoAnswer):
-                member = self._fleet.members[before.member]
+                member = self._fleet.member(before.member)
                 await member.delete(self._kind, self._namespace, self._name, copy, as_read=True)
 
     async def _create(self, job: dict[str, Any], placement: Placement) -> None:
         """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""
         spares = len(self._candidates(placement)) > 1 and not self.choice.stops_others
         made = copy_made(self._kind, job, self._fleet.uid, placement, stops_nobody=spares)
-        await self._fleet.members[placement.member].create(self._kind, made)
+        await self._fleet.member(placement.member).create(self._kind, made)
 
     async def _permit(self, job: Mapping[str, Any], placement: Placement) -> None:
         """Permit a copy whose grant is stored. Raises NoAnswer."""
-        member, uid = self._fleet.members[placement.member], paths.find(job, ("metadata", "uid"))
+        member, uid = self._fleet.member(placement.member), paths.find(job, ("metadata", "uid"))
         await member.permit(self._kind, self._namespace, self._name, uid, placement)
         await self._tell(job, placement)
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_dead_man import (
@@ -17,6 +18,7 @@ from tests.unit.fleet.test_dead_man import (
 from webhook.fleet.copies import placement_of
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.lost import SILENT, noted
+from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
 
@@ -103,3 +105,23 @@ async def test_a_member_that_is_taken_away_while_it_is_silent_is_counted_on() ->
         leaves(world, "a")
         await runs_in(world, 0, 3, seconds=LATE_SECONDS)
         assert asyncio.get_running_loop().time() - began >= SURELY_SECONDS
+
+
+async def test_a_member_that_leaves_while_a_gang_is_written_as_offered_to_it_breaks_nothing() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        left: list[str] = []
+
+        def leave(point: WritePoint) -> None:
+            # The first patch of the hub's job is its offer.
+            offered = (point.phase, point.method) == ("after", "PATCH") and point.path.endswith("/pytorch-test")
+            if offered and not left:
+                left.append("a")
+                leaves(world, "a")
+
+        world.start(on_write=leave)
+        await asyncio.sleep(10)
+        with capture_logs() as logs:
+            await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+            await runs_in(world, 0, 3)
+        assert left
+        assert "fleet.job_broken" not in {each["event"] for each in logs}
