@@ -135,7 +135,7 @@ FLEET_MUTANTS: Final = (
         "P2",
         "a gang is nowhere only after its hub has asked its member for proof",
         "webhook/fleet/job.py",
-        "gone = await member.gone(so_far.wanted, self._kind, self._namespace, self._name, placement)",
+        "gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, placement)",
         "gone = True",
         f"{SIMULATION} -k each_gang_runs",
     ),

@@ -329,12 +329,30 @@ class Hub:
         job = FleetJob(self.fleet, kind, namespace, name)
         own, placement = await self._record(kind, job, copy.job)
         verdict = strays.verdict(copy, cluster, placement, complete=self.fleet.complete)
+        if verdict is Verdict.WAIT and placement is not None and await self._runs_as_written(kind, job, placement):
+            verdict = Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
         elif verdict is Verdict.ADOPT and own is not None and placement is not None:
             promised = member.stops_after_seconds
             await job.write(own, placement.adopted(copy.offer, member.name, cluster, copy.uid, promised))
         return verdict
+
+    async def _runs_as_written(self, kind: JobKind, job: FleetJob, placement: Placement) -> bool:
+        """Return whether a gang has its permit in the very copy that its record names: then any other may go.
+
+        The record is not behind. There are two such copies only where a member was given up that was not lost.
+        """
+        if (other := self.fleet.members.get(placement.member)) is None:
+            return False
+        try:
+            sight = (await other.look(kind, job.namespace, job.name, placement.phase)).sight
+        except NoAnswer:
+            return False
+        copy = sight.copy
+        if copy is None or (sight.cluster, copy.uid) != (placement.cluster, placement.copy_uid):
+            return False
+        return copy.permitted and not copy.deleting
 
     async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Placement | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""

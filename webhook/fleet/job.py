@@ -114,8 +114,8 @@ class FleetJob:
     def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
         self._kind = kind
-        self._namespace = namespace
-        self._name = name
+        self.namespace = namespace
+        self.name = name
         self._newest = 0, 0
         """The version in which the hub's job was last read, and how often its server had been set back then."""
         self._proof: Proof | None = None
@@ -155,7 +155,7 @@ class FleetJob:
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
         self._policy = applying(self._fleet.policies, job)
-        self._queue_members = self._fleet.set_up.members_of(self._namespace, queue_label(job, self._kind) or "")
+        self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, placement, found)
         after = await self._after_failure(wish, placement, found)
         moves, complete = target is not None, self._fleet.complete_for(wish.job)
@@ -163,7 +163,7 @@ class FleetJob:
         try:
             return await self._take(step, job, placement, found, target)
         except (Conflict, Invalid) as error:
-            log.info("fleet.record_moved_on", job=f"{self._namespace}/{self._name}", step=step, error=str(error))
+            log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return Step.NOTHING
 
     @property
@@ -196,9 +196,7 @@ class FleetJob:
         await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
         count(placement_of(job), placement)
         self._known = placement
-        log.info(
-            "fleet.placement", job=f"{self._namespace}/{self._name}", phase=placement.phase, member=placement.member
-        )
+        log.info("fleet.placement", job=f"{self.namespace}/{self.name}", phase=placement.phase, member=placement.member)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -206,7 +204,7 @@ class FleetJob:
         if member not in self._fleet.members:
             return None
         try:
-            return await self._fleet.members[member].look(self._kind, self._namespace, self._name, phase)
+            return await self._fleet.members[member].look(self._kind, self.namespace, self.name, phase)
         except NoAnswer as error:
             log.debug("fleet.no_answer", error=str(error))
             return None
@@ -282,7 +280,7 @@ class FleetJob:
         told, member = Waits(), self._fleet.members.get(placement.member)
         if copy is not None and age >= TOLD_SECONDS and member is not None:
             try:
-                told = await member.why_waiting(self._namespace, copy.uid)
+                told = await member.why_waiting(self.namespace, copy.uid)
             except NoAnswer:
                 return False
         spared, candidates = stops_nobody(found.object), self._candidates(placement)
@@ -296,7 +294,7 @@ class FleetJob:
     ) -> Step:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(placement.member)
-        kind, namespace, name = self._kind, self._namespace, self._name
+        kind, namespace, name = self._kind, self.namespace, self.name
         try:
             match step:
                 case Step.OFFER if target is not None:
@@ -354,7 +352,7 @@ class FleetJob:
         if copy is not None and copy.offer == before.offer and not (copy.permitted or copy.deleting):
             with contextlib.suppress(NoAnswer):
                 member = self._fleet.member(before.member)
-                await member.delete(self._kind, self._namespace, self._name, copy, as_read=True)
+                await member.delete(self._kind, self.namespace, self.name, copy, as_read=True)
 
     async def _create(self, job: dict[str, Any], placement: Placement) -> None:
         """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""
@@ -365,14 +363,14 @@ class FleetJob:
     async def _permit(self, job: Mapping[str, Any], placement: Placement) -> None:
         """Permit a copy whose grant is stored. Raises NoAnswer."""
         member, uid = self._fleet.member(placement.member), paths.find(job, ("metadata", "uid"))
-        await member.permit(self._kind, self._namespace, self._name, uid, placement)
+        await member.permit(self._kind, self.namespace, self.name, uid, placement)
         await self._tell(job, placement)
 
     async def _tell(self, job: Mapping[str, Any], placement: Placement) -> None:
         """Say where it runs; nothing depends on it."""
         event = bound(self._kind, job, placement, self._fleet.clock.now())
         with contextlib.suppress(ApiError):
-            path = f"/api/v1/namespaces/{self._namespace}/events"
+            path = f"/api/v1/namespaces/{self.namespace}/events"
             await self._fleet.api.request("POST", path, body=orjson.dumps(event))
 
     async def tell_unreadable(self, error: UnreadableRecord) -> None:
@@ -382,7 +380,7 @@ class FleetJob:
             return
         with contextlib.suppress(ApiError):
             event = unreadable(self._kind, await self.read(), str(error), now)
-            path = f"/api/v1/namespaces/{self._namespace}/events"
+            path = f"/api/v1/namespaces/{self.namespace}/events"
             await self._fleet.api.request("POST", path, body=orjson.dumps(event))
             self._told_hour = now // 3600
 
@@ -391,7 +389,7 @@ class FleetJob:
         if so_far is None or (so_far.cluster, so_far.copy_uid) != (placement.cluster, placement.copy_uid):
             so_far = proof.begun(placement)
         while so_far.wanted is not Evidence.COMPLETE:
-            gone = await member.gone(so_far.wanted, self._kind, self._namespace, self._name, placement)
+            gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, placement)
             so_far = self._proof = so_far.found(gone=gone)
             if not gone:
                 return Step.NOTHING
@@ -425,7 +423,7 @@ class FleetJob:
 
     @property
     def _path(self) -> str:
-        return object_path(self._kind, self._namespace, self._name)
+        return object_path(self._kind, self.namespace, self.name)
 
 
 def _only(metadata: Mapping[str, Any]) -> Patch:

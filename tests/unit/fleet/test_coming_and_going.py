@@ -15,9 +15,12 @@ from tests.unit.fleet.test_dead_man import (
     runs_in,
     starts_in_a,
 )
+from webhook.clock import LoopClock
+from webhook.fleet import lost
 from webhook.fleet.copies import placement_of
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.lost import SILENT, noted
+from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
@@ -125,3 +128,19 @@ async def test_a_member_that_leaves_while_a_gang_is_written_as_offered_to_it_bre
             await runs_in(world, 0, 3)
         assert left
         assert "fleet.job_broken" not in {each["event"] for each in logs}
+
+
+async def test_a_member_whose_loss_is_taken_back_after_its_gang_went_elsewhere_is_swept_and_stops_nobody() -> None:
+    async with fleet("a", "b", watched=False) as world:
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3, 0)
+        world.links["a"].freeze()
+        given_up = lost.give_up(world.hub.admin, KINDS, "a", LoopClock(), dry_run=False, force=False)
+        assert [gang async for gang in given_up] == ["PyTorchJob team-a/pytorch-test"]
+        await runs_in(world, 3, 3)
+        await lost.take_back(world.hub.admin, "a")
+        world.links["a"].thaw()
+        await runs_in(world, 0, 3)
+        await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
+        await runs_in(world, 3, 3)
+        assert await world.places(*SEED) == ["b"]
