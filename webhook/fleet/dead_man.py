@@ -107,7 +107,7 @@ class DeadMan:
             if name in self._fleet.members:
                 continue
             if not note[0]:
-                await self._note(name, known, "it was taken away while it has gangs")
+                await self._note(name, known, "it has gangs and is no member")
             elif note != known.note:
                 known.note, known.since = note, now()
             else:
