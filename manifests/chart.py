@@ -56,7 +56,7 @@ _HELPERS: Final = """{{- define "tutti.image" -}}
 {{- end -}}
 """
 _ONE_OF_A_KIND: Final = "tutti-hub"
-"""A Deployment whose replicas, resources and configuration are no values."""
+"""A Deployment whose replicas and resources are no values; it has the others' configuration, and its members' place."""
 _KEEP: Final = {"helm.sh/resource-policy": "keep"}
 
 
@@ -114,6 +114,9 @@ def _with_values(document: Document, template: _Template) -> Document:
         document["metadata"].setdefault("annotations", {}).update(_KEEP)
     if kind == "ConfigMap" and name == "tutti-config":
         document["data"]["config.yaml"] = template.place("{{ toYaml .Values.config | quote }}")
+    if kind == "ConfigMap" and name == _ONE_OF_A_KIND:
+        own = 'merge (dict "fleet_members" "/members") .Values.config'
+        document["data"]["config.yaml"] = template.place(f'{{{{ printf "%s\\n" (toYaml ({own})) | quote }}}}')
     for pod in _pods(document):
         for container in pod["containers"]:
             container["image"] = template.place('{{ include "tutti.image" . }}')
@@ -122,6 +125,7 @@ def _with_values(document: Document, template: _Template) -> Document:
         document["spec"]["replicas"] = template.place(f"{{{{ .Values.{part}.replicas }}}}")
         (container,) = document["spec"]["template"]["spec"]["containers"]
         container["resources"] = template.place(f"{{{{ toJson .Values.{part}.resources }}}}")
+    if kind == "Deployment":
         annotations = document["spec"]["template"]["metadata"].setdefault("annotations", {})
         annotations["checksum/config"] = template.place("{{ toYaml .Values.config | sha256sum }}")
     return document

@@ -105,7 +105,11 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
     assert webhook["template"]["spec"]["containers"][0]["image"] == f"r.example/t@{digest}"
     config = made["ConfigMap", "tutti-system", "tutti-config"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == {"log_level": "warning"}
-    hub = rendered(folder, values | {"fleet": "hub"})["Deployment", "tutti-system", "tutti-hub"]["spec"]
+    of_hub = rendered(folder, values | {"fleet": "hub", "config": {"fleet_dead_man": True}})
+    config = of_hub["ConfigMap", "tutti-system", "tutti-hub"]["data"]["config.yaml"]
+    assert yaml.safe_load(config) == {"fleet_dead_man": True, "fleet_members": "/members"}
+    hub = of_hub["Deployment", "tutti-system", "tutti-hub"]["spec"]
+    assert "checksum/config" in hub["template"]["metadata"]["annotations"], "a change restarts it"
     assert (hub["replicas"], hub["template"]["spec"]["containers"][0]["image"]) == (1, f"r.example/t@{digest}")
     for wrong in (
         {"webhok": {}},
