@@ -11,6 +11,7 @@ from dataclasses import replace
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.model import names
 from webhook.core.model.eviction import REBUILT
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy
@@ -133,7 +134,11 @@ def adopted(  # noqa: PLR0917
         queue=queue_name,
         pod_sets=tuple(
             ReservedPodSet(
-                s.name, s.count, s.price, _asked(flavors, charges.get(s.name, s.price.requests)), charges.get(s.name)
+                s.name,
+                s.count,
+                s.price,
+                _asked(flavors, gang, charges.get(s.name, s.price.requests)),
+                charges.get(s.name),
             )
             for s in gang.pod_sets
         ),
@@ -148,8 +153,8 @@ def adopted(  # noqa: PLR0917
     )
 
 
-def _asked(flavors: dict[str, str], requests: Iterable[str]) -> dict[str, str]:
-    per_gang = ("pods", "tutti.dev/max-jobs")
+def _asked(flavors: dict[str, str], gang: Gang, requests: Iterable[str]) -> dict[str, str]:
+    per_gang = {"pods", names.MAX_JOBS, *((names.PREEMPTIBLE_JOBS,) if gang.preemptible else ())}
     return {resource: flavor for resource, flavor in flavors.items() if resource in requests or resource in per_gang}
 
 

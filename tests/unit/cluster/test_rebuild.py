@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.core.assignment.test_non_preemptible import Cluster, tree
+from tests.unit.core.worlds import gang
 from tests.unit.jobs.records import waiting_job
 from webhook.cluster import rebuild
 from webhook.cluster.view import View
@@ -61,3 +63,13 @@ def test_an_adopted_job_is_charged_as_if_it_had_been_admitted() -> None:
     job = waiting_job(GANG, suspended=False, active=True, marked=False)
     entry = rebuild.adopted(job, GANG, policy, IN_CREDITS, 4, 100.25)
     assert {key.resource: amount for key, amount in entry.usage().items()} == {CREDITS: 20_000}
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_an_adopted_job_counts_in_every_limit_that_it_would_count_in_had_it_been_admitted(preemptible: bool) -> None:
+    limits = {"cpu": 4, "kube-queue/max-jobs": 3}
+    policy = tree({"kube-queue/max-preempible-jobs": "1"}, a={"min": limits, "max": limits})
+    asking = gang("train", None, 1, namespace="a", preemptible=preemptible)
+    (admitted,) = Cluster(policy).submit(asking).plan().admitted
+    job = replace(waiting_job(asking, suspended=False, active=True, marked=False), queue_label=None)
+    assert rebuild.adopted(job, asking, policy, EngineSettings(), 4, 100.25).usage() == admitted.usage()
