@@ -1,9 +1,19 @@
 """What stands between a waiting gang and its start: values with the numbers, and the text of each, made here only."""
 
 from dataclasses import dataclass
+from math import ceil
+from typing import Final
 
 from webhook.core.model import quantity
-from webhook.core.model.names import MAX_JOBS
+from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
+from webhook.core.model.quantity import MILLI
+
+_JOBS: Final = {
+    MAX_JOBS: "",
+    GUARANTEED + MAX_JOBS: " that may not be preempted",
+    PREEMPTIBLE_JOBS: " that may be preempted",
+}
+"""Pseudo-resources that count jobs, and which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +63,10 @@ def render(blocker: Blocker) -> str:
     match blocker:
         case QuotaMissing(resource, missing, ahead):
             before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
-            if resource == MAX_JOBS:
-                return f"needs one fewer job running in its queue{before}, or a higher limit"
+            if resource in _JOBS:
+                fewer = ceil(missing / MILLI)
+                jobs = "one fewer job" if fewer == 1 else f"{fewer} fewer jobs"
+                return f"needs {jobs}{_JOBS[resource]} running there{before}, or a higher limit"
             return f"needs {_amount(resource, missing)}{before}"
         case QuotaTooLow(resource, missing):
             return f"needs {_amount(resource, missing)}, which only a higher quota gives"

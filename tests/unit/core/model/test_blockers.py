@@ -11,7 +11,7 @@ from webhook.core.model.blockers import (
     StartUnknown,
     render,
 )
-from webhook.core.model.names import MAX_JOBS
+from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,19 @@ from webhook.core.model.names import MAX_JOBS
         (QuotaMissing("nvidia.com/gpu", 2000, 0), "needs 2 more nvidia.com/gpu"),
         (QuotaMissing("nvidia.com/gpu", 2000, 1), "needs 2 more nvidia.com/gpu and 1 job before it"),
         (QuotaMissing("nvidia.com/gpu", 2000, 3), "needs 2 more nvidia.com/gpu and 3 jobs before it"),
-        (QuotaMissing(MAX_JOBS, 1000, 0), "needs one fewer job running in its queue, or a higher limit"),
+        (QuotaMissing(MAX_JOBS, 1000, 0), "needs one fewer job running there, or a higher limit"),
         (
             QuotaMissing(MAX_JOBS, 1000, 2),
-            "needs one fewer job running in its queue and 2 jobs before it, or a higher limit",
+            "needs one fewer job running there and 2 jobs before it, or a higher limit",
+        ),
+        (QuotaMissing(MAX_JOBS, 3000, 0), "needs 3 fewer jobs running there, or a higher limit"),
+        (
+            QuotaMissing(PREEMPTIBLE_JOBS, 1000, 0),
+            "needs one fewer job that may be preempted running there, or a higher limit",
+        ),
+        (
+            QuotaMissing(GUARANTEED + MAX_JOBS, 1000, 0),
+            "needs one fewer job that may not be preempted running there, or a higher limit",
         ),
         (QuotaTooLow("cpu", 500), "needs 500m more cpu, which only a higher quota gives"),
         (StartsBy(61.4), "it may start in 61 s, when running gangs reach their run-time limits"),
