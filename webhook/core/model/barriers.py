@@ -25,7 +25,7 @@ class FenceFull:
     """None: it would not fit if nothing were used."""
     holders: tuple[Holder, ...] = ()
     ahead: int = 0
-    """Gangs before it in its queue, which may take what becomes free."""
+    """Gangs before it, of whatever queue, that ask the same of it: they may take what becomes free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Order within a queue: usage-decay rank where the queue has one, then priority, t
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.assignment.request import ClassKey, Request
@@ -247,14 +247,15 @@ class PendingQueue:
         twin._order, twin._standing = self._order.copy(eclasses.get), self._standing.copy(eclasses.get)
         return twin
 
-    def ahead_of(self, gang: Gang) -> int:
-        """Return how many gangs wait here before ``gang``, which waits here too."""
+    def ahead_of(self, gang: Gang, counts: Callable[[Gang], bool] = lambda gang: True) -> int:
+        """Return how many gangs that ``counts`` holds for wait here before ``gang``, which waits here too."""
         group, place = (self._rank_of(gang), -gang.priority), (gang.created_seconds, gang.uid)
         count = 0
         for eclass in self.eclasses.values():
-            count += eclass.before((eclass.rank, -eclass.sample.priority), group, place)
+            if counts(eclass.sample):
+                count += eclass.before((eclass.rank, -eclass.sample.priority), group, place)
         apart = (*self.backoff.values(), *self.claiming.values())
-        return count + sum(self._place_of(other) < (*group, *place) for other in apart)
+        return count + sum(self._place_of(other) < (*group, *place) for other in apart if counts(other))
 
     def waiting(self) -> Iterator[tuple[OrderKey, Gang]]:
         """Yield every gang that waits here with its place, in no order."""

@@ -198,7 +198,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
             eclass.head.least_counts
         )
     if queue.node is None or decision is None:
-        barrier = _behind(eclass.barrier if decision is None else decision.barrier, queue.ahead_of(gang))
+        barrier = _behind(state, record, eclass.level, eclass.barrier if decision is None else decision.barrier)
         return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
         return _with_booked_nodes(state, uid, _with_holders(state, state.nodes, decision.misplaced, uid))
@@ -207,15 +207,32 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         text = f"could stop {names}, which started or began to borrow since its last decision"
         return Reason(Code.PENDING_EVALUATION, text, help="it is tried again when anything in its cohort becomes free")
     before = partial(_ahead_of, state, record, decision.assignment.level)
-    decision = replace(decision, barrier=_behind(decision.barrier, queue.ahead_of(gang)))
+    decision = replace(decision, barrier=_behind(state, record, decision.assignment.level, decision.barrier))
     why = explain(eclass.head, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
 
 
-def _behind(barrier: Barrier | Misplaced | None, ahead: int) -> Barrier | Misplaced | None:
+def _behind(
+    state: State, record: PendingGang, level: int, barrier: Barrier | Misplaced | None
+) -> Barrier | Misplaced | None:
     """Return what blocks a gang; of a ResourceQuota with how many are before it: they may take what becomes free."""
-    return replace(barrier, ahead=ahead) if isinstance(barrier, FenceFull) else barrier
+    if not isinstance(barrier, FenceFull):
+        return barrier
+    gang, queue = record.gang, record.queue
+    assert queue is not None
+    fence = next((each for each in state.fences.fences(gang.namespace) if each.label == barrier.fence), None)
+    if fence is None:
+        return barrier
+
+    def asks(other: Gang) -> bool:
+        if other.namespace != gang.namespace or other.loose_pods:
+            return False
+        pods = [(pod_set.price, pod_set.count) for pod_set in other.pod_sets]
+        return fence.demand(pods).get(barrier.resource, 0) > 0
+
+    ahead = queue.ahead_of(gang, asks) + _before_elsewhere(state, record, level, lambda eclass: asks(eclass.sample))
+    return replace(barrier, ahead=ahead)
 
 
 def _why_no_larger(state: State, uid: str) -> Reason | None:
@@ -243,25 +260,40 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
 
 
 def _ahead_of(state: State, record: PendingGang, level: int, node: Node, key: FlavorResource) -> int:
-    """Return how many jobs wait before a gang in its queue, or in others below ``node`` for the same ``key``.
-
-    Those of other queues come in the order in which a cycle looks at them; by fair sharing that is theirs only when
-    their turn comes, so none of them counts as before it.
-    """
+    """Return how many jobs wait before a gang in its queue, or in others below ``node`` for the same ``key``."""
     gang, queue = record.gang, record.queue
     assert queue is not None
-    count, place = queue.ahead_of(gang), (level, -gang.priority)
-    if node.is_queue or state.settings.fair_sharing:
+    count = queue.ahead_of(gang)
+    if node.is_queue:
         return count
+
+    def asks(eclass: EquivalenceClass) -> bool:
+        other = eclass.queue.node
+        return other is not None and node in other.path() and key in eclass.request.keys
+
+    return count + _before_elsewhere(state, record, level, asks)
+
+
+def _before_elsewhere(state: State, record: PendingGang, level: int, asks: Callable[[EquivalenceClass], bool]) -> int:
+    """Return how many jobs of other queues, of classes that ask for the same, wait before a gang.
+
+    They come in the order in which a cycle looks at them; by fair sharing that is theirs only when their turn comes, so
+    none of them counts as before it.
+    """
+    if state.settings.fair_sharing:
+        return 0
+    gang, count = record.gang, 0
     for other in state.pending.queues.values():
-        if other is queue or other.node is None or other.closed is not None or node not in other.node.path():
+        if other is record.queue or other.closed is not None:
             continue
         for eclass in other.eclasses.values():
-            if eclass.ineligible is not None or eclass.hopeless or eclass.never or key not in eclass.request.keys:
+            if eclass.ineligible is not None or eclass.hopeless or eclass.never or not asks(eclass):
                 continue
-            asks = eclass.smallest
-            borrows = eclass.level if asks is None else state.allocations.usage.highest_level(other.node, asks)
-            count += eclass.before((borrows, -eclass.sample.priority), place, (gang.created_seconds, gang.uid))
+            borrows = eclass.level
+            if eclass.smallest is not None and other.node is not None:
+                borrows = state.allocations.usage.highest_level(other.node, eclass.smallest)
+            group, place = (borrows, -eclass.sample.priority), (gang.created_seconds, gang.uid)
+            count += eclass.before(group, (level, -gang.priority), place)
     return count
 
 

@@ -56,6 +56,28 @@ def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_a
     ]
 
 
+def test_jobs_of_other_queues_that_wait_for_the_same_resource_quota_are_before_it_too() -> None:
+    world = World(queue("q", 9), queue("r", 9))
+    world.fences.put_fence(Fence("team", "hard", {"requests.cpu": 4000}))
+    world.submit(gang("runs", "q", 4)).cycle()
+    world.submit(gang("first", "q", 2, created=1.0), gang("second", "r", 2, created=2.0), gang("none", None, 2))
+    world.cycle()
+    assert {name: ahead(world, name) for name in ("none", "first", "second")} == {"none": 0, "first": 1, "second": 2}
+
+
+def test_jobs_of_other_namespaces_are_not_before_one_that_waits_for_its_own_resource_quota() -> None:
+    world = World(queue("q", 99))
+    for namespace in ("team", "other"):
+        world.fences.put_fence(Fence(namespace, "hard", {"requests.cpu": 4000}))
+    for at in ("q", None):
+        world.submit(gang(f"runs-{at}", at, 4), gang(f"there-{at}", at, 4, namespace="other")).cycle()
+        world.submit(
+            gang(f"before-{at}", at, 2, namespace="other", created=1.0), gang(f"mine-{at}", at, 2, created=9.0)
+        )
+        world.cycle()
+        assert ahead(world, f"mine-{at}") == (at is None), "of its own namespace alone"
+
+
 def test_jobs_of_other_queues_that_wait_for_the_same_room_of_the_cohort_are_before_it_too() -> None:
     world = World(queue("a", 2, cohort="all"), queue("b", 2, cohort="all"), queue("c", 2)).submit(gang("runs", "a", 4))
     world.cycle()
