@@ -272,7 +272,9 @@ class Feeds:
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:
-            self.view.put_controller(new.uid, new.namespace, new.owner.uid if new.owner else "")
+            # One without our marks is adopted, where it waits for us at all.
+            alone = isinstance(new, JobRecord) and not new.marked
+            self.view.put_controller(new.uid, new.namespace, new.owner.uid if new.owner else "", alone=alone)
         elif old is not None:
             self.view.drop_controller(old.uid)
         self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)

@@ -27,10 +27,15 @@ class Lineage:
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
-    def put(self, uid: str, owner: str) -> bool:
-        """Take in an object and the owner to whose gang it belongs, empty for none; return whether that is news."""
+    def put(self, uid: str, owner: str, *, alone: bool = False) -> bool:
+        """Take in an object and the owner to whose gang it belongs, empty for none; return whether that is news.
+
+        One that was orphaned goes on belonging to that gang, whose room its pods use, unless it is ``alone``: a gang
+        of its own, to which they are charged.
+        """
         before = self._owners.get(uid)
         self._gone.discard(uid)
+        owner = owner or ("" if alone else before or "")
         if before == owner:
             return False
         self._owners[uid] = owner

@@ -105,10 +105,13 @@ class View:
         if self.job_names.get(key) == record.uid:
             del self.job_names[key]
 
-    def put_controller(self, uid: str, namespace: str, owner: str) -> None:
-        """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none."""
+    def put_controller(self, uid: str, namespace: str, owner: str, *, alone: bool = False) -> None:
+        """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none.
+
+        ``alone``: its pods are charged to itself from now on, should it have been orphaned.
+        """
         self._deleted.discard(uid)
-        if not self.lineage.put(uid, owner):
+        if not self.lineage.put(uid, owner, alone=alone):
             # Whose its pods are has not changed: there may be thousands, and anybody may change their job all the time.
             return
         for pod_uid in list(self.lineage.pods_below(uid)):

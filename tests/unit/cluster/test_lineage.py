@@ -47,6 +47,16 @@ def test_what_is_gone_is_remembered_while_pods_of_it_are_left() -> None:
     assert lineage.belongs("child", "train") is None, "nothing is kept of what is gone altogether"
 
 
+def test_an_orphan_belongs_to_the_gang_that_it_was_part_of_unless_it_is_one_itself() -> None:
+    lineage = lineage_of(CHAIN)
+    lineage.put_pod("pod", "child")
+    assert not lineage.put("child", ""), "nothing has changed"
+    assert list(lineage.pods_below("train")) == ["pod"]
+    assert lineage.put("child", "", alone=True)
+    assert list(lineage.pods_below("train")) == []
+    assert lineage.belongs("child", "child") is True
+
+
 UIDS = st.sampled_from(["a", "b", "c", "d"])
 EVENTS = st.lists(
     st.one_of(
@@ -71,7 +81,7 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
     for pod in ("p", "q"):
         lineage.drop_pod(pod)
     for uid in "abcd":
-        lineage.put(uid, "")
+        lineage.put(uid, "", alone=True)
     for uid in "abcd":
         lineage.drop(uid)
     assert vars(lineage) == vars(Lineage())
