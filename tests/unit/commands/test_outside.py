@@ -11,14 +11,25 @@ from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
 
 GPU = "nvidia.com/gpu"
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs/"
 
 
 def pod(uid: str, gpus: int, owner: str = "") -> dict[str, Any]:
     """Return a pod that runs and is of no gang."""
-    references = [{"uid": owner, "kind": "Job", "name": owner, "controller": True}] if owner else []
+    references = [controlled_by("Job", "batch/v1", owner)] if owner else []
     resources = {"limits": {GPU: str(gpus)} if gpus else {"cpu": "1"}}
     spec = {"containers": [{"name": "m", "resources": resources}]}
-    return {"metadata": {"name": uid, "uid": uid, "ownerReferences": references}, "spec": spec}
+    metadata = {"name": uid, "namespace": "team-a", "uid": uid, "ownerReferences": references}
+    return {"metadata": metadata, "spec": spec}
+
+
+def controlled_by(kind: str, version: str, name: str) -> dict[str, Any]:
+    return {"uid": name, "kind": kind, "apiVersion": version, "name": name, "controller": True}
+
+
+def workload(kind: str, version: str, name: str) -> dict[str, Any]:
+    references = [controlled_by(kind, version, name)]
+    return {"metadata": {"namespace": "team-a", "labels": {JOB_UID_LABEL: name}, "ownerReferences": references}}
 
 
 class Cluster:
@@ -31,7 +42,12 @@ class Cluster:
     async def request(self, method: str, path: str, *, query: dict[str, str] | None = None, **more: Any) -> bytes:
         assert method == "GET"
         if path == f"{ROOT}/workloads":
-            return json.dumps({"items": [{"metadata": {"labels": {JOB_UID_LABEL: "adopted"}}}]}).encode()
+            found = [workload("Job", "batch/v1", "adopted"), workload("JobSet", "jobset.x-k8s.io/v1alpha2", "set")]
+            return json.dumps({"items": found}).encode()
+        if path.startswith(JOBS):
+            references = {"child": [controlled_by("JobSet", "jobset.x-k8s.io/v1alpha2", "set")]}
+            metadata = {"ownerReferences": references.get(path.removeprefix(JOBS), [])}
+            return json.dumps({"metadata": metadata}).encode()
         assert path == "/api/v1/pods"
         query = query or {}
         self.asked.append(dict(query))
@@ -52,6 +68,11 @@ async def test_devices_of_pods_without_a_gang_are_added_up_by_who_made_them() ->
 
 async def test_a_gang_that_ran_before_tutti_is_not_outside() -> None:
     assert await told([pod("a", 4, "adopted")]) is None
+
+
+async def test_nor_are_pods_of_the_jobs_of_a_job_set_that_ran_before_tutti() -> None:
+    assert await told([pod("a", 4, "child"), pod("b", 4, "child")]) is None
+    assert await told([pod("a", 4, "child"), pod("b", 2, "stranger")]) == f"outside Tutti: 2 {GPU} in 1 job of no queue"
 
 
 async def test_nothing_outside_is_not_worth_a_line() -> None:

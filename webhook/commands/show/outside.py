@@ -1,5 +1,6 @@
 """What runs outside Tutti: devices that pods of no gang hold, and that no queue is charged for."""
 
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import orjson
@@ -8,13 +9,22 @@ from webhook.commands.show.reading import read_api
 from webhook.core.model import amounts, names, quantity
 from webhook.core.model.problem import Unreadable
 from webhook.errors import ApiError
+from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.pricing.pod_requests import price
+from webhook.jobs.reading.gating import owner_of
+from webhook.jobs.reading.record import Owner
 from webhook.kube.api import Api
 from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.tables import Document
 
 PAGE_PODS: Final = 500
 PAGES_MAX: Final = 40
+CHILDREN_MAX: Final = 200
+"""Objects that are looked up, to see whose children they are."""
+DEPTH: Final = 5
+"""Owners that follow each other; anybody may write references that go round in a circle."""
 _RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -22,9 +32,11 @@ async def outside(api: Api) -> str | None:
     """Return what pods of no gang hold of devices, as a sentence; None where that is nothing, or cannot be seen."""
     try:
         # The pods of a gang that ran before Tutti bear no label of it.
-        ours = {gang["metadata"]["labels"][JOB_UID_LABEL] for gang in await read_api(api, f"{ROOT}/workloads")}
+        gangs = await read_api(api, f"{ROOT}/workloads")
     except ApiError:
         return None
+    ours = {gang["metadata"]["labels"][JOB_UID_LABEL] for gang in gangs}
+    made, known = _made(gangs), dict[str, bool]()
     query = {"labelSelector": f"!{names.GANG_LABEL}", "fieldSelector": _RUNNING, "limit": str(PAGE_PODS)}
     held: dict[str, int] = {}
     owners: set[str] = set()
@@ -34,10 +46,15 @@ async def outside(api: Api) -> str | None:
         except ApiError:
             return None
         for pod in page["items"]:
-            owner, asked = _holder(pod), _devices(pod)
-            if asked and owner not in ours:
+            namespace, owner, asked = pod["metadata"].get("namespace", ""), owner_of(pod), _devices(pod)
+            holder = pod["metadata"]["uid"] if owner is None else owner.uid
+            if not asked or holder in ours:
+                continue
+            if owner is not None and (namespace, owner.kind) in made and holder not in known:
+                known[holder] = len(known) < CHILDREN_MAX and await _is_below(api, namespace, owner, ours)
+            if not known.get(holder):
                 held = amounts.add(held, asked)
-                owners.add(owner)
+                owners.add(holder)
         query["continue"] = page["metadata"].get("continue") or ""
         if not query["continue"]:
             break
@@ -48,9 +65,35 @@ async def outside(api: Api) -> str | None:
     return f"outside Tutti: {at_least}{told} in {len(owners)} {'job' if len(owners) == 1 else 'jobs'} of no queue"
 
 
-def _holder(pod: dict[str, Any]) -> str:
-    references = pod["metadata"].get("ownerReferences") or ()
-    return str(next((each["uid"] for each in references if each.get("controller")), pod["metadata"]["uid"]))
+def _made(gangs: Iterable[Document]) -> set[tuple[str, str]]:
+    """Return namespace and kind of what controllers of these gangs make: a JobSet's pods are controlled by its Jobs."""
+    found: set[tuple[str, str]] = set()
+    for gang in gangs:
+        owner = gang["metadata"]["ownerReferences"][0]
+        left = [f"{owner['kind']}.{owner['apiVersion'].rpartition('/')[0]}"]
+        while left:
+            kind = KINDS.get(left.pop())
+            below = {(gang["metadata"]["namespace"], key) for key in (kind.child_kinds if kind else ())} - found
+            found |= below
+            left += [key for _, key in below]
+    return found
+
+
+async def _is_below(api: Api, namespace: str, owner: Owner, ours: Collection[str]) -> bool:
+    """Return whether an object belongs to one of the gangs, by its owners."""
+    above: Owner | None = owner
+    for _ in range(DEPTH):
+        kind = None if above is None or above.uid in ours else KINDS.get(above.kind)
+        if above is None or kind is None:
+            break
+        name, above = above.name, None
+        for served in kind.every_version:
+            try:
+                above = owner_of(orjson.loads(await api.request("GET", object_path(served, namespace, name))))
+                break
+            except ApiError:
+                continue
+    return above is not None and above.uid in ours
 
 
 def _devices(pod: dict[str, Any]) -> dict[str, int]:
