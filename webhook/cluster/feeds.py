@@ -254,8 +254,9 @@ class Feeds:
     def _job_stand_in(self, kind: JobKind) -> Callable[[bytes, Exception], JobRecord | None]:
         def unread(raw: bytes, error: Exception) -> JobRecord | None:
             record = reading.unread(kind, reading.document_of(raw), error)
-            labels = self.view.namespaces.get(record.namespace, {})
-            ours = record.uid in self.view.ledger.entries or labels.get(names.GATED_NAMESPACE) == "true"
+            labels, mapped = self.view.namespaces.get(record.namespace, {}), self.view.policy.namespace_queues
+            gated = gating.gated_by_namespace(record.namespace, labels, mapped)
+            ours = gated or record.uid in self.view.ledger.entries
             return record if ours and record.namespace not in self.config.exempt_namespaces else None
 
         return unread
