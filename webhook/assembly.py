@@ -22,7 +22,7 @@ from webhook.cluster.listener import Listener
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
-from webhook.config import Config
+from webhook.config import Config, engine_settings
 from webhook.controllers.ledger.faults import SetBack
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.reconciler import Reconciler
@@ -226,6 +226,7 @@ def webhook(
     gate = Gate(
         view,
         GateSettings(
+            transformed=engine_settings(config).transformed,
             network_tiers=config.network_tiers,
             account=config.account,
             exempt_namespaces=frozenset((*config.exempt_namespaces, config.namespace)),

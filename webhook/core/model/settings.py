@@ -44,3 +44,12 @@ class EngineSettings:
     usage_decay: UsageDecay | None = None
     node_fit: NodeFit = NodeFit.ENFORCE
     """For flavors that do not say it themselves."""
+
+    @property
+    def transformed(self) -> dict[str, frozenset[str]]:
+        """What queues are charged for a resource under other names, by that resource."""
+        found: dict[str, frozenset[str]] = {}
+        for rule in self.transformations:
+            for name in (rule.resource, rule.multiply_by) if rule.multiply_by else (rule.resource,):
+                found[name] = found.get(name, frozenset()) | rule.outputs.keys()
+        return found

@@ -87,7 +87,11 @@ def judge_resize(review: PodReview, rules: PodRules, now: float) -> Answer:
     reservation = None if old.gang is None or old.gated else rules.view.ledger.entries.get(old.gang)
     if reservation is not None:
         reserved = reservation.pod_set(old.pod_set)
-        excess = None if reserved is None else excess_over(cost, reserved, rules.view, request.namespace)
+        excess = (
+            None
+            if reserved is None
+            else excess_over(cost, reserved, rules.view, request.namespace, rules.settings.transformed)
+        )
         return ALLOW if excess is None else deny(Refusal.BEYOND_RESERVATION, f"{reservation}: {excess}")
     if not is_fenced(rules.view, request.namespace):
         return ALLOW

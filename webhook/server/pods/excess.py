@@ -16,8 +16,14 @@ from webhook.untyped.values import mappings
 STRANGERS_SHOWN: Final = 3
 
 
-def excess_over(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace: str) -> str | None:
-    """Return how a pod asks more than its place holds, in any resource that a queue or a fence counts."""
+def excess_over(
+    cost: PodPrice, reserved: ReservedPodSet, view: View, namespace: str, transformed: Mapping[str, frozenset[str]]
+) -> str | None:
+    """Return how a pod asks more than its place holds, in any resource that a queue or a fence counts.
+
+    ``transformed`` says as what else a queue counts a resource.
+    """
+    counted = {*reserved.flavors, *(n for n, made in transformed.items() if not made.isdisjoint(reserved.flavors))}
     for word, asked, held in (
         ("requests", cost.requests, reserved.price.requests),
         ("limits", cost.limits, reserved.price.limits),
@@ -25,7 +31,7 @@ def excess_over(cost: PodPrice, reserved: ReservedPodSet, view: View, namespace:
         over = {name: amount for name, amount in asked.items() if amount > held.get(name, 0)}
         for name in sorted(over):
             # Queues count requests; what a controller adds beside the template (an init container) may have limits.
-            queued = word == "requests" and name in reserved.flavors
+            queued = word == "requests" and name in counted
             if "/" in name or queued or _is_fenced_resource(view, namespace, word, name):
                 holds = quantity.render(held.get(name, 0), name)
                 return (

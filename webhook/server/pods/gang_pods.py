@@ -39,7 +39,10 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     pod_set = role_of(cost, pod.spec) if own else pod.pod_set
     reservation = rules.view.ledger.entries.get(gang)
     place = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
-    if place is not None and excess_over(cost, place, rules.view, request.namespace) is None:
+    if (
+        place is not None
+        and excess_over(cost, place, rules.view, request.namespace, rules.settings.transformed) is None
+    ):
         there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
         coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
         if there + coming < place.count:
@@ -74,7 +77,7 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
         known = ", ".join(s.name for s in reservation.pod_sets)
         message = f"pod set {pod.pod_set!r} is not part of the reservation of {reservation}, which has {known}"
         return deny(Refusal.BEYOND_RESERVATION, message)
-    excess = excess_over(cost, reserved, rules.view, request.namespace)
+    excess = excess_over(cost, reserved, rules.view, request.namespace, rules.settings.transformed)
     if excess is not None:
         added = added_by_others(pod.spec, reserved.name, rules.view.jobs.get(reservation.uid))
         return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}{added}")

@@ -1,5 +1,6 @@
 """What the gate has to be told: who we are, who may do what, and the bounds it keeps."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.model import names
@@ -26,6 +27,8 @@ class GateSettings:
         {f"system:serviceaccount:kube-system:{kind}-controller" for kind in ("deployment", "cronjob")}
     )
     """Write objects whose pod templates are those of objects that were looked at before."""
+    transformed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """What queues are charged for a resource under other names, by that resource."""
     network_tiers: tuple[NetworkTier, ...] = ()
     """Which node labels Volcano's tiers mean."""
     in_flight_max: int = 256

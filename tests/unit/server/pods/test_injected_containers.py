@@ -1,5 +1,6 @@
 """Containers that an injector adds to pods: those named in configuration are reserved, others a refusal names."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,10 +9,12 @@ from tests.unit.server.reviews import JOB_CONTROLLER, Answered, ask, job, pod, r
 from webhook.config import Config
 from webhook.core.ledger.record import reserve
 from webhook.core.model.gang import PodPrice
+from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
+from webhook.server.review.settings import GateSettings
 
 JOB = KINDS["Job.batch"]
 PROXY = {
@@ -36,7 +39,14 @@ def priced(around: ReadContext, obj: dict[str, Any]) -> PodPrice:
     return gang.pod_sets[0].price
 
 
-def admitted(around: ReadContext) -> Gate:
+COUNTED = {"main": {"cpu": "default", "nvidia.com/gpu": "default"}}
+
+
+def admitted(
+    around: ReadContext,
+    flavors: Mapping[str, Mapping[str, str]] = COUNTED,
+    settings: GateSettings | None = None,
+) -> Gate:
     """Return a gate whose ledger holds the Job's reservation, in a queue that counts cpu."""
     obj = job()
     obj["metadata"]["uid"] = "job-1"
@@ -44,9 +54,8 @@ def admitted(around: ReadContext) -> Gate:
     assert record.gang is not None
     seen = view()
     seen.put_job(record)
-    flavors = {"main": {"cpu": "default", "nvidia.com/gpu": "default"}}
     held = reserve(record.gang, "research", record.gang.counts, flavors, epoch=1, now_seconds=0.0)
-    return Gate(with_ledger(seen, held), context=lambda: around)
+    return Gate(with_ledger(seen, held), settings or GateSettings(), context=lambda: around)
 
 
 async def create(gate: Gate, *containers: dict[str, Any]) -> Answered:
@@ -69,6 +78,15 @@ async def test_what_nobody_named_is_refused_with_its_name_its_image_and_what_it_
         in answer.message
     )
     assert "addedContainers" in answer.message
+
+
+@pytest.mark.parametrize(("counted", "passes"), [("example.com/credits", False), ("nvidia.com/gpu", True)])
+async def test_what_a_queue_counts_under_another_name_is_not_added_for_free(counted: str, passes: bool) -> None:
+    rule = Transformation("cpu", {"example.com/credits": 10_000}, replace=True)
+    settings = GateSettings(transformed=EngineSettings(transformations=(rule,)).transformed)
+    gate = admitted(context(), {"main": {counted: "default"}}, settings)
+    assert (await create(gate)).allowed
+    assert (await create(gate, PROXY)).allowed is passes
 
 
 async def test_what_is_named_is_reserved_and_passes() -> None:
