@@ -125,6 +125,19 @@ async def test_many_limit_ranges_list_the_kind_that_has_jobs_there_and_no_other(
         assert "limits-0" in str(record.out_of_bounds) or "cpu" in str(record.out_of_bounds)
 
 
+async def test_a_limit_range_whose_labels_alone_change_lists_nothing() -> None:
+    async with followed() as world:
+        await world.cluster.create(job("a"))
+        await world.cluster.create(limit_range(0, "team-a"))
+        await asyncio.sleep(3)
+        world.lists.clear()
+        path = "/api/v1/namespaces/team-a/limitranges/limits-0"
+        await world.merge(path, b'{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}')
+        assert not world.lists["jobs"]
+        await world.merge(path, b'{"spec": {"limits": [{"type": "Container", "max": {"cpu": "9"}}]}}')
+        assert world.lists["jobs"] == 1
+
+
 async def test_limits_and_classes_that_concern_no_job_list_nothing() -> None:
     async with followed() as it:
         for number in range(5):

@@ -38,7 +38,7 @@ class ReadContext:
     workload_priority_classes: Mapping[str, int] = field(default_factory=dict)
     """Kueue's WorkloadPriorityClass name to value."""
     limit_ranges: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Namespace to its LimitRange objects."""
+    """Namespace to its LimitRanges: their names and what they say."""
     runtime_overheads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """RuntimeClass name to its ``overhead.podFixed``."""
     training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -72,7 +72,9 @@ def context_from(
     default = min(defaults, key=lambda item: (item.get("value", 0), item["metadata"]["name"]), default=None)
     ranges: dict[str, list[Mapping[str, Any]]] = {}
     for item in limit_ranges:
-        ranges.setdefault(item["metadata"]["namespace"], []).append(item)
+        # Without labels and annotations, which change nothing.
+        place = {key: item["metadata"].get(key) for key in ("namespace", "name")}
+        ranges.setdefault(place["namespace"], []).append({"metadata": place, "spec": item.get("spec")})
     return ReadContext(
         priority_classes={item["metadata"]["name"]: int(item.get("value", 0)) for item in priority_classes},
         default_priority_class="" if default is None else default["metadata"]["name"],
