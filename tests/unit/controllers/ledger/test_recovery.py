@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY, stage
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job as queued_job
 from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
@@ -198,3 +198,24 @@ async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
         assert sorted(await told()) == [("Normal", "LedgerCreated"), ("Warning", "LedgerRebuilt")]
         assert sample("tutti_ledger_rebuilds_total") == before + 1
         running.cancel()
+
+
+async def test_what_pods_were_given_at_their_creation_stays_charged_though_nothing_says_it_any_more() -> None:
+    """The LimitRange that filled their requests in is gone when the ledger is lost."""
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "2"}}]
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits", "namespace": "team-a"}}
+    async with stage() as world:
+        await world.cluster.create({**limit_range, "spec": {"limits": limits}})
+        await world.take_over()
+        job = queued_job()
+        del job["spec"]["template"]["spec"]["containers"][0]["resources"]
+        await world.cluster.create(job)
+        await asyncio.sleep(8)
+        (before,) = (await world.ledger()).entries.values()
+        await world.admin.request("DELETE", "/api/v1/namespaces/team-a/limitranges/limits")
+        await asyncio.sleep(3)
+        await world.admin.request("DELETE", LEDGER)
+        await asyncio.sleep(12)
+        (after,) = (await world.ledger()).entries.values()
+        assert after.usage() == before.usage()
+        assert sum(before.usage().values()) == 4000
