@@ -28,12 +28,12 @@ from webhook.core.model.gang import Nearness
 from webhook.core.model.names import HOSTNAME
 from webhook.core.model.policy import Preemption, PreemptionPolicy
 from webhook.core.model.quantity import MILLI
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.fit import place
-from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.kube.informer import Informer

@@ -347,10 +347,10 @@ MUTANTS: Final = (
     Mutant(
         "N",
         "what one start is given on nodes no other is given beside it",
-        "webhook/core/placement/capacity.py",
+        "webhook/core/nodes/capacity.py",
         "        self._add_all(gang, allotment, -1)\n",
         "",
-        f"{UNIT}/core/placement {UNIT}/core/scheduler/test_nodes.py",
+        f"{UNIT}/core/nodes {UNIT}/core/placement {UNIT}/core/scheduler/test_nodes.py",
     ),
     Mutant(
         "N",

@@ -8,7 +8,7 @@ from typing import Any
 
 from webhook.assembly import ReconcilerParts
 from webhook.core.ledger.record import Reservation
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.scheduler.plan import Plan
 
 

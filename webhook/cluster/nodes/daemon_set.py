@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from webhook.core.model.gang import Toleration
-from webhook.core.placement.shape import Shape, shape_of
+from webhook.core.nodes.shape import Shape, shape_of
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.pod_set import pod_set_of

@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.core.model.policy import Taint
 from webhook.core.model.quantity import parse
-from webhook.core.placement.node import NodeRecord
+from webhook.core.nodes.node import NodeRecord
 from webhook.wire.watch import version_number
 
 

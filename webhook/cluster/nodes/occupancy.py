@@ -21,12 +21,12 @@ from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import PODS
+from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.placement.fit import place_most
-from webhook.core.placement.node import PODS
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape, shape_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,13 @@ from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, Preemptio
 from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Owed
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.shape import shape_of
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import shape_of
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences

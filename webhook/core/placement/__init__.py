@@ -1,7 +1,6 @@
-"""Whether a gang fits the nodes: what is free on each, which pods can go where, and where a gang goes.
+"""Whether a gang fits the nodes, where it goes, and why it does not fit. What is free is kept by ``core.nodes``.
 
-``node`` and ``shape`` are the two sides of the question, ``capacity`` keeps what is free (``index`` by shape,
-``domains`` by labels), and ``fit`` places a gang (``near`` its sets that are to be close together, ``search`` a second
-try) on an ``overlay`` of it. The outcome is an ``allotment``, or ``misplaced``, which ``explain`` puts in words.
-``claimed`` keeps room for gangs whose victims are still there, ``vacated`` asks what their going would give.
+``fit`` places a gang (``near`` its sets that are to be close together, ``search`` a second try) on an ``overlay`` of
+the nodes, or says how it is ``misplaced``, which ``explain`` and ``holders`` put in words. Whether stopping others
+would help: ``ceilings`` and ``gate`` say a certain and cheap no, ``vacated`` tries it gang by gang.
 """

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.index import Index
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.gate import Gate
-from webhook.core.placement.index import Index
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape
 
 CEILINGS_MAX: Final = 8
 """Kept; each takes some megabytes at 10,000 nodes, and the one used longest ago goes first."""

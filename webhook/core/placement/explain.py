@@ -6,10 +6,10 @@ from webhook.core.model import amounts, names, quantity
 from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
 from webhook.core.model.reasons import Code, Reason
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import PODS
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import PODS
-from webhook.core.placement.shape import Shape
 
 
 def misplaced(found: Misplaced) -> Reason:

@@ -4,9 +4,9 @@ Counts are kept while the room on nodes changes, so a question costs nothing. Fo
 all there is to ask.
 """
 
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.domains import Domain
-from webhook.core.placement.index import Index
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.domains import Domain
+from webhook.core.nodes.index import Index
 from webhook.core.placement.near import levels_of
 from webhook.core.placement.overlay import Asked
 

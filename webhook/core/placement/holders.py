@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.near import levels_of
 

@@ -12,12 +12,12 @@ from heapq import nsmallest
 from typing import Final
 
 from webhook.core.model import names
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.domains import Domain, Path
-from webhook.core.placement.index import Index, Room
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.domains import Domain, Path
+from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked, Overlay
-from webhook.core.placement.shape import Shape
 
 MOST_SEATS: Final = 256
 """Nodes that are looked at for a leader, those with least room for it: each costs some microseconds."""

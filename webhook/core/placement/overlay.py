@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Nearness
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.index import Index, Room
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)

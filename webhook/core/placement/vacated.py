@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.index import Index
 from webhook.core.placement.fit import place
 from webhook.core.placement.gate import Gate
-from webhook.core.placement.index import Index
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 

@@ -24,8 +24,8 @@ from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.wake_keys import NodesFreed
+from webhook.core.nodes.claimed import Claimed
 from webhook.core.pending.queueing import EquivalenceClass
-from webhook.core.placement.claimed import Claimed
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation

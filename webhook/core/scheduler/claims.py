@@ -16,11 +16,11 @@ from dataclasses import replace
 from webhook.core.ledger.bounds import fits_alone
 from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import PodSet
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.claimed import Claimed
+from webhook.core.nodes.shape import shape_of
 from webhook.core.pending.queueing import PendingGang, PendingQueue
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.claimed import Claimed
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.shape import shape_of
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler.state import State

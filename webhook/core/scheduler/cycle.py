@@ -18,8 +18,8 @@ from webhook.core.model.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, StopPolicy
 from webhook.core.model.wake_keys import QueueHead
+from webhook.core.nodes.allotment import Allotment
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
-from webhook.core.placement.allotment import Allotment
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node

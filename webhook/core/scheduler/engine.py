@@ -21,9 +21,9 @@ from webhook.core.model.policy import FlavorResource, Policy, Queue
 from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import NodesFreed
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import class_key
-from webhook.core.placement.capacity import Capacity
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName

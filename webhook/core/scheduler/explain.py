@@ -25,9 +25,9 @@ from webhook.core.model.moments import time_text
 from webhook.core.model.policy import FlavorResource, Queue
 from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang
-from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.holders import holders
 from webhook.core.placement.misplaced import Misplaced

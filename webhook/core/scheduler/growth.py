@@ -16,7 +16,7 @@ from webhook.core.model.gang import PodSet
 from webhook.core.model.names import COUNTED
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.placement.allotment import Allotment
+from webhook.core.nodes.allotment import Allotment
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences

@@ -17,11 +17,11 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import FlavorResource, Policy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Capacity
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences

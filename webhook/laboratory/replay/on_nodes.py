@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.shape import Shape, shape_of
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.scheduler.engine import Engine
 from webhook.laboratory.replay.job_log import Job
 from webhook.laboratory.replay.nodes import Pool

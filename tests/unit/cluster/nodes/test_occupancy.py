@@ -15,8 +15,8 @@ from webhook.core.ledger.record import Reservation, reserve, with_places
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Taint
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.claimed import Claimed
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.claimed import Claimed
 
 
 def stored_node(name: str, cpu: int = 4, rack: str = "", **spec: Any) -> node.StoredNode:

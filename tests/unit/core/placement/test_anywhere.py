@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness, PodPrice, PodSet
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape, shape_of
 
 ONE = shape_of(PodSet("main", 1, PodPrice({"cpu": 1000})))
 IN_RACKS = Shape(ONE.requests, levels=("rack", "host"))

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
 from webhook.core.model.names import HOSTNAME
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.fit import place
-from webhook.core.placement.index import Index, Room
 from webhook.core.placement.near import MOST_SEATS
-from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape
 
 RACK = "rack"
 LEVELS = (RACK, HOSTNAME)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.placement.test_fit import AMOUNTS, capacity, gpus, places, sets, shape, units
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
 
 PORTS = ("TCP/1", "TCP/2")

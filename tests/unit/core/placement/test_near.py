@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
 from webhook.core.model.names import HOSTNAME
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape
 
 BLOCK, RACK = "cloud/block", "cloud/rack"
 LEVELS = (BLOCK, RACK, HOSTNAME)

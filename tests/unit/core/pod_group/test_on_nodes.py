@@ -2,8 +2,8 @@
 
 from tests.unit.core.pod_group.test_engine import Shared, job
 from tests.unit.core.worlds import queue
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.node import NodeRecord
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
 
 
 def test_an_ensemble_grows_as_far_as_the_nodes_hold_and_each_job_has_its_own_room_there() -> None:

@@ -11,9 +11,9 @@ from tests.unit.core.worlds import gang, queue
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, with_places
 from webhook.core.model.policy import Preemption, PreemptionPolicy
-from webhook.core.placement import capacity
-from webhook.core.placement.capacity import Bound, Capacity
-from webhook.core.placement.node import NodeRecord
+from webhook.core.nodes import capacity
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 

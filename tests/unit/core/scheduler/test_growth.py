@@ -12,9 +12,9 @@ from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Flavor
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Code
-from webhook.core.placement.capacity import Capacity
-from webhook.core.placement.node import NodeRecord
-from webhook.core.placement.shape import shape_of
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import shape_of
 from webhook.core.quota.fence import Fence
 
 MAIN = PodSet("main", 2, PodPrice({"cpu": MILLI}))

@@ -8,14 +8,14 @@ from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.gang import Nearness
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.reasons import Code
-from webhook.core.placement import capacity
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes import capacity
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.shape import shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import PODS, NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import shape_of
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 

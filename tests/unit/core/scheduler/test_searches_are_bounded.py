@@ -14,15 +14,15 @@ from webhook.core.assignment.decision import Decider
 from webhook.core.model.gang import Nearness, Toleration
 from webhook.core.model.policy import Preemption
 from webhook.core.model.settings import EngineSettings
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.index import Index
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
 from webhook.core.placement import vacated
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
 from webhook.core.placement.fit import place
-from webhook.core.placement.index import Index
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import Shape
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes

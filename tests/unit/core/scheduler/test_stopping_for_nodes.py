@@ -14,12 +14,12 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, Fungibility, Preemption, PreemptionPolicy, Queue, SearchPolicy
 from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
-from webhook.core.placement.capacity import Bound, Capacity
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.node import NodeRecord
 from webhook.core.placement.overlay import Asked
-from webhook.core.placement.shape import shape_of
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes

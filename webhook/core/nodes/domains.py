@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from webhook.core.placement.node import NodeRecord
+from webhook.core.nodes.node import NodeRecord
 
 Path = tuple[str, ...]
 """Labels, the widest level first."""

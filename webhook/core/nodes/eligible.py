@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.placement.node import NodeRecord
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
 
 ELIGIBLE_MAX: Final = 16
 """Shapes of which this is kept; the one asked for longest ago goes first."""

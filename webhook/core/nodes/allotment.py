@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.shape import Shape
 
 Places = Mapping[str, int]
 """Node to pods."""

@@ -4,9 +4,9 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.placement.domains import Domain, Domains, Path, Sums, keep_last
-from webhook.core.placement.node import NodeRecord
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.domains import Domain, Domains, Path, Sums, keep_last
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
 
 Room = tuple[int, int]
 """How many pods of a shape a node holds, and what is left then of the resource that the shape asks most of."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.allotment import Allotment
+from webhook.core.nodes.allotment import Allotment
 
 _NOTHING: Final[Mapping[str, int]] = {}
 

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.capacity import Bound, Capacity
-from webhook.core.placement.claimed import Claimed
-from webhook.core.placement.node import NodeRecord
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.claimed import Claimed
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
 
 NODES = ("a", "b")
 GANGS = ("x", "y")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from webhook.core.model.gang import PodSet, Requirement, Toleration
 from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
 from webhook.core.model.quantity import MILLI
-from webhook.core.placement.node import PODS, UNBOUNDED, NodeRecord
+from webhook.core.nodes.node import PODS, UNBOUNDED, NodeRecord
 
 CORDON = Taint("node.kubernetes.io/unschedulable")
 """Who tolerates it is bound to a cordoned node all the same."""

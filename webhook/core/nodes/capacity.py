@@ -14,13 +14,13 @@ from itertools import islice
 
 from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
-from webhook.core.placement.allotment import Allotment
-from webhook.core.placement.claimed import Claimed, ClaimedRoom
-from webhook.core.placement.domains import Domains, Path, keep_last
-from webhook.core.placement.eligible import ELIGIBLE_MAX, Eligible, eligible
-from webhook.core.placement.index import Index, Room
-from webhook.core.placement.node import UNBOUNDED, NodeRecord
-from webhook.core.placement.shape import Shape
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.claimed import Claimed, ClaimedRoom
+from webhook.core.nodes.domains import Domains, Path, keep_last
+from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
+from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.node import UNBOUNDED, NodeRecord
+from webhook.core.nodes.shape import Shape
 
 SHAPES_MAX = 256
 """Indexes kept; the one used longest ago goes first."""
