@@ -21,8 +21,8 @@ import uvloop
 from benchmarks.bench_admission import writes
 from tests.e2e import objects, queues
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
-from webhook.core.fleet.placement import Phase
-from webhook.fleet.copies import placement_of
+from webhook.core.fleet.dispatch import Phase
+from webhook.fleet.jobs.copies import placement_of
 from webhook.kube.api import Api
 from webhook.kube.http import connect
 

@@ -26,8 +26,8 @@ from tests.e2e import queues
 from tests.e2e.controlplane.dying_hub import STEPS, WHEN
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
 from tests.e2e.controlplane.link import Link
-from webhook.core.fleet.placement import Phase
-from webhook.fleet.copies import placement_of
+from webhook.core.fleet.dispatch import Phase
+from webhook.fleet.jobs.copies import placement_of
 from webhook.kube.api import Api
 from webhook.kube.http import connect
 

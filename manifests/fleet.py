@@ -14,7 +14,8 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.model import names
-from webhook.fleet import lost, multikueue, propagation
+from webhook.fleet import lost
+from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 
 COMPONENTS: Final = Path(__file__).parent / "components"

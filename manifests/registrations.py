@@ -19,7 +19,7 @@ from typing import Any, Final
 from manifests import cel, output, own_kinds
 from manifests.cel import Family
 from webhook.core.model import names
-from webhook.fleet.account import ACCOUNT as HUB_ACCOUNT
+from webhook.fleet.credentials.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.server.pods.changes import BARE_LABELS

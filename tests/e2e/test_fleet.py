@@ -12,7 +12,7 @@ from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.model import names
-from webhook.fleet.account import ACCOUNT
+from webhook.fleet.credentials.account import ACCOUNT
 
 pytestmark = pytest.mark.own_cluster
 AS_HUB = f"--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}"

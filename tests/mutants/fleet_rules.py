@@ -134,7 +134,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P2",
         "a gang is nowhere only after its hub has asked its member for proof",
-        "webhook/fleet/job.py",
+        "webhook/fleet/jobs/job.py",
         "gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, placement)",
         "gone = True",
         f"{SIMULATION} -k each_gang_runs",
@@ -142,7 +142,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P3",
         "what could not be read is not taken for gone",
-        "webhook/fleet/member.py",
+        "webhook/fleet/jobs/member.py",
         "        except NotFound:\n            return None\n        try:\n",
         "        except (NotFound, NoAnswer):\n            return None\n        try:\n",
         f"{UNIT}/fleet/test_hub.py -k taken_for_gone",
@@ -150,7 +150,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P4",
         "a hub that was set back offers nothing before it has swept",
-        "webhook/fleet/job.py",
+        "webhook/fleet/jobs/job.py",
         "        return self.members_known and self.unswept <= self.lost.keys()\n",
         "        return self.members_known\n",
         "tests/unit/fleet/test_hub.py -k 'set_back_by_less'",
@@ -206,7 +206,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "F",
         "a gang that failed in a member is not asked for there again",
-        "webhook/fleet/job.py",
+        "webhook/fleet/jobs/job.py",
         "        if untried := allowed - set(placement.failed):\n",
         "        if untried := allowed:\n",
         "tests/simulation/fleet -k tried",
@@ -214,7 +214,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "F",
         "a failure is not shown before nobody is left to try",
-        "webhook/fleet/job.py",
+        "webhook/fleet/jobs/job.py",
         "        if copy is None or copy.finished or failing(",
         "        if copy is None or failing(",
         f"{UNIT}/fleet/test_failover.py",

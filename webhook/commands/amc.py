@@ -23,10 +23,10 @@ import orjson
 from webhook.commands.show.reading import default_namespace
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
-from webhook.fleet import kubeconfig as credentials
-from webhook.fleet import multikueue
-from webhook.fleet.multikueue import Named
-from webhook.fleet.told import MEMBERS
+from webhook.fleet.credentials import kubeconfig as credentials
+from webhook.fleet.jobs.told import MEMBERS
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Named
 from webhook.kube.api import Api
 from webhook.untyped import paths
 from webhook.untyped.values import text

@@ -26,9 +26,9 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet import lost
-from webhook.fleet.copies import placement_of
-from webhook.fleet.job import Fleet, FleetJob
-from webhook.fleet.member import Member, NoAnswer
+from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.job import Fleet, FleetJob
+from webhook.fleet.jobs.member import Member, NoAnswer
 
 log = structlog.get_logger(__name__)
 

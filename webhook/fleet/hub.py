@@ -17,17 +17,17 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.core.fleet import strays
-from webhook.core.fleet.placement import Placement
+from webhook.core.fleet.dispatch import Placement
 from webhook.core.fleet.steps import Step
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
-from webhook.fleet.copies import copy_read, placement_of
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.job import Fleet, FleetJob
-from webhook.fleet.member import Member, NoAnswer
-from webhook.fleet.propagation import Propagation, by_namespace
+from webhook.fleet.jobs.copies import copy_read, placement_of
+from webhook.fleet.jobs.job import Fleet, FleetJob
+from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.policies.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path

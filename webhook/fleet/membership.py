@@ -22,12 +22,13 @@ from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.core.model.problem import Problem
 from webhook.errors import ApiError, NotFound, PolicyError, in_words
-from webhook.fleet import expiry, kubeconfig, multikueue
+from webhook.fleet.credentials import expiry, kubeconfig
+from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.kubeconfig import Account
-from webhook.fleet.member import Member, NoAnswer
-from webhook.fleet.multikueue import Condition, Named
-from webhook.fleet.told import MEMBERS, expiring
+from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.jobs.told import MEMBERS, expiring
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Condition, Named
 from webhook.kube.api import MERGE_PATCH, METADATA, Api
 from webhook.untyped import paths
 from webhook.untyped.values import text

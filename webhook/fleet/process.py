@@ -13,8 +13,8 @@ from webhook.clock import SystemClock
 from webhook.config import Config
 from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError
+from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.kubeconfig import Account
 from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api

@@ -13,10 +13,10 @@ import orjson
 
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model import names
-from webhook.fleet import multikueue, propagation
-from webhook.fleet.copies import placed_by_hub
-from webhook.fleet.multikueue import Named, SetUp
-from webhook.fleet.propagation import Propagation
+from webhook.fleet.jobs.copies import placed_by_hub
+from webhook.fleet.policies import multikueue, propagation
+from webhook.fleet.policies.multikueue import Named, SetUp
+from webhook.fleet.policies.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api

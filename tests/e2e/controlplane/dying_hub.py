@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook import assembly, config
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.model import names
 from webhook.kube.http import HttpApi
 

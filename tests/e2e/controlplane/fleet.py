@@ -19,7 +19,7 @@ from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.shell import Shell
-from webhook.fleet.account import ACCOUNT
+from webhook.fleet.credentials.account import ACCOUNT
 
 NAMESPACE: Final = "team-a"
 HUB: Final = "hub"

@@ -21,7 +21,7 @@ from tests import virtual_loop
 from tests.simulation.fleet.links import Fault
 from tests.simulation.fleet.story import Counts, Story
 from tests.simulation.fleet.weathers import WEATHERS
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 
 ROUGH = "all at once"
 WHAT = ("cut", "crash before", "crash after")

@@ -5,11 +5,11 @@ from functools import lru_cache
 from typing import Any
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
-from webhook.core.fleet.placement import NOWHERE, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Placement
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
 from webhook.core.model import names
-from webhook.fleet.copies import copy_read
+from webhook.fleet.jobs.copies import copy_read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 from webhook.laboratory.simulated.objects.store import Stored

@@ -15,11 +15,11 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound
-from webhook.fleet.copies import shown
 from webhook.fleet.hub import Hub
+from webhook.fleet.jobs.copies import shown
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 from webhook.laboratory.simulated.faults import ROUGH, FaultPlan

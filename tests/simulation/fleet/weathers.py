@@ -12,14 +12,14 @@ from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
 from webhook.clock import LoopClock
 from webhook.controllers.gangs.hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
-from webhook.core.fleet.placement import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
 from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.model import names
-from webhook.fleet.copies import copy_read, wanted
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
+from webhook.fleet.jobs.copies import copy_read, wanted
+from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, give_up, noted
-from webhook.fleet.member import ANSWER_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.fleet.test_kubeconfig import good
+from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.kube.fake_api import FakeApi
 from webhook.commands import amc
 from webhook.errors import Forbidden, PolicyError, TuttiError, WrongName

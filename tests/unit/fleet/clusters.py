@@ -14,10 +14,10 @@ from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.model import names
-from webhook.fleet.copies import placement_of
 from webhook.fleet.hub import Hub
+from webhook.fleet.jobs.copies import placement_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule

@@ -17,12 +17,12 @@ from webhook.config import Config
 from webhook.controllers.gangs.hubs import LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.model import names
-from webhook.fleet.copies import placement_of
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
+from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, noted
-from webhook.fleet.member import ANSWER_SECONDS
-from webhook.fleet.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import SimulatedApi

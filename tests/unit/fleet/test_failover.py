@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
-from webhook.core.fleet.placement import Phase
-from webhook.fleet.copies import placement_of
-from webhook.fleet.job import SILENT_SECONDS
-from webhook.fleet.propagation import VERSIONS
+from webhook.core.fleet.dispatch import Phase
+from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.job import SILENT_SECONDS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import KUEUE, waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.model import names
-from webhook.fleet.copies import placement_of
+from webhook.fleet.jobs.copies import placement_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -11,11 +11,11 @@ import structlog.testing
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
 from webhook.clock import LoopClock
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
-from webhook.fleet.copies import placement_of
+from webhook.fleet.jobs.copies import placement_of
 from webhook.fleet.lost import give_up, noted, take_back
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint

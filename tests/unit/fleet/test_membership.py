@@ -17,14 +17,14 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
-from tests.unit.fleet.test_expiry import token
-from tests.unit.fleet.test_kubeconfig import good
-from tests.unit.fleet.test_multikueue import PAGE, WORKER
+from tests.unit.fleet.credentials.test_expiry import token
+from tests.unit.fleet.credentials.test_kubeconfig import good
+from tests.unit.fleet.policies.test_multikueue import PAGE, WORKER
 from webhook import metrics
 from webhook.clock import LoopClock
-from webhook.fleet.copies import placement_of
+from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.kubeconfig import Account
+from webhook.fleet.jobs.copies import placement_of
 from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api

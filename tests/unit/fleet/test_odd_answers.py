@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.model import names
-from webhook.fleet.copies import placement_of
+from webhook.fleet.jobs.copies import placement_of
 
 pytestmark = pytest.mark.virtual_time
 

@@ -12,7 +12,7 @@ import trustme
 import yaml
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
-from tests.unit.fleet.test_kubeconfig import good
+from tests.unit.fleet.credentials.test_kubeconfig import good
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.errors import PolicyError

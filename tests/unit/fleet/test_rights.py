@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.unit.fleet.clusters import ACCOUNT, HUB_ACCOUNT, fleet, plain_job
+from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.failing import failover_policy
+from tests.unit.fleet.policies.test_multikueue import WORKER
 from tests.unit.fleet.test_dead_man import LATE_SECONDS, PATIENCE, SURELY_SECONDS
-from tests.unit.fleet.test_expiry import token
 from tests.unit.fleet.test_membership import POLICY, kubeconfig, secret
-from tests.unit.fleet.test_multikueue import WORKER
 from tests.unit.manifests.documents import Document, documents_of, of_kind
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.controllers.gangs.hubs import Hubs
 from webhook.core.model import names
+from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.hub import Hub
-from webhook.fleet.kubeconfig import Account
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import KINDS

@@ -19,7 +19,7 @@ from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.eviction import PREEMPTED, SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.pod_group import ensemble

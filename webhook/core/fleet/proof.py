@@ -8,7 +8,7 @@ Then that no pod is listed. In another order a pod may come between two reads. A
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.dispatch import Phase, Placement
 
 
 class Evidence(IntEnum):

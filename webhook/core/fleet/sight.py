@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.fleet.placement import Offer
+from webhook.core.fleet.dispatch import Offer
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ process may crash, sleep or lose an answer anywhere: whoever asks again is told 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.dispatch import Phase, Placement
 from webhook.core.fleet.sight import Copy, Sight
 
 

@@ -7,7 +7,7 @@ name then it will never name, unless the record itself was set back (rule P4).
 from collections.abc import Iterable
 from enum import StrEnum
 
-from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.dispatch import Phase, Placement
 from webhook.core.fleet.sight import Copy
 
 

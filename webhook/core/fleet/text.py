@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from webhook.core.fleet.placement import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Offer, Phase, Placement
 
 _NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
 OFFER_DIGITS: Final = 40

@@ -9,8 +9,8 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.fleet import text as placed
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.fleet.permit import permits
-from webhook.core.fleet.placement import Phase
 from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem

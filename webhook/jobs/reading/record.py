@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem

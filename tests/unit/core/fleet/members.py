@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from webhook.core.fleet.dispatch import Offer
 from webhook.core.fleet.permit import permit_text, permits
-from webhook.core.fleet.placement import Offer
 from webhook.core.fleet.sight import Copy, Sight
 
 HUB = "hub"

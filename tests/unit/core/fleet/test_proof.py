@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
-from webhook.core.fleet.placement import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Offer, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof, begun
 
 RECALLED = Placement(Phase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.unit.core.fleet.world import JOBS, LONG, MEMBERS, World
-from webhook.core.fleet.placement import Phase
+from webhook.core.fleet.dispatch import Phase
 
 WALKS = 25
 MOVES = 2500

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.fleet.placement import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard, longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.steps import Step, Wish, next_step

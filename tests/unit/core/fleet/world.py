@@ -11,7 +11,7 @@ from random import Random
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
 from webhook.core.fleet import proof, strays
-from webhook.core.fleet.placement import NOWHERE, Offer, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Offer, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, is_copy, next_step

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.fleet.placement import NOWHERE, Phase
+from webhook.core.fleet.dispatch import NOWHERE, Phase
 from webhook.core.fleet.text import encode
 from webhook.core.model import names
 from webhook.jobs.kinds.registry import KINDS, of_hub

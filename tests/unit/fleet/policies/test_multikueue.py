@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.fleet import multikueue
-from webhook.fleet.multikueue import Condition, Named, SetUp
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Condition, Named, SetUp
 
-PAGE = list(yaml.safe_load_all((Path(__file__).parents[3] / "examples/fleet/multikueue.yaml").read_text()))
+PAGE = list(yaml.safe_load_all((Path(__file__).parents[4] / "examples/fleet/multikueue.yaml").read_text()))
 WORKER = "multikueue-test-worker1"
 FIELDS = ("queues", "local_queues", "checks", "configs", "clusters")
 KINDS = ("ClusterQueue", "LocalQueue", "AdmissionCheck", "MultiKueueConfig", "MultiKueueCluster")

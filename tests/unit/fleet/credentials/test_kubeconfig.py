@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from webhook.errors import PolicyError
-from webhook.fleet.kubeconfig import read
+from webhook.fleet.credentials.kubeconfig import read
 
 AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n").decode()
 KEY = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n").decode()

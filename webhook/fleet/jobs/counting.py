@@ -1,7 +1,7 @@
 """What becomes of offers and grants, counted from one record of a gang to the next."""
 
 from webhook import metrics
-from webhook.core.fleet.placement import Phase, Placement
+from webhook.core.fleet.dispatch import Phase, Placement
 
 
 def count(before: Placement, after: Placement) -> None:

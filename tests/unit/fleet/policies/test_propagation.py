@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.fleet.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
+from webhook.fleet.policies.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet" / "propagationpolicy.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "fleet" / "propagationpolicy.yaml"
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",

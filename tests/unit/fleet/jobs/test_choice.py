@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.fleet.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
+from webhook.fleet.jobs.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
 
 MEMBERS = ("a", "b", "c")
 

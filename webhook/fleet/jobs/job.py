@@ -12,20 +12,20 @@ import structlog
 
 from webhook.clock import Clock
 from webhook.core.fleet import proof
-from webhook.core.fleet.placement import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
-from webhook.fleet.choice import TOLD_SECONDS, Choice
-from webhook.fleet.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
-from webhook.fleet.counting import count
-from webhook.fleet.member import Look, Member, NoAnswer, Waits
-from webhook.fleet.multikueue import NOTHING_SET_UP, SetUp
-from webhook.fleet.propagation import ANYWHERE, Propagation, applying
-from webhook.fleet.told import bound, unreadable
+from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
+from webhook.fleet.jobs.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
+from webhook.fleet.jobs.counting import count
+from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits
+from webhook.fleet.jobs.told import bound, unreadable
+from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
+from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading.gating import queue_label

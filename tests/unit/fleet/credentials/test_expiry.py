@@ -7,8 +7,8 @@ import orjson
 import pytest
 import trustme
 
-from webhook.fleet.expiry import Validity, validity
-from webhook.fleet.kubeconfig import Account
+from webhook.fleet.credentials.expiry import Validity, validity
+from webhook.fleet.credentials.kubeconfig import Account
 
 DAY = 24 * 3600.0
 

@@ -16,8 +16,8 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
+from webhook.core.fleet.dispatch import Phase, Placement
 from webhook.core.fleet.permit import permit_text
-from webhook.core.fleet.placement import Phase, Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard
@@ -26,8 +26,8 @@ from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names, neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
-from webhook.fleet.copies import copy_read, offer_text
-from webhook.fleet.shared_read import SharedRead
+from webhook.fleet.jobs.copies import copy_read, offer_text
+from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Offer, Placement
 from webhook.core.fleet.permit import permits
-from webhook.core.fleet.placement import NO_OFFER, NOWHERE, Offer, Placement
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode, offer_of
 from webhook.core.model import names

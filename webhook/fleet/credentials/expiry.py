@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 from cryptography import x509
 
-from webhook.fleet.kubeconfig import Account
+from webhook.fleet.credentials.kubeconfig import Account
 
 EARLY_SECONDS: Final = 7 * 24 * 3600.0
 """So long before the end it is told, or when two thirds of the time are over, whichever is later."""

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import fleet, pytorch_job
-from webhook.core.fleet.placement import Placement
-from webhook.fleet.counting import count
+from webhook.core.fleet.dispatch import Placement
+from webhook.fleet.jobs.counting import count
 
 pytestmark = pytest.mark.virtual_time
 NOWHERE = Placement()

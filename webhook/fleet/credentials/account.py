@@ -14,7 +14,7 @@ import yaml
 from webhook.core.model import names
 from webhook.core.model.problem import Problem
 from webhook.errors import NotFound, PolicyError, in_words
-from webhook.fleet import kubeconfig
+from webhook.fleet.credentials import kubeconfig
 from webhook.kube.api import Api
 from webhook.untyped import paths, yaml_text
 from webhook.untyped.values import items, text

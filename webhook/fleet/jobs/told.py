@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.fleet.placement import Placement
+from webhook.core.fleet.dispatch import Placement
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.jobs.kinds.kind import JobKind

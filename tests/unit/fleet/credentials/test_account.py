@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.fleet.test_kubeconfig import AUTHORITY, good
+from tests.unit.fleet.credentials.test_kubeconfig import AUTHORITY, good
 from tests.unit.kube.fake_api import FakeApi
 from webhook.errors import NotFound, PolicyError
-from webhook.fleet.account import made
-from webhook.fleet.kubeconfig import read
+from webhook.fleet.credentials.account import made
+from webhook.fleet.credentials.kubeconfig import read
 
 
 class Member(FakeApi):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from webhook.core.fleet.dispatch import TRANSITIONS, Event, Offer, Phase, Placement
 from webhook.core.fleet.permit import permit_text, permits
-from webhook.core.fleet.placement import TRANSITIONS, Event, Offer, Phase, Placement
 from webhook.core.fleet.text import decode, encode
 
 OFFERED = Placement().offered(3, "a", "cluster-a")
