@@ -19,7 +19,7 @@ from manifests.cel import Family
 from manifests.policies import NOT_OURS, block, policy, variables
 from manifests.registrations import job_rules, rule, selector
 from webhook.core.model import names
-from webhook.dialects import kueue
+from webhook.dialects.kueue import objects as kueue
 from webhook.jobs.kinds.kind import JobKind
 from webhook.untyped.paths import render
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from webhook.core.model import names
-from webhook.dialects import kueue_checks
+from webhook.dialects.kueue import checks as kueue_checks
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.record import JobRecord
 

@@ -1,8 +1,8 @@
 """Dialects: one project's way to write quota each, compiled to the core's queues, cohorts, flavors and fences.
 
-Pure: plain dictionaries (decoded JSON or YAML) in, core policy types and problems out. ``merge`` is the way in, and
-``registry`` says which resources there are. A dialect a module: ``kueue`` (with ``kueue_quota`` and ``kueue_updates``),
-``elastic_quota_tree`` and ``volcano`` (both over ``limit_tree``), ``resource_quota``; ``config_map`` has any of them
-without CRDs. Each reads by ``place`` and ``selector`` and makes a ``fragment``; ``union`` joins those to one policy,
-``cohort_graph`` finds cycles, and ``deleted`` keeps what is gone and still holds gangs.
+Pure: plain dictionaries (decoded JSON or YAML) in, core policy types and problems out. ``compiler`` is the way in, and
+``registry`` says which resources there are. The dialects: ``kueue``, ``elastic_quota_tree`` and ``volcano`` (both over
+``limit_tree``), ``resource_quota``; ``config_map`` has any of them without CRDs. Each reads by ``place`` and
+``selector`` and makes a ``fragment``; ``union`` joins those to one policy, ``cohort_graph`` finds cycles, and
+``deleted`` keeps what is gone and still holds gangs.
 """

@@ -9,8 +9,10 @@ from typing import Final
 
 from webhook.core.model.policy import Policy, Queue
 from webhook.core.model.problem import Problem
-from webhook.dialects import elastic_quota_tree, kueue, kueue_updates, resource_quota, volcano
+from webhook.dialects import elastic_quota_tree, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
+from webhook.dialects.kueue import objects as kueue
+from webhook.dialects.kueue import updates as kueue_updates
 from webhook.dialects.place import Place
 from webhook.dialects.union import PolicyUnion
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.policy import Cohort, FlavorQuotas, Policy, Queue, Quota, ResourceGroup, heir
-from webhook.dialects import elastic_quota_tree, kueue
+from webhook.dialects import elastic_quota_tree
+from webhook.dialects.kueue import objects as kueue
 
 DELETED: Final = "Deleted"
 _WHY: Final = "the queue was deleted while gangs ran in it"

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.dialects import elastic_quota_tree, kueue, kueue_checks, volcano
+from webhook.dialects import elastic_quota_tree, volcano
+from webhook.dialects.kueue import checks as kueue_checks
+from webhook.dialects.kueue import objects as kueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from typing import Final
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.problem import some
-from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.fragment import Source
+from webhook.dialects.kueue import objects as kueue
 
 NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
 _NAMED_MAX: Final = 5

@@ -14,8 +14,9 @@ from tests.unit.server.reviews import review
 from webhook.assembly import webhook
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.dialects import config_map, kueue
+from webhook.dialects import config_map
 from webhook.dialects.fragment import Fragment
+from webhook.dialects.kueue import objects as kueue
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.untyped.yaml_text import Measure

@@ -11,8 +11,9 @@ from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import policy
 from webhook.core.model import quantity
 from webhook.core.model.policy import Cohort, Policy, Preemption, Queue, ResourceGroup, Strategy
-from webhook.dialects import config_map, kueue
+from webhook.dialects import config_map
 from webhook.dialects.compiler import compile_policy
+from webhook.dialects.kueue import objects as kueue
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.dialects.reading import cases, changed, summary
-from webhook.dialects import kueue
 from webhook.dialects.compiler import PolicyCompiler, compile_policy, validate
 from webhook.dialects.fragment import Fragment
+from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.registry import RESOURCES, resource_of
 
 RULES = cases("kueue_rules.yaml")["base"]

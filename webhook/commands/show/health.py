@@ -18,7 +18,7 @@ from webhook.controllers.ledger.quarantine import kept_since, places_of
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
-from webhook.dialects import kueue
+from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.registry import resource_of
 from webhook.errors import ApiError, Forbidden, NotFound
 from webhook.kube.api import Api

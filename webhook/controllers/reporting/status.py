@@ -26,7 +26,8 @@ from webhook.core.model.moments import time_text
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
 from webhook.core.quota.tree import QuotaTree
-from webhook.dialects import elastic_quota_tree, kueue
+from webhook.dialects import elastic_quota_tree
+from webhook.dialects.kueue import objects as kueue
 from webhook.errors import ApiError
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord

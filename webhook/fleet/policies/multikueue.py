@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from webhook.dialects.kueue_checks import CONTROLLER
+from webhook.dialects.kueue.checks import CONTROLLER
 from webhook.dialects.place import is_subdomain
 from webhook.untyped import paths
 from webhook.untyped.values import integer, items, text

@@ -20,8 +20,9 @@ from webhook.core.model import quantity
 from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.model.problem import Problem, shown, some
 from webhook.core.quota.tree import Node, QuotaTree
-from webhook.dialects import compiler, kueue
+from webhook.dialects import compiler
 from webhook.dialects.fragment import source_of
+from webhook.dialects.kueue import objects as kueue
 from webhook.errors import WRONG
 from webhook.laboratory.dry_run.files.objects import Object, PolicyFiles, label, read_placed, sort_policy
 from webhook.laboratory.dry_run.report import problem_documents

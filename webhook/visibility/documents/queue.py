@@ -16,9 +16,10 @@ from webhook.core.model import amounts, quantity
 from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
 from webhook.core.quota.loans import Loans
 from webhook.core.quota.tree import Node, QuotaTree, for_people
-from webhook.dialects import elastic_quota_tree, kueue, volcano
+from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.deleted import is_deleted
 from webhook.dialects.elastic_quota_tree import queue_object_name
+from webhook.dialects.kueue import objects as kueue
 from webhook.visibility.http.group import API_VERSION, QUEUES
 
 _NAMES: Final = UUID("6f1ad6ee-5bd1-4d0b-9cf5-6b8f1d1f8a54")

@@ -26,9 +26,10 @@ from webhook.core.model.policy import (
     Strategy,
     Topology,
 )
-from webhook.dialects import kueue_checks, selector
+from webhook.dialects import selector
 from webhook.dialects.fragment import Fragment, opened
-from webhook.dialects.kueue_quota import BORROWING_PERCENT, LENDING_PERCENT, resource_groups
+from webhook.dialects.kueue import checks as kueue_checks
+from webhook.dialects.kueue.quota import BORROWING_PERCENT, LENDING_PERCENT, resource_groups
 from webhook.dialects.place import Place
 
 GROUP: Final = "kueue.x-k8s.io"

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.dialects.reading import cases, changed
 from webhook.core.model.policy import NodeFit
 from webhook.dialects.compiler import validate
-from webhook.dialects.kueue import compile_object
+from webhook.dialects.kueue.objects import compile_object
 
 RULES = cases("kueue_rules.yaml")
 ENFORCED = {"metadata.annotations": {"tutti.dev/node-fit": "enforce"}}
