@@ -275,7 +275,9 @@ class Feeds:
         if new is not None:
             # One without our marks is adopted, where it waits for us at all.
             alone = isinstance(new, JobRecord) and not new.marked
-            self.view.put_controller(new.uid, new.namespace, new.owner.uid if new.owner else "", alone=alone)
+            made_for = new.made_for if isinstance(new, Bystander) else ""
+            owner = new.owner.uid if new.owner else ""
+            self.view.put_controller(new.uid, new.namespace, owner, alone=alone, made_for=made_for)
         elif old is not None:
             self.view.drop_controller(old.uid)
         self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)

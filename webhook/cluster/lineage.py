@@ -24,20 +24,27 @@ class Lineage:
         self._controllers: dict[str, str] = {}
         """The same by pod."""
         self._gone: set[str] = set()
+        self._guessed: set[str] = set()
+        """Objects and pods that are kept below one that nobody saw, as their labels say."""
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
-    def put(self, uid: str, owner: str, *, alone: bool = False) -> bool:
+    def put(self, uid: str, owner: str, *, alone: bool = False, made_for: str = "") -> bool:
         """Take in an object and the owner to whose gang it belongs, empty for none; return whether that is news.
 
         One that was orphaned goes on belonging to that gang, whose room its pods use, unless it is ``alone``: a gang
-        of its own, to which they are charged.
+        of its own, to which they are charged. Of one that was orphaned before anybody looked its labels say for which
+        owner it was ``made_for``; where that one turns up, they are not believed any more.
         """
         before = self._owners.get(uid)
         self._gone.discard(uid)
-        owner = owner or ("" if alone else before or "")
+        if before is None:
+            self._unguess(uid)
+        guess = made_for if before is None and not owner and not alone and made_for != uid else ""
+        owner = owner or guess or ("" if alone else before or "")
         if before == owner:
             return False
+        self._note_guess(uid, guess)
         self._owners[uid] = owner
         if before:
             self._disown(before, uid)
@@ -51,12 +58,29 @@ class Lineage:
             self._gone.add(uid)
             self._tidy(uid)
 
-    def put_pod(self, uid: str, controller: str) -> str:
-        """Take in a pod; return what controls it, or did before it was orphaned."""
+    def _note_guess(self, uid: str, guess: str) -> None:
+        if guess:
+            self._guessed.add(uid)
+        else:
+            self._guessed.discard(uid)
+
+    def _unguess(self, uid: str) -> None:
+        """Believe no label any more that says that something was made for an object: it is there to be asked."""
+        for child in self._children.get(uid, set()) & self._guessed:
+            self._guessed.discard(child)
+            self._owners[child] = ""
+            self._disown(uid, child)
+        for pod in self._pods.get(uid, set()) & self._guessed:
+            self.drop_pod(pod)
+
+    def put_pod(self, uid: str, controller: str, made_for: str = "") -> str:
+        """Take in a pod; return what controls it, or did before it was orphaned, or for what it was ``made_for``."""
         before = self._controllers.get(uid, "")
-        controller = controller or before
+        guess = "" if controller or before else made_for
+        controller = controller or before or guess
         if controller != before:
             self.drop_pod(uid)
+            self._note_guess(uid, guess)
             self._controllers[uid] = controller
             self._pods.setdefault(controller, set()).add(uid)
         return controller
@@ -64,6 +88,7 @@ class Lineage:
     def drop_pod(self, uid: str) -> None:
         """Forget a pod."""
         controller = self._controllers.pop(uid, "")
+        self._guessed.discard(uid)
         if controller:
             self._pods[controller].discard(uid)
             if not self._pods[controller]:
@@ -80,11 +105,16 @@ class Lineage:
         """Forget an object that is gone and that nothing left belongs to."""
         if uid in self._gone and uid not in self._pods and uid not in self._children:
             self._gone.discard(uid)
+            self._guessed.discard(uid)
             owner = self._owners.pop(uid)
             if owner:
                 self._disown(owner, uid)
 
     # -- questions --------------------------------------------------------------------------------------------------
+
+    def knows(self, uid: str) -> bool:
+        """Return whether an object was seen and is there, or something of it."""
+        return uid in self._owners
 
     def belongs(self, controller: str, gang: str) -> bool | None:
         """Return whether what ``controller`` controls is part of ``gang``; None where its owners are not all known."""

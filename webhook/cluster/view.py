@@ -105,17 +105,18 @@ class View:
         if self.job_names.get(key) == record.uid:
             del self.job_names[key]
 
-    def put_controller(self, uid: str, namespace: str, owner: str, *, alone: bool = False) -> None:
+    def put_controller(self, uid: str, namespace: str, owner: str, *, alone: bool = False, made_for: str = "") -> None:
         """Take in an object of a job kind, gated or not, and the owner to whose gang it belongs, empty for none.
 
-        ``alone``: its pods are charged to itself from now on, should it have been orphaned.
+        ``alone``: its pods are charged to itself from now on, should it have been orphaned. ``made_for``: what its
+        labels say of an owner that it has not.
         """
         self._deleted.discard(uid)
-        if not self.lineage.put(uid, owner, alone=alone):
+        if not self.lineage.put(uid, owner, alone=alone, made_for=made_for if self._is_unseen(made_for) else ""):
             # Whose its pods are has not changed: there may be thousands, and anybody may change their job all the time.
             return
-        for pod_uid in list(self.lineage.pods_below(uid)):
-            pod = self.fences.pod(namespace, pod_uid)
+        below = [self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid)]
+        for pod in [*below, *self.fences.pods_of(namespace, uid)]:
             if pod is not None and pod.gang is not None:
                 self.put_pod(pod)
 
@@ -133,12 +134,23 @@ class View:
         """Add or replace one pod. One whose controller is known to belong elsewhere is no part of the gang that its
         label names: it is loose.
         """
-        controller = self.lineage.put_pod(pod.uid, pod.owner_uid)
-        if pod.gang is not None and not pod.group and self.lineage.belongs(controller, pod.gang) is False:
+        made_for = pod.made_for if self._is_unseen(pod.made_for) else ""
+        controller = self.lineage.put_pod(pod.uid, pod.owner_uid, made_for)
+        if pod.gang is not None and not pod.group and self.is_foreign(controller, pod.gang):
             pod = replace(pod, gang=None)
         self.fences.put_pod(pod)
         if self.nodes is not None:
             self.nodes.put_pod(pod)
+
+    def is_foreign(self, controller: str, gang: str) -> bool:
+        """Return whether what ``controller`` controls is known to be no part of ``gang``.
+
+        What has no owner may be an orphan of one that was deleted while this process did not run.
+        """
+        return self.lineage.belongs(controller, gang) is False and not self._is_unseen(gang)
+
+    def _is_unseen(self, uid: str) -> bool:
+        return not self.lineage.knows(uid) and uid not in self._deleted
 
     def drop_pod(self, namespace: str, uid: str) -> None:
         """Forget one pod."""

@@ -57,12 +57,28 @@ def test_an_orphan_belongs_to_the_gang_that_it_was_part_of_unless_it_is_one_itse
     assert lineage.belongs("child", "child") is True
 
 
+def test_labels_tell_for_whom_an_orphan_was_made_until_that_one_turns_up() -> None:
+    lineage = Lineage()
+    lineage.put("child", "", made_for="train")
+    lineage.put_pod("pod", "child")
+    assert lineage.put_pod("other", "", "train") == "train"
+    assert sorted(lineage.pods_below("train")) == ["other", "pod"]
+    lineage.put("child", "")
+    assert lineage.belongs("child", "train") is True, "it is the same orphan"
+    lineage.put("train", "")
+    assert list(lineage.pods_below("train")) == []
+    lineage.put("child", "", made_for="train")
+    assert lineage.belongs("child", "train") is False, "anybody may write labels"
+
+
 UIDS = st.sampled_from(["a", "b", "c", "d"])
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), UIDS, UIDS | st.just("")),
         st.tuples(st.just("drop"), UIDS, st.just("")),
         st.tuples(st.just("put_pod"), st.sampled_from(["p", "q"]), UIDS | st.just("")),
+        st.tuples(st.just("guess"), UIDS, UIDS),
+        st.tuples(st.just("guess_pod"), st.sampled_from(["p", "q"]), UIDS),
         st.tuples(st.just("drop_pod"), st.sampled_from(["p", "q"]), st.just("")),
     ),
     max_size=30,
@@ -74,7 +90,12 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
     """Owners in circles included: anybody may write such references."""
     lineage = Lineage()
     for what, uid, owner in events:
-        getattr(lineage, what)(*((uid, owner) if what.startswith("put") else (uid,)))
+        if what == "guess":
+            lineage.put(uid, "", made_for=owner)
+        elif what == "guess_pod":
+            lineage.put_pod(uid, "", owner)
+        else:
+            getattr(lineage, what)(*((uid, owner) if what.startswith("put") else (uid,)))
         assert lineage.belongs(uid, "a") in (True, False, None)
         assert set(lineage.pods_below("a")) <= {"p", "q"}
         assert lineage.top(uid)

@@ -47,4 +47,6 @@ def test_pods_that_were_read_before_the_owner_of_their_controller_are_told_whose
     view = View()
     view.put_pod(PodRecord("pod", "ns", "pod", 1, ONE, gang="uid", owner_uid="child"))
     view.put_controller("child", "ns", "")
+    assert view.fences.live_pods("ns", "uid", "") == 1, "nobody saw the gang: it may be an orphan of it"
+    view.put_controller("uid", "ns", "")
     assert view.fences.live_pods("ns", "uid", "") == 0

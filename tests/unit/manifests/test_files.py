@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from manifests.chart import PARTS
 from tests.unit.manifests.documents import MANIFESTS, documents_of, files_of, kustomizations, named, of_kind, read
 from webhook.server.jobs.gang_checks import GRACE_SECONDS_MAX
 
@@ -173,6 +174,25 @@ def test_one_line_of_a_kustomization_pins_every_image_by_its_digest() -> None:
     found = re.findall(r"image: *(\S+)", "\n".join(path.read_text() for path in MANIFESTS.rglob("*.yaml")))
     assert found
     assert {image.partition(":")[0] for image in found} == {"tutti"}
+
+
+@pytest.mark.parametrize("directory", kustomizations(), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_whatever_installs_the_reconciler_brings_the_policy_against_orphans(directory: Path) -> None:
+    """Pods of many kinds bear their job's name alone: nothing else proves whose they were."""
+    installed = {
+        (document["kind"], document["metadata"]["name"]) for path in files_of(directory) for document in read(path)
+    }
+    if ("Deployment", "tutti-reconciler") in installed:
+        policy = "tutti-gangs-leave-no-orphans"
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        assert {(kind, policy) for kind in kinds} <= installed
+    patches = (directory / "kustomization.yaml").read_text()
+    assert "orphans" not in patches
+    assert not re.search(r"kind: (\(?Validating|\.\*)", patches), "a patch may take it away"
+
+
+def test_the_chart_always_has_what_the_base_has() -> None:
+    assert [part.condition for part in PARTS if part.folder == "base"] == [""]
 
 
 def test_the_policy_and_the_webhook_agree_on_how_slowly_pods_may_go() -> None:

@@ -132,11 +132,11 @@ class PodProof:
     async def _present(self, uids: Iterable[str]) -> set[str]:
         query = {"labelSelector": f"{names.GANG_LABEL} in ({','.join(uids)})"}
         raw = await self._api.request("GET", "/api/v1/pods", query=query)
-        lineage, present = self._feeds.view.lineage, set()
+        view, present = self._feeds.view, set()
         for pod in wire.decode_list(raw):
             gang = (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
             controllers = [each.uid for each in pod.metadata.owner_references or () if each.controller]
-            foreign = bool(controllers) and lineage.belongs(controllers[0], gang) is False
+            foreign = bool(controllers) and view.is_foreign(controllers[0], gang)
             if pod.status.phase not in ("Succeeded", "Failed") and not foreign:
                 present.add(gang)
         return present

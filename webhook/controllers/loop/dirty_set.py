@@ -108,9 +108,11 @@ class DirtySet(Listener):
                 continue
             if pod.gang is not None:
                 self.add(pod.gang)
-            elif pod.owner_uid and (top := self._view.lineage.top(pod.owner_uid)) in self._view.ledger.entries:
-                # Of a job that was adopted.
-                self.add(top)
+            elif owner := pod.owner_uid or pod.made_for:
+                top = self._view.lineage.top(owner)
+                if top in self._view.ledger.entries:
+                    # Of a job that was adopted.
+                    self.add(top)
         if old is not None and (new is None or new.terminal or new.gang != old.gang):
             self._engine.wake_namespace(old.namespace)
             self.wake.set()

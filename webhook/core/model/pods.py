@@ -43,6 +43,8 @@ class PodRecord:
     host_ports: tuple[str, ...] = ()
     """Ports of its node that it has, as of ``PodSet``."""
     owner_uid: str = ""
+    made_for: str = ""
+    """Uid of the object that it was made for by a label of that one's controller, where no owner says so."""
     labels: tuple[tuple[str, str], ...] = ()
     """Labels by which it joins a group, and labels of queue, priority class and preemptibility only."""
     group: str = ""

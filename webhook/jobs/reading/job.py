@@ -24,6 +24,7 @@ from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
+from webhook.jobs.reading.made_for import made_for
 from webhook.jobs.reading.record import Bystander, JobRecord, Template
 from webhook.untyped import paths
 from webhook.untyped.values import integer, mapping, seconds, text
@@ -142,7 +143,9 @@ def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind
     """Return what is kept of an object that does not wait for us."""
     metadata = paths.find_mapping(obj, ("metadata",))
     place = text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
-    return Bystander(*place, integer(metadata.get("resourceVersion")), gang_owner(kind, obj, kinds))
+    owner = gang_owner(kind, obj, kinds)
+    made = "" if owner else made_for(paths.find_mapping(metadata, ("labels",)))
+    return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made)
 
 
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:

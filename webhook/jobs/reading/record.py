@@ -125,6 +125,8 @@ class Bystander:
     resource_version: int
     owner: Owner | None
     """As of a ``JobRecord``."""
+    made_for: str = ""
+    """As of a ``PodRecord``."""
 
 
 @dataclass(frozen=True, slots=True)

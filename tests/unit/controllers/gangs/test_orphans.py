@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, waiting_job
-from webhook.assembly import reconciler
+from tests.unit.controllers.ledger.test_ledger_rules import JOB, PODS, POLICY, waiting_job
+from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -29,6 +29,15 @@ def job_set(*, suspend: bool) -> dict[str, Any]:
         "metadata": waiting_job()["metadata"],
         "spec": {"suspend": suspend, "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": spec}}]},
     }
+
+
+def plain_job(*, suspend: bool) -> dict[str, Any]:
+    """Return a Job of four pods."""
+    job = waiting_job(pods=4)
+    job["spec"]["suspend"] = suspend
+    if not suspend:
+        del job["spec"]["template"]["metadata"]
+    return job
 
 
 @pytest.mark.parametrize("before_tutti", [False, True], ids=["one that was started", "one that ran before Tutti came"])
@@ -53,4 +62,50 @@ async def test_its_quota_is_held_while_pods_of_its_orphaned_jobs_run(before_tutt
             await cluster.api().request("DELETE", job, body=b'{"propagationPolicy": "Background"}')
         await asyncio.sleep(60)
         assert [entry.name for entry in parts.view.ledger.entries.values()] == ["other"]
+        running.cancel()
+
+
+def leader(cluster: SimulatedCluster, identity: str) -> ReconcilerParts:
+    return reconciler(cluster.api(), Config(), identity=identity, clock=LoopClock(), rng=Random(1))
+
+
+async def pods_of(cluster: SimulatedCluster) -> list[Any]:
+    found: list[Any] = orjson.loads(await cluster.api().request("GET", PODS))["items"]
+    return found
+
+
+@pytest.mark.parametrize("before_tutti", [False, True], ids=["started", "adopted"])
+@pytest.mark.parametrize("made", [job_set, plain_job], ids=["a JobSet", "a Job"])
+async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(made: Any, before_tutti: bool) -> None:
+    """Whoever leads next never saw the object: what it made says whose it was."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        await cluster.create(made(suspend=not before_tutti))
+        await asyncio.sleep(5)
+        first = leader(cluster, "first")
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(10)
+        assert [entry.adopted for entry in first.view.ledger.entries.values()] == [before_tutti]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        path = JOB_SET if made is job_set else JOB
+        await cluster.api().request("DELETE", path, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(10)
+        second = leader(cluster, "second")
+        running = asyncio.create_task(second.run())
+        await asyncio.sleep(20)
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(60)
+        assert len(await pods_of(cluster)) == 4, "never four more beside them"
+        assert [entry.name for entry in second.view.ledger.entries.values()] == ["train"]
+        for number in range(2):
+            job = f"/apis/batch/v1/namespaces/team-a/jobs/train-w-{number}"
+            if made is job_set:
+                await cluster.api().request("DELETE", job, body=b'{"propagationPolicy": "Background"}')
+        if made is plain_job:
+            await cluster.api().request("DELETE", PODS)
+        await asyncio.sleep(60)
+        assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
         running.cancel()
