@@ -41,7 +41,7 @@ def _pod_set_key(pod_set: PodSet) -> ClassKey:
     if pod_set.node_selector or pod_set.node_affinity or pod_set.tolerations:
         placement = (tuple(sorted(pod_set.node_selector.items())), pod_set.node_affinity, pod_set.tolerations)
     requests = tuple(sorted(pod_set.price.requests.items()))
-    seats = (placement, pod_set.together, pod_set.price.priority_class, pod_set.near)
+    seats = (placement, pod_set.together, pod_set.price.priority_class, pod_set.near, pod_set.host_ports)
     shape = (pod_set.name, pod_set.count, pod_set.min_count, requests, seats)
     return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)))
 

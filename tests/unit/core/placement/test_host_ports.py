@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.placement.test_fit import AMOUNTS, capacity, gpus, places, sets, shape, units
+from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
@@ -14,6 +15,8 @@ from webhook.core.placement.explain import why_misplaced
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
 
 PORTS = ("TCP/1", "TCP/2")
 NODES = st.lists(st.tuples(AMOUNTS, AMOUNTS, st.sets(st.sampled_from(PORTS))), min_size=1, max_size=4)
@@ -71,3 +74,15 @@ def test_pods_with_a_port_go_to_a_node_each_and_not_where_it_is_used() -> None:
     assert places(nodes, Asked("main", asked, 1)) is None
     nodes.unbind("theirs")
     assert places(nodes, Asked("main", asked, 1)) == {"main": {"n1": 1}}
+
+
+def test_a_gang_is_not_told_what_was_decided_about_one_that_differs_in_its_ports_alone() -> None:
+    engine, there = Engine(), gpus(8)
+    engine.set_policy(policy(queue("q", 16)), LABELS, 0.0)
+    there.put_node(NodeRecord("n0", units(cpu=16, pods=9)))
+    there.bind("theirs", Bound("n0", {"TCP/29500": 1000}))
+    engine.know_nodes(there)
+    engine.submit(gang("taken", "q", created=1.0, placement={"host_ports": ("TCP/29500",)}), 0.0)
+    engine.submit(gang("other", "q", created=2.0, placement={"host_ports": ("TCP/29501",)}), 0.0)
+    engine.submit(gang("free", "q", created=3.0), 0.0)
+    assert [each.name for each in engine.cycle(1.0, Fences(), epoch=1).admitted] == ["other", "free"]
