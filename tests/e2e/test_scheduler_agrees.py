@@ -229,4 +229,9 @@ def test_what_is_started_is_bound_whole_and_what_fits_no_nodes_could_not_be(
     for world in equal:
         of_world = pods_of(bound, "loose", world.name)
         assert any("nodeName" not in each["spec"] for each in of_world), f"{world.name} would have fitted: {world}"
-    print(f"{len(started)} of {len(worlds)} gangs started and were bound whole, {len(equal)} of equal pods fit nowhere")
+    whole = sum(count for world in started for _, count in world.templates.values())
+    some = sum("nodeName" in each["spec"] for each in bound)
+    print(
+        f"{len(worlds)} worlds: {len(started)} gangs started, all {whole} pods bound; {len(found) - len(started)} told "
+        f"that they fit nowhere, of which {len(equal)} of equal pods, where the scheduler bound {some} of {len(bound)}"
+    )
