@@ -5,14 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-import yaml
 from hypothesis import settings
 from hypothesis import strategies as st
-
-from tests.unit.jobs.objects_of_kinds import DIRECTORY
-
-REAL = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(DIRECTORY.glob("*.yaml"))}
-"""Objects of each job kind, as an API server hands them out."""
 
 KEYS = st.sampled_from(
     ["metadata", "spec", "template", "containers", "resources", "limits", "name", "labels", "annotations", "replicas"]
@@ -34,15 +28,16 @@ DEEP = "DEEP"
 SHORT = settings.get_current_profile_name() != "fuzz"
 WIDE = st.integers(0, 11 if SHORT else 15).flatmap(lambda bits: st.integers(2**bits, 2 ** (bits + 1)))
 """How many names a map has, each order of size as often: what is above one bound never meets the next one."""
-OFTEN = [2, 300] if SHORT else [2, 300, 6_000]
-AMOUNTS = st.sampled_from(["9P", "1", 1, "1m", "0", "123456789012345678", "8Ei"])
+OFTEN = [2, 20, 300] if SHORT else [2, 20, 300, 6_000]
+ASKED_MAX = 10_000 if SHORT else 40_000
+AMOUNTS = st.sampled_from(["9P", "9P", "1", 1, "1m", "0", "123456789012345678", "8Ei"])
 
 
 @st.composite
 def changed(draw: st.DrawFn, originals: Any, changes: int = 4) -> Any:
     """A real object, some places of which hold something else now; its identity stays, as the API server keeps it."""
     obj = copy.deepcopy(draw(originals))
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.booleans()):
         # Nothing else: most changes make a thing that is refused before anybody counts what it asks.
         _ask(draw, obj)
         return obj
@@ -56,7 +51,8 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
         _ask(draw, obj)
         return
     node, key = obj, "spec"
-    while draw(st.integers(0, 9)) < 8:
+    # Something within the spec: of what has none nobody reads more.
+    while node is obj or draw(st.integers(0, 9)) < 8:
         child = node[key] if not isinstance(node, dict) or key in node else None
         if isinstance(child, dict) and child:
             node, key = child, draw(st.sampled_from(sorted(child, key=str)))
@@ -64,7 +60,7 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
             node, key = child, draw(st.integers(0, len(child) - 1))
         else:
             break
-    what = draw(st.sampled_from(["deepen", "replace", "remove", "widen", "repeat"]))
+    what = draw(st.sampled_from(["deepen", "deepen", "replace", "remove", "widen", "repeat"]))
     if what == "remove" and isinstance(node, dict):
         node.pop(key, None)
     elif what == "widen":
@@ -84,11 +80,30 @@ def _names(draw: st.DrawFn) -> list[str]:
 
 
 def _ask(draw: st.DrawFn, obj: Any) -> None:
-    """Have some of the object's containers ask for very many resources, and some of its pod sets be very many."""
-    amounts = dict.fromkeys(_names(draw), draw(AMOUNTS))
+    """Have some of the object's containers, or all, ask for very many resources, and some pod sets be very many."""
+    pod_sets: Any = [each for each in _lists(obj) if any(next(_containers(entry), None) for entry in each)]
+    if pod_sets and draw(st.booleans()):
+        some = draw(st.sampled_from(pod_sets))
+        # Those that bear a name bear each another one, or nobody would take them for more than one.
+        some[:] = [
+            {**entry, "name": f"{entry['name']}-{number}"} if isinstance(entry, dict) and "name" in entry else entry
+            for number in range(draw(st.sampled_from(OFTEN)))
+            for entry in some
+        ]
     containers = list(_containers(obj))
-    for container in containers[: draw(st.integers(1, 3))]:
+    asked = containers[: draw(st.sampled_from([1, 3, len(containers), len(containers)]))]
+    # All together no more than an object holds that is stored: what is larger is thrown away, and took its time.
+    names = _names(draw)[: ASKED_MAX // max(1, len(asked)) + 1]
+    amounts = dict.fromkeys(names, draw(AMOUNTS))
+    for container in asked:
         container["resources"] = {draw(st.sampled_from(["limits", "requests"])): amounts}
+
+
+def _lists(node: Any) -> Iterator[list[Any]]:
+    for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        if isinstance(below, list):
+            yield below
+        yield from _lists(below)
 
 
 def _containers(node: Any) -> Iterator[dict[str, Any]]:
@@ -105,67 +120,3 @@ def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     opening, closing = draw(st.sampled_from([(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":1,"y":', b"}]")]))
     raw = orjson.dumps(draw(objects), option=orjson.OPT_NON_STR_KEYS)
     return raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels)
-
-
-POLICY = (
-    {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
-        "metadata": {"name": "q"},
-        "spec": {
-            "cohortName": "c",
-            "namespaceSelector": {"matchLabels": {"a": "b"}},
-            "resourceGroups": [
-                {
-                    "coveredResources": ["cpu"],
-                    "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
-                }
-            ],
-        },
-    },
-    {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "c"}, "spec": {"parentName": "d"}},
-    {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": {"name": "lq", "namespace": "team-a"},
-        "spec": {"clusterQueue": "q"},
-    },
-    {
-        "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
-        "kind": "ElasticQuotaTree",
-        "metadata": {"name": "tree", "namespace": "kube-system"},
-        "spec": {
-            "root": {
-                "name": "root",
-                "min": {"cpu": 4},
-                "max": {"cpu": 4},
-                "children": [{"name": "leaf", "namespaces": ["team-a"], "min": {"cpu": 1}, "max": {"cpu": 4}}],
-            }
-        },
-    },
-    {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": "vq"},
-        "spec": {"weight": 1, "capability": {"cpu": 4}, "parent": "root"},
-    },
-)
-NODES = (
-    {
-        "kind": "Node",
-        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},
-        "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
-    },
-    {
-        "kind": "DaemonSet",
-        "spec": {
-            "template": {
-                "spec": {
-                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}],
-                    "nodeSelector": {"kubernetes.io/os": "linux"},
-                    "tolerations": [{"operator": "Exists"}],
-                }
-            }
-        },
-    },
-)

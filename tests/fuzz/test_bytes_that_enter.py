@@ -8,7 +8,6 @@ import asyncio
 import copy
 import gc
 import time
-import tracemalloc
 from collections.abc import Callable, Mapping
 from random import Random
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -16,14 +15,17 @@ from typing import Any, Final
 
 import orjson
 import pytest
-from hypothesis import event, example, given, reject, settings
+from hypothesis import event, example, given, reject
 from hypothesis import strategies as st
 
 from tests.fuzz.costs import WatchedLoop, at_best, run
-from tests.fuzz.strategies import JSON, NODES, POLICY, REAL, SHORT, changed, json_bytes
+from tests.fuzz.objects import METADATA, REAL, own
+from tests.fuzz.strategies import JSON, changed, json_bytes
+from tests.unit.jobs.objects_of_kinds import special
 from tests.unit.kube.fake_api import FakeApi
-from tests.unit.server.reviews import ALICE, reservation, view, with_ledger
+from tests.unit.server.reviews import view
 from webhook import config
+from webhook.cluster.feed_names import job_feed
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
@@ -32,10 +34,8 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import reserve
 from webhook.core.model.gang import Gang
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.pricing.context import context_from
 from webhook.kube.informer import Informer
-from webhook.server.gate import Gate
-from webhook.server.review.answer import Refusal
-from webhook.wire.admission_review import BODY_BYTES_MAX
 
 OBJECTS = changed(st.sampled_from(list(REAL.values())))
 
@@ -46,9 +46,12 @@ class One(FakeApi):
     """Lists what it holds as bytes."""
 
     raw: tuple[bytes, ...] = ()
+    answer = b""
+    """Instead."""
 
     async def request(self, method: str, path: str, **_: Any) -> bytes:
-        return b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(self.raw)
+        await asyncio.sleep(0)
+        return self.answer or b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(self.raw)
 
 
 GANG_BYTES_MAX = (1 << 20) // 25
@@ -59,23 +62,17 @@ TURNS_MAX = 20_000
 """Of the event loop until a feed has taken in an object; a pause of a step each, a hundred are many."""
 ODD_UID = "3f2a-of-the-odd-one"
 SANE = {"metadata": {"name": "sane", "namespace": "team-a", "uid": "sane", "resourceVersion": "3"}, "spec": {}}
+CONTEXT: Final = context_from(training_runtimes=[special("runtime")])
+PLAIN: Final[Mapping[str, Any]] = {"labels": {"tutti.dev/queue-name": "lq"}}
 SANE_DAEMON_SET = SANE | {"spec": {"template": {"spec": {"containers": []}}}}
 
 
-def identified(raw: bytes) -> bytes:
+def identified(raw: bytes, metadata: Mapping[str, Any] = PLAIN) -> bytes:
     """Give an object the identity that the API server gives each, if it is one that it could store."""
     if len(raw) > STORED_BYTES_MAX:
         reject()
-    metadata = orjson.dumps(
-        {
-            "name": "odd",
-            "namespace": "team-a",
-            "uid": ODD_UID,
-            "resourceVersion": "4",
-            "labels": {"tutti.dev/queue-name": "lq"},
-        }
-    )
-    return b'{"spec":{},%s,"metadata":%s}' % (raw[1:-1] or b'"x":1', metadata)
+    written = orjson.dumps({**metadata, "name": "odd", "namespace": "team-a", "uid": ODD_UID, "resourceVersion": "4"})
+    return b'{"spec":{},%s,"metadata":%s}' % (raw[1:-1] or b'"x":1', written)
 
 
 @at_best
@@ -89,6 +86,7 @@ def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None
     seen.nodes = Occupancy(("team-a",))
     feeds = Feeds(api, seen, config.Config(), KINDS, Random(1))
     feeds.view.namespaces["team-a"] = {"tutti.dev/gated": "true"}
+    feeds.context = CONTEXT
     informer: Informer[Any] = feeds.informers[feed]
     gone = identified(b"{}")
     if feed == "nodes":  # They have no namespace.
@@ -162,20 +160,20 @@ def greedy(names: int) -> bytes:
     return orjson.dumps(job)
 
 
-@example(greedy(5_000), "Job.batch", False)
-@given(json_bytes(OBJECTS), st.sampled_from(sorted(KINDS)), st.booleans())
+@example(greedy(5_000), "Job.batch", False, PLAIN)
+@given(json_bytes(OBJECTS), st.sampled_from(sorted(KINDS)), st.booleans(), METADATA | st.just(PLAIN))
 def test_any_object_of_a_job_kind_is_read_beside_others_and_fits_the_ledger(
-    raw: bytes, kind: str, as_event: bool
+    raw: bytes, kind: str, as_event: bool, metadata: Mapping[str, Any]
 ) -> None:
-    followed_job(f"{kind}/{KINDS[kind].version}", raw, as_event)
+    followed_job(f"{kind}/{KINDS[kind].version}", raw, as_event, metadata)
 
 
-def followed_job(feed: str, raw: bytes, as_event: bool) -> None:
+def followed_job(feed: str, raw: bytes, as_event: bool, metadata: Mapping[str, Any]) -> None:
     def look(feeds: Feeds) -> None:
         assert feeds.informers[feed].counts.unreadable == 0
         fits_the_ledger(feeds.view)
 
-    followed(feed, identified(raw), as_event, look)
+    followed(feed, identified(raw, metadata), as_event, look)
 
 
 @given(st.data())
@@ -184,7 +182,9 @@ def test_any_change_of_a_real_job_is_read_by_its_own_kind(data: st.DataObject) -
     raw = data.draw(json_bytes(changed(st.just(original))))
     group = original["apiVersion"].rpartition("/")[0]
     kind = KINDS[f"{original['kind']}.{group}"]
-    followed_job(f"{kind.key}/{kind.version}", raw, data.draw(st.booleans()))
+    metadata = data.draw(st.just(PLAIN) | METADATA)
+    notes = {**original["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
+    followed_job(f"{kind.key}/{kind.version}", raw, data.draw(st.booleans()), {**metadata, "annotations": notes})
 
 
 def fits_the_ledger(seen: View) -> None:
@@ -198,33 +198,31 @@ def fits_the_ledger(seen: View) -> None:
             assert size_bytes <= GANG_BYTES_MAX, "a gang takes too much of the ledger"
 
 
-OTHER_FEEDS = (
-    "namespaces",
-    "resourcequotas",
-    "ledger",
-    "ledger-pages",
-    "nodes",
-    "daemonsets",
-    "policy-config-map",
-    "priorityclasses",
-    "limitranges",
-    "runtimeclasses",
-    "trainingruntimes",
-    "podgroups.scheduling.x-k8s.io",
-    "podgroups.scheduling.volcano.sh",
-    "podgroups.scheduling.k8s.io/v1beta1",
-    "clusterqueues.v1beta2.kueue.x-k8s.io",
-    "queues.v1beta1.scheduling.volcano.sh",
-)
+def other_feeds() -> list[str]:
+    """Return the names of all feeds but those of pods and jobs."""
+    seen = view()
+    seen.nodes = Occupancy(("team-a",))
+    feeds = Feeds(One(), seen, config.Config(), KINDS, Random(1))
+    return sorted(
+        feeds.informers.keys() - {"pods"} - {job_feed(each) for kind in KINDS.values() for each in kind.every_version}
+    )
 
 
-@given(json_bytes(changed(st.sampled_from([*POLICY, *NODES])) | OBJECTS), st.sampled_from(OTHER_FEEDS), st.booleans())
-def test_any_other_object_is_kept_beside_others(raw: bytes, feed: str, as_event: bool) -> None:
+@pytest.mark.parametrize("feed", other_feeds())
+def test_each_feed_has_an_object_of_its_own_kind_to_change(feed: str) -> None:
+    assert own(feed)
+
+
+@given(st.data(), st.sampled_from(other_feeds()), st.booleans(), METADATA)
+def test_any_other_object_is_kept_beside_others(
+    data: st.DataObject, feed: str, as_event: bool, metadata: Mapping[str, Any]
+) -> None:
     def look(feeds: Feeds) -> None:
         assert feeds.view.nodes is not None
         feeds.view.nodes.settle((), {})
 
-    followed(feed, identified(raw), as_event, look)
+    raw = data.draw(json_bytes(changed(st.sampled_from(own(feed))) | OBJECTS))
+    followed(feed, identified(raw, metadata), as_event, look)
 
 
 @pytest.mark.parametrize("as_event", [False, True])
@@ -238,94 +236,67 @@ def test_an_object_nested_deeper_than_any_decoder_goes_is_read(feed: str, as_eve
     followed(feed, identified(b'{"spec":%s}' % (b'{"x":' * 1_100 + b"1" + b"}" * 1_100)), as_event, look)
 
 
-@given(json_bytes(OBJECTS), st.booleans())
-def test_any_pod_counts_as_one_that_is_there(raw: bytes, as_event: bool) -> None:
+@given(json_bytes(OBJECTS), st.booleans(), METADATA)
+def test_any_pod_counts_as_one_that_is_there(raw: bytes, as_event: bool, metadata: Mapping[str, Any]) -> None:
     def look(feeds: Feeds) -> None:
         assert feeds.view.fences.has_pod("team-a", ODD_UID)
 
-    followed("pods", identified(raw), as_event, look)
+    followed("pods", identified(raw, metadata), as_event, look)
 
 
-# -- reviews
+class Eager(Random):
+    """Nobody waits before trying again."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return 0.0
 
 
-def reviewed(obj: bytes, old: bytes, operation: str, kind: str, resource: str) -> bytes:
-    group, _, version = str(kind).partition("/")
-    request = {
-        "uid": "review-1",
-        "kind": {"group": group, "version": version, "kind": resource.rstrip("s")},
-        "resource": {"group": group, "version": version, "resource": resource},
-        "namespace": "team-a",
-        "operation": operation,
-        "userInfo": {"username": ALICE},
-        "object": "OBJECT",
-        "oldObject": "OLD",
-    }
-    body = orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-    return body.replace(b'"OBJECT"', obj).replace(b'"OLD"', old)
-
-
-GATE = Gate(with_ledger(view(), reservation()))
+ENVELOPES: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "x"]) | JSON,
+        "object": st.fixed_dictionaries({"metadata": METADATA | JSON}, optional={"code": JSON, "message": JSON}) | JSON,
+    },
+)
 
 
 @at_best
-def judged(path: str, body: bytes) -> None:
-    if len(body) > BODY_BYTES_MAX:
-        # The server takes no longer one in.
-        reject()
-    status, answer = run(GATE.review(path, body, 1.0), len(body))
-    assert status in (200, 400), (status, answer)
-    assert Refusal.BROKEN.value not in answer.decode()
-    assert b"failed to decide" not in answer
-    assert len(answer) < 2_000 + 3 * len(body)
+def read_past(listed: bytes, lines: list[bytes]) -> None:
+    """Have an informer of pods be answered so, and see it come to rest with what a sane list says."""
+    api = One()
+    api.answer = listed
+    informer = Feeds(api, view(), config.Config(), KINDS, Eager(1)).informers["pods"]
+
+    async def follow() -> None:
+        running = asyncio.create_task(informer.run())
+
+        async def turns(number: int) -> None:
+            for _ in range(number):
+                await asyncio.sleep(0)
+            assert not running.done(), "the feed has ended"
+
+        async def sane() -> None:
+            informer.relist()
+            for _ in range(TURNS_MAX):
+                await turns(1)
+                if api.watches and any(record.name == "sane" for record in informer.records.values()):
+                    return
+            raise AssertionError("the feed does not get past it")
+
+        await turns(9)
+        api.answer, api.raw = b"", (orjson.dumps(SANE),)
+        await sane()
+        for line in lines:
+            api.watches[-1].lines.put_nowait(line)
+            await turns(9)
+        await sane()
+        running.cancel()
+
+    run(follow(), len(listed) + sum(map(len, lines)))
 
 
-@given(st.data(), st.sampled_from(["CREATE", "UPDATE"]), st.sampled_from(GATE.paths))
-def test_a_review_of_any_object_is_answered(data: st.DataObject, operation: str, path: str) -> None:
-    original = data.draw(st.sampled_from(list(REAL.values())))
-    kind = KINDS[f"{original['kind']}.{original['apiVersion'].rpartition('/')[0]}"]
-    obj, old = (data.draw(json_bytes(changed(st.just(original)))) for _ in range(2))
-    judged(path, reviewed(obj, old, operation, f"{kind.group}/{kind.version}", kind.plural))
-
-
-@given(st.data(), st.sampled_from(["CREATE", "UPDATE"]))
-def test_a_review_of_any_pod_is_answered(data: st.DataObject, operation: str) -> None:
-    spec = REAL["job"]["spec"]["template"]["spec"]
-    labels = {"tutti.dev/gang": "job-1", "tutti.dev/pod-set": "main"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "p", "labels": labels}, "spec": spec}
-    obj, old = (data.draw(json_bytes(changed(st.just(pod)))) for _ in range(2))
-    judged(data.draw(st.sampled_from(["/validate/pods", "/mutate/pods"])), reviewed(obj, old, operation, "/v1", "pods"))
-
-
-@given(json_bytes(JSON) | st.binary(max_size=200), st.sampled_from(GATE.paths))
-def test_any_bytes_are_answered(body: bytes, path: str) -> None:
-    judged(path, body)
-
-
-LEFT_BYTES_MAX = 1 << 20
-
-
-@settings(max_examples=20 if SHORT else 100)
-@given(st.data())
-def test_memory_returns_whatever_reviews_came(data: st.DataObject) -> None:
-    """Each review comes many times, of other pods and namespaces: what is kept of them is bounded."""
-    pod = {"metadata": {"name": "p", "uid": "NAME"}, "spec": REAL["job"]["spec"]["template"]["spec"]}
-    raw = data.draw(json_bytes(changed(st.just(pod), 2)))
-    path = data.draw(st.sampled_from(["/validate/pods", "/mutate/pods"]))
-    body = reviewed(raw, b"null", "CREATE", "/v1", "pods").replace(b"review-1", b"NAME" * 20)
-    gate = Gate(with_ledger(view(), reservation()))
-
-    async def flood(first: int) -> None:
-        for number in range(first, first + 12):
-            name = f"n{number}".encode()
-            space = b"team-a" if number % 2 else name
-            await gate.review(path, body.replace(b"NAME", name).replace(b"team-a", space), 1.0)
-
-    asyncio.run(flood(0))
-    gc.collect()
-    tracemalloc.start()
-    asyncio.run(flood(100))
-    gc.collect()
-    left, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert left < LEFT_BYTES_MAX
+@given(json_bytes(JSON) | st.binary(max_size=200), st.lists(json_bytes(ENVELOPES) | st.binary(max_size=99), max_size=3))
+def test_whatever_stands_in_the_place_of_a_list_or_of_a_watchs_line_ends_no_feed(
+    listed: bytes, lines: list[bytes]
+) -> None:
+    read_past(listed, lines)

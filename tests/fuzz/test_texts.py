@@ -12,7 +12,8 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.costs import bounded
-from tests.fuzz.strategies import JSON, POLICY, SCALARS, changed, json_bytes
+from tests.fuzz.objects import POLICY
+from tests.fuzz.strategies import JSON, SCALARS, changed, json_bytes
 from webhook import config
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import text as ledger_text
