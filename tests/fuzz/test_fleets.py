@@ -19,13 +19,15 @@ from tests.fuzz.objects import METADATA, OTHERS, PROPAGATION, REAL
 from tests.fuzz.strategies import JSON, SCALARS, changed, json_bytes
 from tests.fuzz.test_bytes_that_enter import SANE, TURNS_MAX, One, identified
 from tests.unit.kube.fake_api import FakeApi
-from webhook.core.fleet.placement import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Offer, Phase, Placement
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.errors import PolicyError
-from webhook.fleet import kubeconfig, propagation, watching
-from webhook.fleet.copies import copy_made, copy_read, failing, placed_by_hub, shown, stopped, stops_nobody, wanted
-from webhook.fleet.member import Member, NoAnswer
+from webhook.fleet import watching
+from webhook.fleet.credentials import kubeconfig
+from webhook.fleet.jobs.copies import copy_made, copy_read, failing, placed_by_hub, shown, stopped, stops_nobody, wanted
+from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.policies import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
 from webhook.server.sharding import peers
