@@ -27,7 +27,7 @@ from tests.e2e.controlplane.dying_hub import STEPS, WHEN
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
 from tests.e2e.controlplane.link import Link
 from webhook.core.fleet.dispatch import Phase
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
 from webhook.kube.http import connect
 
@@ -78,7 +78,7 @@ async def deaths(fleet: FleetClusters, apis: dict[str, Api]) -> None:
             job = await job_of(apis[HUB], name)
             conditions = job.get("status", {}).get("conditions") or ()
             ended = any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
-            return ended and not left and placement_of(job).phase is Phase.NOWHERE
+            return ended and not left and dispatch_of(job).phase is Phase.NOWHERE
 
         await until(over, f"{name} ends after a death {when} {step}")
         took = time.monotonic() - began
@@ -191,7 +191,7 @@ async def placed(apis: dict[str, Api], name: str, after_seconds: float) -> float
     await create(apis[HUB], name, GANG_PODS, 0, "6000s")
 
     async def granted() -> bool:
-        return placement_of(await job_of(apis[HUB], name)).holds
+        return dispatch_of(await job_of(apis[HUB], name)).holds
 
     await until(granted, f"{name} is granted")
     return time.monotonic() - began

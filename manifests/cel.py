@@ -156,9 +156,9 @@ def same_but(annotation: str) -> list[str]:
 def records_only() -> str:
     """Return an expression: an update changes nothing but where a gang of a fleet is, and what keeps its job."""
     here, before = (f"{it}.metadata.?finalizers.orValue([])" for it in ("object", "oldObject"))
-    kept = f"key == '{names.PLACEMENT}' || key in"
+    kept = f"key == '{names.DISPATCH}' || key in"
     return "\n&& ".join(
-        [*same_but(names.PLACEMENT), f"{here}.all(key, {kept} {before})", f"{before}.all(key, {kept} {here})"]
+        [*same_but(names.DISPATCH), f"{here}.all(key, {kept} {before})", f"{before}.all(key, {kept} {here})"]
     )
 
 

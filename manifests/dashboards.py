@@ -83,7 +83,7 @@ HEALTH: Final = (
           "sum by (member, outcome) (increase(tutti_fleet_grants_total[1h]))", "{{member}} {{outcome}}"),
     Panel("Members of a fleet that do not answer", "max by (member) (tutti_fleet_member_unreachable) > 0",
           "{{member}}", kind="table"),
-    Panel("Jobs of a fleet whose record is broken", "max(tutti_fleet_unreadable_placements)", "jobs"),
+    Panel("Jobs of a fleet whose record is broken", "max(tutti_fleet_unreadable_dispatches)", "jobs"),
     Panel("Time until a hub's credentials for a member end",
           "min by (member) (tutti_fleet_credentials_expire_timestamp_seconds - time())", "{{member}}", "s"),
 )  # fmt: skip

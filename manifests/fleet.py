@@ -26,7 +26,7 @@ USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{ACCOUNT}"
 _READ: Final = ["get", "list", "watch"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICY: Final = "tutti-hub-copies-only"
-_RECORD: Final = "tutti-hub-keeps-placements"
+_RECORD: Final = "tutti-hub-keeps-dispatches"
 Document = dict[str, Any]
 
 
@@ -65,8 +65,8 @@ def in_member(kinds: Sequence[JobKind]) -> list[Document]:
 
 def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
     """Where a gang is decides what it holds in the hub, and whether it may be placed again: nobody else writes that."""
-    kept = [f"'{names.PLACEMENT}' in {it}.?metadata.?finalizers.orValue([])" for it in ("object", "oldObject")]
-    told = [f"{cel.annotations_of(it)}[?'{names.PLACEMENT}']" for it in ("object", "oldObject")]
+    kept = [f"'{names.DISPATCH}' in {it}.?metadata.?finalizers.orValue([])" for it in ("object", "oldObject")]
+    told = [f"{cel.annotations_of(it)}[?'{names.DISPATCH}']" for it in ("object", "oldObject")]
     rule = (
         f"request.operation == 'CREATE' ? !({told[0]}.hasValue()) && !({kept[0]})\n"
         f": {told[0]} == {told[1]} && ({kept[0]}) == ({kept[1]})"
@@ -75,7 +75,7 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
         f"request.userInfo.username != '{USER}' && !authorizer.group('').resource('nodes').check('delete').allowed()"
     )
     return _policy(
-        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"{names.PLACEMENT} is written by the fleet's hub alone")]
+        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"{names.DISPATCH} is written by the fleet's hub alone")]
     )
 
 

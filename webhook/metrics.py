@@ -76,8 +76,8 @@ GRANTS = Counter(
 MEMBER_UNREACHABLE = Gauge(
     "tutti_fleet_member_unreachable", "1 while a member of a fleet does not answer its hub.", ["member"]
 )
-UNREADABLE_PLACEMENTS = Gauge(
-    "tutti_fleet_unreadable_placements",
+UNREADABLE_DISPATCHES = Gauge(
+    "tutti_fleet_unreadable_dispatches",
     "Jobs of a hub whose record cannot be read: they are offered to no member.",
 )
 CREDENTIALS_EXPIRE = Gauge(

@@ -265,8 +265,8 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
     world.hub("create", "rolebinding", "edits", "--clusterrole=edit", f"--serviceaccount={NAMESPACE}:default")
     job = objects.job("elsewhere", 1, objects.pod_template(gpus=1, runtime="600s"), queues.QUEUE)
     job |= {"spec": job["spec"] | {"managedBy": names.HUB_MANAGER, "suspend": True}}
-    record = {"annotations": {names.PLACEMENT: '{"phase":"nowhere","offer":"1.1"}'}}
-    for lie in (record, {"finalizers": [names.PLACEMENT]}):
+    record = {"annotations": {names.DISPATCH: '{"phase":"nowhere","offer":"1.1"}'}}
+    for lie in (record, {"finalizers": [names.DISPATCH]}):
         bad = yaml.safe_dump(job | {"metadata": job["metadata"] | lie})
         wait_until(
             lambda bad=bad: (
@@ -277,7 +277,7 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
             what="the policy is in force",
         )
     world.hub("create", "-f", "-", tenant, stdin=yaml.safe_dump(job))
-    refusal = world.hub.refused("annotate", "job", "elsewhere", "--overwrite", f"{names.PLACEMENT}=gone", tenant)
+    refusal = world.hub.refused("annotate", "job", "elsewhere", "--overwrite", f"{names.DISPATCH}=gone", tenant)
     assert "by the fleet's hub alone" in refusal
     world.hub("label", "job", "elsewhere", "team=a", tenant)
     world.hub.delete("job", "elsewhere")

@@ -19,7 +19,7 @@ from tests.fuzz.objects import METADATA, OTHERS, PROPAGATION, REAL
 from tests.fuzz.strategies import JSON, SCALARS, changed, json_bytes
 from tests.fuzz.test_bytes_that_enter import SANE, TURNS_MAX, One, identified
 from tests.unit.kube.fake_api import FakeApi
-from webhook.core.fleet.dispatch import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.errors import PolicyError
@@ -34,7 +34,7 @@ from webhook.server.sharding import peers
 
 PLACED: Final = [kind for kind in KINDS.values() if kind.placed]
 JOB: Final = KINDS["Job.batch"]
-PLACEMENT: Final = Placement(Phase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
+DISPATCH: Final = Dispatch(Phase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
 
 
 COLLECTIONS: Final = ("jobs", "pods", "events", "configmaps")
@@ -87,7 +87,7 @@ def asked_of_a_member(one: bytes, many: bytes) -> None:
                         await member.leftovers([(JOB, "team-a", "train")])
                     case _:
                         for evidence in Evidence:
-                            await member.gone(evidence, JOB, "team-a", "train", PLACEMENT)
+                            await member.gone(evidence, JOB, "team-a", "train", DISPATCH)
             except NoAnswer:
                 event("no answer")
 
@@ -125,7 +125,7 @@ def test_any_job_of_a_hub_is_copied(data: st.DataObject) -> None:
         return
     obj["metadata"] = {**obj["metadata"], **data.draw(METADATA)}
     size = len(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
-    made = bounded(lambda: copy_made(kind, obj, "hub", PLACEMENT), 10 * size)
+    made = bounded(lambda: copy_made(kind, obj, "hub", DISPATCH), 10 * size)
     assert made["metadata"]["name"] == obj["metadata"]["name"]
 
 

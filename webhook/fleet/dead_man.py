@@ -26,7 +26,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet import lost
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import Fleet, FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
 
@@ -147,9 +147,9 @@ class DeadMan:
 
     async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
         stored = await job.read()
-        placement = placement_of(stored)
-        promised = placement.stops_after_seconds
-        if placement.member != member or not placement.holds or not promised:
+        dispatch = dispatch_of(stored)
+        promised = dispatch.stops_after_seconds
+        if dispatch.member != member or not dispatch.holds or not promised:
             return
         if waited < surely_stopped_seconds(promised, longest_grace_seconds(stored.get("spec"))):
             return
@@ -158,7 +158,7 @@ class DeadMan:
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
-        await job.write(stored, placement.lost(f"nothing was heard of {member} for {waited:.0f} s"))
+        await job.write(stored, dispatch.lost(f"nothing was heard of {member} for {waited:.0f} s"))
 
 
 async def _answers(member: Member) -> bool:

@@ -17,14 +17,14 @@ import structlog
 from webhook import metrics
 from webhook.clock import Clock
 from webhook.core.fleet import strays
-from webhook.core.fleet.dispatch import Placement
+from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.steps import Step
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.jobs.copies import copy_read, placement_of
+from webhook.fleet.jobs.copies import copy_read, dispatch_of
 from webhook.fleet.jobs.job import Fleet, FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
 from webhook.fleet.policies.propagation import Propagation, by_namespace
@@ -285,7 +285,7 @@ class Hub:
     def _note_unreadable(self, which: JobName, *, unreadable: bool) -> None:
         if unreadable != (which in self._unreadable):
             self._unreadable ^= {which}
-            metrics.UNREADABLE_PLACEMENTS.set(len(self._unreadable))
+            metrics.UNREADABLE_DISPATCHES.set(len(self._unreadable))
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
 
@@ -327,34 +327,34 @@ class Hub:
         copy = copy_read(kind, found)
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
-        own, placement = await self._record(kind, job, copy.job)
-        verdict = strays.verdict(copy, cluster, placement, complete=self.fleet.complete)
-        if verdict is Verdict.WAIT and placement is not None and await self._runs_as_written(kind, job, placement):
+        own, dispatch = await self._record(kind, job, copy.job)
+        verdict = strays.verdict(copy, cluster, dispatch, complete=self.fleet.complete)
+        if verdict is Verdict.WAIT and dispatch is not None and await self._runs_as_written(kind, job, dispatch):
             verdict = Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
-        elif verdict is Verdict.ADOPT and own is not None and placement is not None:
+        elif verdict is Verdict.ADOPT and own is not None and dispatch is not None:
             promised = member.stops_after_seconds
-            await job.write(own, placement.adopted(copy.offer, member.name, cluster, copy.uid, promised))
+            await job.write(own, dispatch.adopted(copy.offer, member.name, cluster, copy.uid, promised))
         return verdict
 
-    async def _runs_as_written(self, kind: JobKind, job: FleetJob, placement: Placement) -> bool:
+    async def _runs_as_written(self, kind: JobKind, job: FleetJob, dispatch: Dispatch) -> bool:
         """Return whether a gang has its permit in the very copy that its record names: then any other may go.
 
         The record is not behind. There are two such copies only where a member was given up that was not lost.
         """
-        if (other := self.fleet.members.get(placement.member)) is None:
+        if (other := self.fleet.members.get(dispatch.member)) is None:
             return False
         try:
-            sight = (await other.look(kind, job.namespace, job.name, placement.phase)).sight
+            sight = (await other.look(kind, job.namespace, job.name, dispatch.phase)).sight
         except NoAnswer:
             return False
         copy = sight.copy
-        if copy is None or (sight.cluster, copy.uid) != (placement.cluster, placement.copy_uid):
+        if copy is None or (sight.cluster, copy.uid) != (dispatch.cluster, dispatch.copy_uid):
             return False
         return copy.permitted and not copy.deleting
 
-    async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Placement | None]:
+    async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""
         try:
             own = await job.read()
@@ -364,4 +364,4 @@ class Hub:
             return None, None
         if paths.find(own, ("metadata", "uid")) != uid:
             return None, None
-        return own, placement_of(own)
+        return own, dispatch_of(own)

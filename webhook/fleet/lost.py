@@ -16,7 +16,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound, WrongName
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import Fleet, FleetJob
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -100,11 +100,11 @@ async def _given_up(job: FleetJob, member: str, *, dry_run: bool) -> bool:
     for attempt in range(ATTEMPTS):
         try:
             stored = await job.read()
-            placement = placement_of(stored)
-            if placement.member != member or not placement.holds:
+            dispatch = dispatch_of(stored)
+            if dispatch.member != member or not dispatch.holds:
                 return False
             if not dry_run:
-                await job.write(stored, placement.lost(f"{member} was declared lost"))
+                await job.write(stored, dispatch.lost(f"{member} was declared lost"))
         except (NotFound, UnreadableRecord):
             return False
         except (Conflict, Invalid):

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
-from webhook.core.fleet.dispatch import NOWHERE, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
 from webhook.core.model import names
@@ -41,7 +41,7 @@ class Rules:
         self.records_lost = False
         """The hub's cluster was set back a moment ago: what runs need not stand in a record yet."""
         self.writes = 0
-        self._records: dict[str, Placement] | None = None
+        self._records: dict[str, Dispatch] | None = None
         """As of the last write; None until somebody asks."""
         self.broken: list[str] = []
         self.started: dict[str, set[str]] = {}
@@ -84,7 +84,7 @@ class Rules:
             self._check_quota({gang: f"runs in {sorted(found)}" for gang, found in places.items()}, records)
         self._check_foreign()
 
-    def _check_quota(self, running: Mapping[str, str], records: Mapping[str, Placement]) -> None:
+    def _check_quota(self, running: Mapping[str, str], records: Mapping[str, Dispatch]) -> None:
         """See that what runs in a member, or may, holds its quota in the hub."""
         may_run = {gang: f"is {record.phase} in {record.member}" for gang, record in records.items() if record.holds}
         held = reserved(self._hub)
@@ -92,7 +92,7 @@ class Rules:
             if gang not in held:
                 self.say(f"{gang} {how} and holds nothing in the hub")
 
-    def records(self) -> dict[str, Placement]:
+    def records(self) -> dict[str, Dispatch]:
         """Return the record of each of the hub's jobs, by its uid."""
         if self._records is None:
             self._records = {stored.uid: _record(stored) for _, stored in stored_jobs(self._hub)}
@@ -124,7 +124,7 @@ class Rules:
             if live and copy_uid in self._jobs_of_copies:
                 yield self._jobs_of_copies[copy_uid], copy_uid
 
-    def _check_leave(self, gang: str, copy: str, side: Side, record: Placement) -> None:
+    def _check_leave(self, gang: str, copy: str, side: Side, record: Dispatch) -> None:
         if not record.holds or record.copy_uid != copy or record.member != side.name:
             self.say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
 
@@ -153,8 +153,8 @@ def stored_jobs(side: Side) -> Iterator[tuple[str, Stored]]:
 
 
 @lru_cache(4096)
-def _record(job: Stored) -> Placement:
-    written = (job.object["metadata"].get("annotations") or {}).get(names.PLACEMENT)
+def _record(job: Stored) -> Dispatch:
+    written = (job.object["metadata"].get("annotations") or {}).get(names.DISPATCH)
     return NOWHERE if written is None else decode(written)
 
 

@@ -12,7 +12,7 @@ from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
 from webhook.clock import LoopClock
 from webhook.controllers.gangs.hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
-from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.model import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
@@ -70,7 +70,7 @@ class OneFault(Story):
         found = await self._found(lambda uid, record: record.phase is phase)
         return self.chance.choice([record.member for record in found.values()] or sorted(self.world.members))
 
-    async def _found(self, wanted: Callable[[str, Placement], bool]) -> dict[str, Placement]:
+    async def _found(self, wanted: Callable[[str, Dispatch], bool]) -> dict[str, Dispatch]:
         """Return the records of which this holds, as soon as there is one; none after a while."""
         for _ in range(1000):
             if found := {uid: record for uid, record in self.rules.records().items() if wanted(uid, record)}:
@@ -101,7 +101,7 @@ class OneFault(Story):
         others = self.world.members.keys() - taken - {*self.bare, member}
         return bool(others) and wanted(KINDS[kind], job) and not ended(job, kind)
 
-    def _record(self, uid: str) -> Placement:
+    def _record(self, uid: str) -> Dispatch:
         return self.rules.records().get(uid, NOWHERE)
 
     async def _check_settled(self, before: Mapping[str, Collection[str]]) -> None:
@@ -118,7 +118,7 @@ class OneFault(Story):
         return {uid for uid in copies.keys() & among if not self._named(member, uid, self._record(copies[uid]))}
 
     @staticmethod
-    def _named(member: str, uid: str, record: Placement) -> bool:
+    def _named(member: str, uid: str, record: Dispatch) -> bool:
         here = record.copy_uid == uid if record.holds else record.phase is Phase.OFFERED
         return here and record.member == member
 

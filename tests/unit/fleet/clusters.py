@@ -17,7 +17,7 @@ from webhook.controllers.ledger.faults import SetBack
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.model import names
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
@@ -210,7 +210,7 @@ class Fleet:
         assert stored is not None
         conditions = stored.get("status", {}).get("conditions", ())
         ended = {each["type"] for each in conditions if each["status"] == "True"}
-        return bool(ended & {"Succeeded", "Complete"}) and placement_of(stored).phase is Phase.NOWHERE
+        return bool(ended & {"Succeeded", "Complete"}) and dispatch_of(stored).phase is Phase.NOWHERE
 
     async def empty(self, kind: str) -> bool:
         """No member has a copy, a pod or a reservation."""

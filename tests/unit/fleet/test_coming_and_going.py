@@ -18,7 +18,7 @@ from tests.unit.fleet.test_dead_man import (
 from webhook.clock import LoopClock
 from webhook.fleet import lost
 from webhook.fleet.dead_man import RENEW_SECONDS
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.lost import SILENT, noted
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
@@ -39,7 +39,7 @@ def joins(world: Fleet, name: str) -> None:
 async def promise_of(world: Fleet, job: str) -> int:
     stored = await world.hub.get("PyTorchJob", job)
     assert stored is not None
-    return placement_of(stored).stops_after_seconds
+    return dispatch_of(stored).stops_after_seconds
 
 
 async def test_a_member_that_joins_is_offered_a_gang_when_it_has_promised_to_stop_it() -> None:

@@ -19,7 +19,7 @@ from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.model import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.policies.propagation import VERSIONS
@@ -52,7 +52,7 @@ async def starts_in_a(world: Fleet) -> None:
     await asyncio.sleep(3 * RENEW_SECONDS)
     await world.hub.cluster.create(pytorch_job(runtime="6000s"))
     await runs_in(world, 3, 0)
-    assert placement_of(await world.hub.get(*SEED) or {}).stops_after_seconds == PATIENCE
+    assert dispatch_of(await world.hub.get(*SEED) or {}).stops_after_seconds == PATIENCE
 
 
 async def test_a_gang_of_a_silent_member_runs_elsewhere_when_it_has_surely_stopped_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from webhook.core.fleet.dispatch import Phase
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import SILENT_SECONDS
 from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
@@ -25,7 +25,7 @@ def true_conditions(job: Mapping[str, Any] | None) -> set[str]:
 
 async def has_failed(world: Fleet, kind: str, name: str) -> bool:
     job = await world.hub.get(kind, name)
-    return "Failed" in true_conditions(job) and placement_of(job or {}).phase is Phase.NOWHERE
+    return "Failed" in true_conditions(job) and dispatch_of(job or {}).phase is Phase.NOWHERE
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -45,7 +45,7 @@ async def test_it_runs_to_its_end_in_another_member_and_never_seemed_to_have_fai
             await asyncio.sleep(0.2)
             assert asyncio.get_running_loop().time() - began < TOLERATION + 60
         assert not seen & {"Failed", "FailureTarget"}
-        assert placement_of(await world.hub.get(kind, name) or {}).failed == ("a",)
+        assert dispatch_of(await world.hub.get(kind, name) or {}).failed == ("a",)
         assert await world.empty(kind)
 
 
@@ -79,7 +79,7 @@ async def test_each_member_is_tried_once_and_then_it_has_failed(make: Any) -> No
         await world.hub.cluster.create(failover_policy(kind))
         await world.hub.cluster.create(job)
         while not await has_failed(world, kind, name):
-            member = placement_of(await world.hub.get(kind, name) or {}).member
+            member = dispatch_of(await world.hub.get(kind, name) or {}).member
             if member and (not tried or tried[-1] != member):
                 tried.append(member)
             await asyncio.sleep(0.2)
@@ -142,9 +142,9 @@ async def test_where_a_policy_suspends_dispatching_nothing_is_offered_until_it_d
         await asyncio.sleep(1)
         await world.hub.cluster.create(pytorch_job(runtime="5s"))
         await asyncio.sleep(30)
-        placement = placement_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})
-        assert placement.phase is Phase.NOWHERE
-        assert "suspends dispatching" in placement.why
+        dispatch = dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})
+        assert dispatch.phase is Phase.NOWHERE
+        assert "suspends dispatching" in dispatch.why
         path = f"/apis/{VERSIONS[0]}/namespaces/{NAMESPACE}/propagationpolicies/for-pytorchjob"
         change = orjson.dumps({"spec": {"suspension": None}})
         await world.hub.admin.request("PATCH", path, body=change, content_type=MERGE_PATCH)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import KUEUE, waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.model import names
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -32,7 +32,7 @@ async def filled(world: Fleet) -> None:
 
 
 async def where(world: Fleet) -> str:
-    return placement_of(await world.hub.get("Job", "train") or {}).member
+    return dispatch_of(await world.hub.get("Job", "train") or {}).member
 
 
 async def test_it_stays_with_the_member_whose_start_is_first_and_starts_there() -> None:

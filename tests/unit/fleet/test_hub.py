@@ -15,7 +15,7 @@ from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger import pages
 from webhook.core.model import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.lost import give_up, noted, take_back
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
@@ -142,7 +142,7 @@ async def test_a_job_that_is_stopped_in_the_hub_leaves_its_member(how: str) -> N
         await world.until(lambda: world.empty("PyTorchJob"))
         await asyncio.sleep(2)
         job = await world.hub.get(*SEED)
-        assert job is None if how == "deleted" else placement_of(job or {}).phase is Phase.NOWHERE
+        assert job is None if how == "deleted" else dispatch_of(job or {}).phase is Phase.NOWHERE
         if how == "suspended":
             await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": False}}})
             await runs_in(world, 3, 0)
@@ -175,7 +175,7 @@ async def test_the_record_says_of_each_member_why_a_gang_is_not_there() -> None:
         told = "a has no Tutti that knows permits; b has another job of this name"
 
         async def said() -> bool:
-            return placement_of(await world.hub.get("Job", "train") or {}).why == told
+            return dispatch_of(await world.hub.get("Job", "train") or {}).why == told
 
         await world.until(said)
         before = (await world.hub.get("Job", "train") or {})["metadata"]["resourceVersion"]
@@ -202,7 +202,7 @@ async def test_the_record_says_in_each_members_words_and_numbers_why_a_gang_wait
         await world.hub.cluster.create(pytorch_job())
 
         async def said() -> bool:
-            why = placement_of(await world.hub.get(*SEED) or {}).why
+            why = dispatch_of(await world.hub.get(*SEED) or {}).why
             return why.count(" says WaitingForQuota: asks 1 cpu; queue research has 4, 4 used") == 2
 
         await world.until(said)
@@ -227,7 +227,7 @@ async def test_an_offer_that_moves_on_leaves_no_copy_that_could_take_the_room_of
         moved, before = 0, ""
         for _ in range(200):
             await asyncio.sleep(0.1)
-            member = placement_of(await world.hub.get(*SEED) or {}).member
+            member = dispatch_of(await world.hub.get(*SEED) or {}).member
             moved, before = moved + (before not in ("", member)), member
             there = [name for name, side in world.members.items() if await side.get(*SEED) is not None]
             assert set(there) <= {member}
@@ -254,7 +254,7 @@ async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else(
         await runs_in(world, 3, 3)
         await world.until(lambda: world.over("PyTorchJob", "two"), 120)
         first = await world.hub.get("PyTorchJob", "one")
-        assert placement_of(first or {}).phase is Phase.GRANTED
+        assert dispatch_of(first or {}).phase is Phase.GRANTED
         world.links["a"].thaw()
         await world.until(lambda: world.over("PyTorchJob", "one"), 120)
         assert await world.empty("PyTorchJob")
@@ -275,7 +275,7 @@ async def test_a_member_that_refuses_the_hubs_credentials_keeps_what_runs_there_
             await runs_in(world, 3, 3)
             await asyncio.sleep(60)
             first = await world.hub.get("PyTorchJob", "one")
-            assert placement_of(first or {}).phase is Phase.GRANTED
+            assert dispatch_of(first or {}).phase is Phase.GRANTED
         said = {each["error"] for each in logged if each["event"] == "fleet.not_answered"}
         assert "a: 401 Unauthorized: the token has expired" in said
         await world.until(lambda: world.over("PyTorchJob", "one"), 120)
@@ -326,11 +326,11 @@ async def test_a_record_that_was_lost_is_found_again_in_the_member() -> None:
         world.start()
         await runs_in(world, 3, 0)
         world.kill()
-        await world.hub.patch(*SEED, {"metadata": {"annotations": {names.PLACEMENT: None}}})
+        await world.hub.patch(*SEED, {"metadata": {"annotations": {names.DISPATCH: None}}})
         world.start()
         await asyncio.sleep(20)
         job = await world.hub.get(*SEED)
-        assert placement_of(job or {}).phase is Phase.GRANTED
+        assert dispatch_of(job or {}).phase is Phase.GRANTED
         assert await world.places(*SEED) == ["a"]
         await world.until(lambda: world.over(*SEED), 200)
         assert await world.empty("PyTorchJob")
@@ -345,7 +345,7 @@ async def test_a_hub_whose_cluster_is_set_back_while_it_runs_finds_its_gangs_aga
         world.hub.cluster.restore(backup)
         await asyncio.sleep(40)
         job = await world.hub.get(*SEED)
-        assert placement_of(job or {}).phase is Phase.GRANTED
+        assert dispatch_of(job or {}).phase is Phase.GRANTED
         assert await world.places(*SEED) == ["a"]
         await world.until(lambda: world.over(*SEED), 200)
         assert await world.empty("PyTorchJob")
@@ -421,7 +421,7 @@ async def test_a_copy_that_cannot_be_read_is_not_taken_for_gone(monkeypatch: pyt
 
         monkeypatch.setattr(world.links["a"], "request", request)
         await asyncio.sleep(30)
-        assert placement_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
+        assert dispatch_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
 
 
 async def given_up(world: Fleet, member: str, *, dry_run: bool = False, force: bool = False) -> list[str]:
@@ -470,7 +470,7 @@ async def test_a_hub_that_starts_does_not_wait_for_a_lost_member_and_sweeps_it_w
         assert await world.members["b"].pods() == [], "it waits for a member that may be back"
         await given_up(world, "a")
         await world.until(lambda: world.over("Job", "train"))
-        assert (await world.hub.get(*SEED) or {})["metadata"]["annotations"][names.PLACEMENT].count('"b"')
+        assert (await world.hub.get(*SEED) or {})["metadata"]["annotations"][names.DISPATCH].count('"b"')
         world.links["a"].thaw()
         await runs_in(world, 0, 3)
         await asyncio.sleep(10)
@@ -490,7 +490,7 @@ async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() ->
         await asyncio.sleep(60)
         assert await world.places(*SEED) == []
         job = await world.hub.get(*SEED)
-        assert placement_of(job or {}).phase is Phase.RECALLED
+        assert dispatch_of(job or {}).phase is Phase.RECALLED
         await world.members["a"].keep_pod("pytorch-test-worker-0", [])
         await world.until(lambda: ran(world))
 

@@ -14,7 +14,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.model import names
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -51,7 +51,7 @@ async def queueing_fleet() -> AsyncIterator[Fleet]:
 
 
 async def phases(world: Fleet, kind: str, *jobs: str) -> list[Phase]:
-    return [placement_of(await world.hub.get(kind, name) or {}).phase for name in jobs]
+    return [dispatch_of(await world.hub.get(kind, name) or {}).phase for name in jobs]
 
 
 @pytest.mark.parametrize("make", [pytorch_job, plain_job])

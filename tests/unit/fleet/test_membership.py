@@ -24,7 +24,7 @@ from webhook import metrics
 from webhook.clock import LoopClock
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.membership import Membership
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api
@@ -170,7 +170,7 @@ async def test_a_new_token_is_taken_within_five_seconds_and_an_open_offer_stands
 
 
 async def phases(whole: Fleet, wanted: list[str]) -> bool:
-    return sorted(str(placement_of(job).phase) for job in await whole.hub.all("Job")) == wanted
+    return sorted(str(dispatch_of(job).phase) for job in await whole.hub.all("Job")) == wanted
 
 
 async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_can_be_reached(tmp_path: Path) -> None:

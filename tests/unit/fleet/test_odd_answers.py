@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.model import names
-from webhook.fleet.jobs.copies import placement_of
+from webhook.fleet.jobs.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -58,7 +58,7 @@ async def test_a_job_whose_record_was_broken_by_hand_keeps_no_other_from_being_p
             return sum([await side.running() for side in world.members.values()]) == 2
 
         await world.until(placed)
-        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: "[]"}}})
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.DISPATCH: "[]"}}})
         await asyncio.sleep(20)
         await world.hub.cluster.create(plain_job("sane", runtime="600s"))
 
@@ -80,7 +80,7 @@ async def test_a_hub_that_starts_with_a_broken_record_places_others_and_finds_th
             return sum([await side.running() for side in world.members.values()]) == 2
 
         await world.until(placed)
-        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: "[]"}}})
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.DISPATCH: "[]"}}})
         world.kill()
         world.away.clear()
         world.start()
@@ -91,11 +91,11 @@ async def test_a_hub_that_starts_with_a_broken_record_places_others_and_finds_th
 
         await world.until(both)
         events = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
-        told = [each for each in orjson.loads(events)["items"] if each["reason"] == "PlacementUnreadable"]
+        told = [each for each in orjson.loads(events)["items"] if each["reason"] == "DispatchUnreadable"]
         assert [(each["involvedObject"]["name"], each["type"]) for each in told] == [("broken", "Warning")]
-        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_placements") == 1
-        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.PLACEMENT: None}}})
+        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_dispatches") == 1
+        await world.hub.patch("Job", "broken", {"metadata": {"annotations": {names.DISPATCH: None}}})
         await asyncio.sleep(20)
         assert await world.places("Job", "broken") == ["b"]
-        assert placement_of(await world.hub.get("Job", "broken") or {}).member == "b"
-        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_placements") == 0
+        assert dispatch_of(await world.hub.get("Job", "broken") or {}).member == "b"
+        assert REGISTRY.get_sample_value("tutti_fleet_unreadable_dispatches") == 0

@@ -325,7 +325,7 @@ def test_a_hub_is_let_past_the_webhook_with_its_record_alone() -> None:
     }
     assert text.startswith(f"request.userInfo.username != '{fleet.USER}' || !(")
     assert "object.?spec == oldObject.?spec" in text
-    assert text.count(f"key == '{names.PLACEMENT}'") == 4, "annotations and finalizers, each both ways"
+    assert text.count(f"key == '{names.DISPATCH}'") == 4, "annotations and finalizers, each both ways"
     assert names.PERMIT not in text
 
 

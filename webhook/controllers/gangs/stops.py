@@ -217,7 +217,7 @@ class Stops:
                 return
             self._looked.add(name)
         parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
-        if parts[0][0].placement in (Phase.GRANTED, Phase.RECALLED):
+        if parts[0][0].dispatch in (Phase.GRANTED, Phase.RECALLED):
             # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
             self._pods_ready.forget(name)
             return

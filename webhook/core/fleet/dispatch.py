@@ -37,7 +37,7 @@ NO_OFFER: Final = Offer(0, 0)
 
 
 class Phase(StrEnum):
-    """How far a gang's placement has come."""
+    """How far a gang's dispatch has come."""
 
     NOWHERE = "nowhere"
     OFFERED = "offered"
@@ -46,7 +46,7 @@ class Phase(StrEnum):
 
 
 class Event(StrEnum):
-    """What changes a placement."""
+    """What changes a dispatch."""
 
     OFFER = "offer"
     """One member is asked for room."""
@@ -81,7 +81,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Dispatch:
     """The hub's record of one gang."""
 
     phase: Phase = Phase.NOWHERE
@@ -105,20 +105,20 @@ class Placement:
         """Whether pods of it may exist in a member."""
         return self.phase in (Phase.GRANTED, Phase.RECALLED)
 
-    def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Placement":
+    def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Dispatch":
         """Return it offered to ``member``, by a number that no earlier offer of this gang had.
 
         ``why`` says why not to others.
         """
         assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
         number = self.offer.number + 1 if epoch == self.offer.epoch else 1
-        return Placement(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why, failed=self.failed)
+        return Dispatch(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why, failed=self.failed)
 
-    def withdrawn(self, why: str) -> "Placement":
+    def withdrawn(self, why: str) -> "Dispatch":
         """Return it taken back before anything could start."""
-        return Placement(self._after(Event.WITHDRAW), self.offer, why=why, failed=self.failed)
+        return Dispatch(self._after(Event.WITHDRAW), self.offer, why=why, failed=self.failed)
 
-    def granted(self, copy_uid: str, copy_version: str, stops_after_seconds: int = 0) -> "Placement":
+    def granted(self, copy_uid: str, copy_version: str, stops_after_seconds: int = 0) -> "Dispatch":
         """Return it granted to the copy that was read, of that version, in a member that promised to stop it so."""
         assert copy_uid, "a grant names its copy"
         assert self.copy_uid in ("", copy_uid), f"granted to {self.copy_uid}, not to {copy_uid}"
@@ -133,9 +133,9 @@ class Placement:
 
     def adopted(
         self, offer: Offer, member: str, cluster: str, copy_uid: str, stops_after_seconds: int = 0
-    ) -> "Placement":
+    ) -> "Dispatch":
         """Return it granted to a copy that has its permit already."""
-        return Placement(
+        return Dispatch(
             self._after(Event.ADOPT),
             max(offer, self.offer),
             member,
@@ -145,21 +145,21 @@ class Placement:
             stops_after_seconds=stops_after_seconds,
         )
 
-    def recalled(self, why: str) -> "Placement":
+    def recalled(self, why: str) -> "Dispatch":
         """Return it on its way out of its member."""
         return replace(self, phase=self._after(Event.RECALL), why=why)
 
-    def failed_over(self, why: str) -> "Placement":
+    def failed_over(self, why: str) -> "Dispatch":
         """Return it on its way out of a member in which it failed, to be tried in others."""
         return replace(self.recalled(why), failed=(*self.failed, self.member))
 
-    def proven_gone(self) -> "Placement":
+    def proven_gone(self) -> "Dispatch":
         """Return it free to be offered elsewhere, or for good."""
-        return Placement(self._after(Event.PROVE), self.offer, why=self.why, failed=self.failed)
+        return Dispatch(self._after(Event.PROVE), self.offer, why=self.why, failed=self.failed)
 
-    def lost(self, why: str) -> "Placement":
+    def lost(self, why: str) -> "Dispatch":
         """Return it free to be offered elsewhere, by somebody's word or its member's promise alone."""
-        return Placement(self._after(Event.LOSE), self.offer, why=why, failed=self.failed)
+        return Dispatch(self._after(Event.LOSE), self.offer, why=why, failed=self.failed)
 
     def _after(self, event: Event) -> Phase:
         after = TRANSITIONS.get((self.phase, event))
@@ -167,5 +167,5 @@ class Placement:
         return after
 
 
-NOWHERE: Final = Placement()
+NOWHERE: Final = Dispatch()
 """A gang that was never offered."""

@@ -8,7 +8,7 @@ Then that no pod is listed. In another order a pod may come between two reads. A
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from webhook.core.fleet.dispatch import Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Phase
 
 
 class Evidence(IntEnum):
@@ -32,12 +32,12 @@ class Proof:
         """Return the proof after the answer to what was wanted."""
         return replace(self, wanted=Evidence(self.wanted + 1) if gone else Evidence.COPY)
 
-    def proves(self, placement: Placement) -> bool:
-        """Return whether ``placement`` may be left by it."""
-        this = (placement.cluster, placement.copy_uid) == (self.cluster, self.copy_uid)
-        return this and placement.phase is Phase.RECALLED and self.wanted is Evidence.COMPLETE
+    def proves(self, dispatch: Dispatch) -> bool:
+        """Return whether ``dispatch`` may be left by it."""
+        this = (dispatch.cluster, dispatch.copy_uid) == (self.cluster, self.copy_uid)
+        return this and dispatch.phase is Phase.RECALLED and self.wanted is Evidence.COMPLETE
 
 
-def begun(placement: Placement) -> Proof:
-    """Return the proof to be made for a placement."""
-    return Proof(placement.cluster, placement.copy_uid)
+def begun(dispatch: Dispatch) -> Proof:
+    """Return the proof to be made for a dispatch."""
+    return Proof(dispatch.cluster, dispatch.copy_uid)

@@ -7,7 +7,7 @@ process may crash, sleep or lose an answer anywhere: whoever asks again is told 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.core.fleet.dispatch import Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Phase
 from webhook.core.fleet.sight import Copy, Sight
 
 
@@ -61,7 +61,7 @@ class Wish:
 
 def next_step(
     wish: Wish,
-    placement: Placement,
+    dispatch: Dispatch,
     sight: Sight | None,
     *,
     moves: bool,
@@ -70,21 +70,21 @@ def next_step(
 ) -> Step:
     """Return the next step.
 
-    ``sight`` is of the member that the placement names; None while it does not answer. ``moves``: another member was
+    ``sight`` is of the member that the dispatch names; None while it does not answer. ``moves``: another member was
     chosen for a gang that is nowhere or only offered. ``complete``: every member was swept since the hub's record was
     lost or set back (rule P4); until then nothing is offered or granted.
     """
-    if placement.phase is Phase.NOWHERE:
+    if dispatch.phase is Phase.NOWHERE:
         return Step.OFFER if wish.runs and moves and complete else Step.NOTHING
-    if placement.phase is Phase.OFFERED:
-        return _offered(wish, placement, sight, moves=moves, complete=complete)
-    if sight is None or sight.cluster != placement.cluster:
+    if dispatch.phase is Phase.OFFERED:
+        return _offered(wish, dispatch, sight, moves=moves, complete=complete)
+    if sight is None or sight.cluster != dispatch.cluster:
         # P3: unreachable is not gone. P5: nor is what another cluster does not have.
         return Step.NOTHING
-    if placement.phase is Phase.GRANTED:
-        return _granted(wish, placement, sight, after_failure)
+    if dispatch.phase is Phase.GRANTED:
+        return _granted(wish, dispatch, sight, after_failure)
     copy = sight.copy
-    return Step.DELETE if copy is not None and copy.uid == placement.copy_uid and not copy.deleting else Step.PROVE
+    return Step.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else Step.PROVE
 
 
 def eligible(wish: Wish, sight: Sight | None) -> bool:
@@ -108,14 +108,14 @@ def is_copy(wish: Wish, copy: Copy) -> bool:
     return copy.hub == wish.hub and bool(copy.job)
 
 
-def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
+def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
     if not wish.runs:
         return Step.WITHDRAW
     if not complete:
         return Step.NOTHING
     if moves:
         return Step.OFFER
-    if sight is None or sight.cluster != placement.cluster or not eligible(wish, sight):
+    if sight is None or sight.cluster != dispatch.cluster or not eligible(wish, sight):
         return Step.NOTHING
     copy = sight.copy
     if copy is None:
@@ -127,14 +127,14 @@ def _offered(wish: Wish, placement: Placement, sight: Sight | None, *, moves: bo
     if copy.permitted:
         # Only a record that was set back knows nothing of it: ``strays`` has it adopted.
         return Step.NOTHING
-    if (copy.job, copy.offer) != (wish.job, placement.offer):
+    if (copy.job, copy.offer) != (wish.job, dispatch.offer):
         return Step.SWEEP
     return Step.GRANT if sight.reserved else Step.NOTHING
 
 
-def _granted(wish: Wish, placement: Placement, sight: Sight, after_failure: AfterFailure) -> Step:
+def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure) -> Step:
     copy = sight.copy
-    if not wish.runs or copy is None or copy.uid != placement.copy_uid or copy.deleting or copy.given_up:
+    if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.deleting or copy.given_up:
         return Step.RECALL
     if copy.failed and after_failure is not AfterFailure.END:
         return Step.FAIL_OVER if after_failure is AfterFailure.MOVE else Step.NOTHING
@@ -146,4 +146,4 @@ def _granted(wish: Wish, placement: Placement, sight: Sight, after_failure: Afte
     if not sight.reserved:
         # The member gave the room back before the permit came.
         return Step.RECALL
-    return Step.PERMIT if copy.version == placement.copy_version else Step.GRANT
+    return Step.PERMIT if copy.version == dispatch.copy_version else Step.GRANT

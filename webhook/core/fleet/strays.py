@@ -1,4 +1,4 @@
-"""What the hub does about a copy found in a member: most belong to the placement of their gang, the rest are strays.
+"""What the hub does about a copy found in a member: most belong to the dispatch of their gang, the rest are strays.
 
 The copy is read first and the record after it. A record never goes back to an offer it has left, so what it does not
 name then it will never name, unless the record itself was set back (rule P4).
@@ -7,7 +7,7 @@ name then it will never name, unless the record itself was set back (rule P4).
 from collections.abc import Iterable
 from enum import StrEnum
 
-from webhook.core.fleet.dispatch import Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Phase
 from webhook.core.fleet.sight import Copy
 
 
@@ -26,21 +26,21 @@ class Verdict(StrEnum):
     """It has a permit that was taken back, in a member that was set back: delete it by its uid."""
 
 
-def verdict(copy: Copy, cluster: str, placement: Placement | None, *, complete: bool) -> Verdict:
+def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, complete: bool) -> Verdict:
     """Return what becomes of ``copy``, of this hub, in the member whose kube-system has the uid ``cluster``.
 
-    ``placement`` is of its gang; None when the hub has no such job. ``complete`` as for ``steps.next_step``.
+    ``dispatch`` is of its gang; None when the hub has no such job. ``complete`` as for ``steps.next_step``.
     """
-    if copy.deleting and (placement is None or not copy.permitted):
+    if copy.deleting and (dispatch is None or not copy.permitted):
         return Verdict.KEEP
-    if placement is None:
+    if dispatch is None:
         return Verdict.END
-    if placement.holds and (placement.cluster, placement.copy_uid) == (cluster, copy.uid):
+    if dispatch.holds and (dispatch.cluster, dispatch.copy_uid) == (cluster, copy.uid):
         return Verdict.KEEP
     if not copy.permitted:
-        current = placement.phase is Phase.OFFERED and (placement.cluster, placement.offer) == (cluster, copy.offer)
+        current = dispatch.phase is Phase.OFFERED and (dispatch.cluster, dispatch.offer) == (cluster, copy.offer)
         return Verdict.KEEP if current and complete else Verdict.SWEEP
-    if not placement.holds:
+    if not dispatch.holds:
         return Verdict.ADOPT
     return Verdict.END if complete else Verdict.WAIT
 

@@ -1,9 +1,9 @@
-"""The text of a placement, as it stands in the annotation ``tutti.dev/placement`` of the hub's job, and of an offer."""
+"""The text of a dispatch, as it stands in the annotation ``tutti.dev/dispatch`` of the hub's job, and of an offer."""
 
 import json
 from typing import Final
 
-from webhook.core.fleet.dispatch import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
 
 _NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
 OFFER_DIGITS: Final = 40
@@ -13,24 +13,24 @@ class UnreadableRecord(ValueError):
     """A record that was edited by hand: nothing is done with its job before somebody has looked."""
 
 
-def encode(placement: Placement) -> str:
-    """Return the text of a placement."""
+def encode(dispatch: Dispatch) -> str:
+    """Return the text of a dispatch."""
     fields: dict[str, str | list[str]] = {
-        "phase": placement.phase.value,
-        "offer": str(placement.offer),
-        "member": placement.member,
-        "cluster": placement.cluster,
-        "copy": placement.copy_uid,
-        "version": placement.copy_version,
-        "why": placement.why,
-        "failed": list(placement.failed),
-        "stops": str(placement.stops_after_seconds or ""),
+        "phase": dispatch.phase.value,
+        "offer": str(dispatch.offer),
+        "member": dispatch.member,
+        "cluster": dispatch.cluster,
+        "copy": dispatch.copy_uid,
+        "version": dispatch.copy_version,
+        "why": dispatch.why,
+        "failed": list(dispatch.failed),
+        "stops": str(dispatch.stops_after_seconds or ""),
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
 
 
-def decode(written: object) -> Placement:
-    """Return the placement that was written. Raises UnreadableRecord."""
+def decode(written: object) -> Dispatch:
+    """Return the dispatch that was written. Raises UnreadableRecord."""
     try:
         fields = json.loads(written)  # type: ignore[arg-type]
         phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
@@ -44,7 +44,7 @@ def decode(written: object) -> Placement:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Placement(phase, offer, member, cluster, copy, version, why, failed, promised)
+    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised)
 
 
 def offer_of(written: object) -> Offer:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Offer, Placement
+from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
 from webhook.core.fleet.permit import permits
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode, offer_of
@@ -25,9 +25,9 @@ _MADE_BY_THE_SERVER: Final = (
 """Labels of pod templates that name the hub's object."""
 
 
-def placement_of(job: Mapping[str, Any]) -> Placement:
+def dispatch_of(job: Mapping[str, Any]) -> Dispatch:
     """Return the record on a hub's job; ``NOWHERE`` where there is none. Raises UnreadableRecord."""
-    written = paths.find_mapping(job, ("metadata", "annotations")).get(names.PLACEMENT)
+    written = paths.find_mapping(job, ("metadata", "annotations")).get(names.DISPATCH)
     return NOWHERE if written is None else decode(written)
 
 
@@ -89,7 +89,7 @@ def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
 
 
 def copy_made(
-    kind: JobKind, job: Mapping[str, Any], hub: str, placement: Placement, *, stops_nobody: bool = False
+    kind: JobKind, job: Mapping[str, Any], hub: str, dispatch: Dispatch, *, stops_nobody: bool = False
 ) -> dict[str, Any]:
     """Return the copy of a hub's job for its open offer: suspended, without a permit, for its ordinary controller."""
     metadata = paths.find_mapping(job, ("metadata",))
@@ -107,7 +107,7 @@ def copy_made(
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "labels": {**labels, names.ORIGIN_LABEL: hub},
-            "annotations": {**notes, names.OFFER: offer_text(metadata["uid"], placement.offer)},
+            "annotations": {**notes, names.OFFER: offer_text(metadata["uid"], dispatch.offer)},
         },
         "spec": _without_server_labels(job["spec"]),
     }

@@ -1,10 +1,10 @@
 """What becomes of offers and grants, counted from one record of a gang to the next."""
 
 from webhook import metrics
-from webhook.core.fleet.dispatch import Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Phase
 
 
-def count(before: Placement, after: Placement) -> None:
+def count(before: Dispatch, after: Dispatch) -> None:
     """Count an offer or a grant that is over now that ``after`` is stored."""
     if before.phase is Phase.OFFERED and (after.phase, after.offer) != (before.phase, before.offer):
         outcomes = {Phase.GRANTED: "granted", Phase.OFFERED: "moved"}

@@ -12,7 +12,7 @@ import structlog
 
 from webhook.clock import Clock
 from webhook.core.fleet import proof
-from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
@@ -20,7 +20,7 @@ from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.model import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
-from webhook.fleet.jobs.copies import copy_made, failing, placement_of, shown, stopped, stops_nobody, wanted
+from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits
 from webhook.fleet.jobs.told import bound, unreadable
@@ -119,7 +119,7 @@ class FleetJob:
         self._newest = 0, 0
         """The version in which the hub's job was last read, and how often its server had been set back then."""
         self._proof: Proof | None = None
-        self._offered: tuple[Placement, float] | None = None
+        self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
         self.waits_for = ""
         """The member whose ledger decides what comes next."""
@@ -145,29 +145,29 @@ class FleetJob:
             found = await self._look(before.member, before.phase)
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.read()
-            placement = self._known = placement_of(job)
-            if settled := replace(placement, why="") == replace(before, why=""):
+            dispatch = self._known = dispatch_of(job)
+            if settled := replace(dispatch, why="") == replace(before, why=""):
                 break
-        self.waits_for = placement.member if placement.phase in (Phase.OFFERED, Phase.RECALLED) else ""
-        self.look_at_seconds = 0.0 if placement.phase is Phase.RECALLED else inf
+        self.waits_for = dispatch.member if dispatch.phase in (Phase.OFFERED, Phase.RECALLED) else ""
+        self.look_at_seconds = 0.0 if dispatch.phase is Phase.RECALLED else inf
         if not settled:
             return Step.NOTHING
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
         self._policy = applying(self._fleet.policies, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
-        target = await self._target(wish, placement, found)
-        after = await self._after_failure(wish, placement, found)
+        target = await self._target(wish, dispatch, found)
+        after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.complete_for(wish.job)
-        step = next_step(wish, placement, sight, moves=moves, complete=complete, after_failure=after)
+        step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
-            return await self._take(step, job, placement, found, target)
+            return await self._take(step, job, dispatch, found, target)
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return Step.NOTHING
 
     @property
-    def record(self) -> Placement:
+    def record(self) -> Dispatch:
         """Its record as it was read or written last."""
         return self._known
 
@@ -181,22 +181,22 @@ class FleetJob:
             self._fleet.begin_again(version, before)
         return found
 
-    async def write(self, job: Mapping[str, Any], placement: Placement) -> None:
+    async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Store the record, if the job is still as it was read. Raises ApiError."""
         metadata = paths.find_mapping(job, ("metadata",))
-        noted = {**paths.find_mapping(metadata, ("annotations",)), names.PLACEMENT: encode(placement)}
-        kept = [each for each in metadata.get("finalizers") or () if each != names.PLACEMENT]
-        if placement.phase is not Phase.NOWHERE:
-            kept.append(names.PLACEMENT)
+        noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
+        kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
+        if dispatch.phase is not Phase.NOWHERE:
+            kept.append(names.DISPATCH)
         patch = [
             *_only(metadata),
             {"op": "add", "path": "/metadata/annotations", "value": noted},
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
         await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
-        count(placement_of(job), placement)
-        self._known = placement
-        log.info("fleet.placement", job=f"{self.namespace}/{self.name}", phase=placement.phase, member=placement.member)
+        count(dispatch_of(job), dispatch)
+        self._known = dispatch
+        log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -209,15 +209,15 @@ class FleetJob:
             log.debug("fleet.no_answer", error=str(error))
             return None
 
-    async def _target(self, wish: Wish, placement: Placement, found: Look | None) -> Target | None:
+    async def _target(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> Target | None:
         """Return where to offer the gang now; None to leave it where it is."""
         self._refusals = {}
-        if not wish.runs or placement.holds or await self._waits_on(wish, placement, found):
+        if not wish.runs or dispatch.holds or await self._waits_on(wish, dispatch, found):
             return None
-        candidates = self._candidates(placement)
-        in_turn = self.choice.in_turn(placement.member, candidates)
-        if placement.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
-            self._refusals[placement.member] = why
+        candidates = self._candidates(dispatch)
+        in_turn = self.choice.in_turn(dispatch.member, candidates)
+        if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
+            self._refusals[dispatch.member] = why
         looks = await asyncio.gather(*(self._look(name) for name in in_turn))
         targets = []
         for name, look in zip(in_turn, looks, strict=True):
@@ -228,7 +228,7 @@ class FleetJob:
                 self._refusals[name] = why
         return targets[0] if targets else None
 
-    def _candidates(self, placement: Placement) -> set[str]:
+    def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
         self._refusals |= dict.fromkeys(self._fleet.silent, "was not heard of for a while")
@@ -237,21 +237,21 @@ class FleetJob:
             self._refusals |= dict.fromkeys(others, "is no cluster of its queue's MultiKueueConfig")
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
-        if untried := allowed - set(placement.failed):
+        if untried := allowed - set(dispatch.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "is where it failed")
             return untried
         return allowed
 
-    async def _after_failure(self, wish: Wish, placement: Placement, found: Look | None) -> AfterFailure:
+    async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
-        copy = None if found is None or placement.phase is not Phase.GRANTED else found.sight.copy
+        copy = None if found is None or dispatch.phase is not Phase.GRANTED else found.sight.copy
         waits = self._policy.toleration_seconds
         if copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
         now = asyncio.get_running_loop().time()
         if self._failed is None or self._failed[0] != copy.uid:
             self._failed = copy.uid, now
-        others = self._candidates(placement) - {*placement.failed, placement.member}
+        others = self._candidates(dispatch) - {*dispatch.failed, dispatch.member}
         left = waits - (now - self._failed[1])
         if others and left > 0:
             self.look_at_seconds = now + max(0.0, left)
@@ -262,14 +262,14 @@ class FleetJob:
         silent = None in looks and left > -SILENT_SECONDS
         return AfterFailure.WAIT if silent else AfterFailure.END
 
-    async def _waits_on(self, wish: Wish, placement: Placement, found: Look | None) -> bool:
+    async def _waits_on(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
-        if placement.phase is not Phase.OFFERED:
+        if dispatch.phase is not Phase.OFFERED:
             return False
         now = asyncio.get_running_loop().time()
-        if self._offered is None or self._offered[0].offer != placement.offer:
-            self._offered = placement, now
-        if found is None or found.sight.cluster != placement.cluster or not eligible(wish, found.sight):
+        if self._offered is None or self._offered[0].offer != dispatch.offer:
+            self._offered = dispatch, now
+        if found is None or found.sight.cluster != dispatch.cluster or not eligible(wish, found.sight):
             return False
         age, copy = now - self._offered[1], found.sight.copy
         if found.sight.reserved:
@@ -277,62 +277,62 @@ class FleetJob:
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
-        told, member = Waits(), self._fleet.members.get(placement.member)
+        told, member = Waits(), self._fleet.members.get(dispatch.member)
         if copy is not None and age >= TOLD_SECONDS and member is not None:
             try:
                 told = await member.why_waiting(self.namespace, copy.uid)
             except NoAnswer:
                 return False
-        spared, candidates = stops_nobody(found.object), self._candidates(placement)
-        self.choice.hears(placement.member, told.why, told.starts_at, self._fleet.clock.now())
-        return not self.choice.gives_up(placement.member, age, told.why, candidates, stopped_nobody=spared)
+        spared, candidates = stops_nobody(found.object), self._candidates(dispatch)
+        self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
+        return not self.choice.gives_up(dispatch.member, age, told.why, candidates, stopped_nobody=spared)
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, step: Step, job: dict[str, Any], placement: Placement, found: Look | None, target: Target | None
+        self, step: Step, job: dict[str, Any], dispatch: Dispatch, found: Look | None, target: Target | None
     ) -> Step:
         copy = None if found is None else found.sight.copy
-        member = self._fleet.members.get(placement.member)
+        member = self._fleet.members.get(dispatch.member)
         kind, namespace, name = self._kind, self.namespace, self.name
         try:
             match step:
                 case Step.OFFER if target is not None:
-                    epoch, why = max(self._fleet.epoch, placement.offer.epoch), self._why(target.member)
-                    offered = placement.offered(epoch, target.member, target.cluster, why)
+                    epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
+                    offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
                     if target.empty:
                         await self._create(job, offered)
-                    await self._leave(placement, copy)
+                    await self._leave(dispatch, copy)
                 case Step.WITHDRAW:
-                    await self.write(job, placement.withdrawn("it is not to run"))
-                    await self._leave(placement, copy)
+                    await self.write(job, dispatch.withdrawn("it is not to run"))
+                    await self._leave(dispatch, copy)
                 case Step.CREATE:
-                    await self._create(job, placement)
+                    await self._create(job, dispatch)
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None:
-                    promised = self._fleet.member(placement.member).stops_after_seconds
-                    granted = placement.granted(copy.uid, copy.version, promised)
+                    promised = self._fleet.member(dispatch.member).stops_after_seconds
+                    granted = dispatch.granted(copy.uid, copy.version, promised)
                     await self.write(job, granted)
                     await self._permit(job, granted)
                 case Step.PERMIT:
-                    await self._permit(job, placement)
+                    await self._permit(job, dispatch)
                 case Step.REPORT if found is not None:
                     await self._report(job, found)
                 case Step.RECALL:
-                    await self.write(job, placement.recalled("it is over in its member, or not to run"))
+                    await self.write(job, dispatch.recalled("it is over in its member, or not to run"))
                 case Step.FAIL_OVER:
-                    await self.write(job, placement.failed_over(f"it failed in {placement.member}"))
+                    await self.write(job, dispatch.failed_over(f"it failed in {dispatch.member}"))
                 case Step.DELETE if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=False)
                 case Step.PROVE if member is not None:
-                    return await self._prove(job, member, placement)
+                    return await self._prove(job, member, dispatch)
                 case _:
-                    if placement.phase is Phase.NOWHERE and self._refusals and self._why() != placement.why:
-                        await self.write(job, replace(placement, why=self._why()))
-                    await self._mirror(job, placement, found)
-                    if placement.phase is Phase.NOWHERE and stopped(self._kind, job):
+                    if dispatch.phase is Phase.NOWHERE and self._refusals and self._why() != dispatch.why:
+                        await self.write(job, replace(dispatch, why=self._why()))
+                    await self._mirror(job, dispatch, found)
+                    if dispatch.phase is Phase.NOWHERE and stopped(self._kind, job):
                         await self._store_status(job, {})
                     return Step.NOTHING
         except NoAnswer as error:
@@ -344,7 +344,7 @@ class FleetJob:
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
 
-    async def _leave(self, before: Placement, copy: Copy | None) -> None:
+    async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
         """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.
 
         A member that does not answer is swept when it does.
@@ -354,21 +354,21 @@ class FleetJob:
                 member = self._fleet.member(before.member)
                 await member.delete(self._kind, self.namespace, self.name, copy, as_read=True)
 
-    async def _create(self, job: dict[str, Any], placement: Placement) -> None:
+    async def _create(self, job: dict[str, Any], dispatch: Dispatch) -> None:
         """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""
-        spares = len(self._candidates(placement)) > 1 and not self.choice.stops_others
-        made = copy_made(self._kind, job, self._fleet.uid, placement, stops_nobody=spares)
-        await self._fleet.member(placement.member).create(self._kind, made)
+        spares = len(self._candidates(dispatch)) > 1 and not self.choice.stops_others
+        made = copy_made(self._kind, job, self._fleet.uid, dispatch, stops_nobody=spares)
+        await self._fleet.member(dispatch.member).create(self._kind, made)
 
-    async def _permit(self, job: Mapping[str, Any], placement: Placement) -> None:
+    async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Permit a copy whose grant is stored. Raises NoAnswer."""
-        member, uid = self._fleet.member(placement.member), paths.find(job, ("metadata", "uid"))
-        await member.permit(self._kind, self.namespace, self.name, uid, placement)
-        await self._tell(job, placement)
+        member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
+        await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
+        await self._tell(job, dispatch)
 
-    async def _tell(self, job: Mapping[str, Any], placement: Placement) -> None:
+    async def _tell(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs; nothing depends on it."""
-        event = bound(self._kind, job, placement, self._fleet.clock.now())
+        event = bound(self._kind, job, dispatch, self._fleet.clock.now())
         with contextlib.suppress(ApiError):
             path = f"/api/v1/namespaces/{self.namespace}/events"
             await self._fleet.api.request("POST", path, body=orjson.dumps(event))
@@ -384,28 +384,28 @@ class FleetJob:
             await self._fleet.api.request("POST", path, body=orjson.dumps(event))
             self._told_hour = now // 3600
 
-    async def _prove(self, job: dict[str, Any], member: Member, placement: Placement) -> Step:
+    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch) -> Step:
         so_far = self._proof
-        if so_far is None or (so_far.cluster, so_far.copy_uid) != (placement.cluster, placement.copy_uid):
-            so_far = proof.begun(placement)
+        if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
+            so_far = proof.begun(dispatch)
         while so_far.wanted is not Evidence.COMPLETE:
-            gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, placement)
+            gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, dispatch)
             so_far = self._proof = so_far.found(gone=gone)
             if not gone:
                 return Step.NOTHING
-        if so_far.proves(placement):
-            await self.write(job, placement.proven_gone())
+        if so_far.proves(dispatch):
+            await self.write(job, dispatch.proven_gone())
         return Step.PROVE
 
-    async def _mirror(self, job: dict[str, Any], placement: Placement, found: Look | None) -> None:
+    async def _mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Show the member's status on the hub's job while it runs there."""
-        if placement.phase is not Phase.GRANTED or found is None or found.object is None:
+        if dispatch.phase is not Phase.GRANTED or found is None or found.object is None:
             return
         copy = found.sight.copy
         # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.
         if copy is None or copy.finished or failing(found.object.get("status") or {}):
             return
-        if copy.uid == placement.copy_uid and copy.permitted:
+        if copy.uid == dispatch.copy_uid and copy.permitted:
             await self._report(job, found)
 
     async def _report(self, job: dict[str, Any], found: Look) -> None:

@@ -16,7 +16,7 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.core.fleet.dispatch import Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Phase
 from webhook.core.fleet.permit import permit_text
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
@@ -161,11 +161,11 @@ class Member:
         knows = ledger is not None and ledger.knows_permits
         return Look(Sight(cluster, knows, copy, reserved), found)
 
-    async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, placement: Placement) -> bool:
-        """Return whether one piece of evidence says that the copy of ``placement`` is gone. Raises NoAnswer."""
-        if await self.cluster() != placement.cluster:
+    async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
+        """Return whether one piece of evidence says that the copy of ``dispatch`` is gone. Raises NoAnswer."""
+        if await self.cluster() != dispatch.cluster:
             return False
-        uid = placement.copy_uid
+        uid = dispatch.copy_uid
         match evidence:
             case Evidence.COPY:
                 found = await self._get(object_path(kind, namespace, name))
@@ -230,13 +230,13 @@ class Member:
         path = object_path(kind, copy["metadata"]["namespace"], "")
         await self._write("POST", path.rstrip("/"), orjson.dumps(copy))
 
-    async def permit(self, kind: JobKind, namespace: str, name: str, job: str, placement: Placement) -> None:
+    async def permit(self, kind: JobKind, namespace: str, name: str, job: str, dispatch: Dispatch) -> None:
         """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1)."""
-        uid = placement.copy_uid
-        permit = permit_text(offer_text(job, placement.offer), uid)
+        uid = dispatch.copy_uid
+        permit = permit_text(offer_text(job, dispatch.offer), uid)
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.copy_version},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": dispatch.copy_version},
             {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": permit},
         ]
         await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)

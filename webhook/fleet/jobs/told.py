@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.fleet.dispatch import Placement
+from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.model import names
 from webhook.core.model.moments import time_text
 from webhook.jobs.kinds.kind import JobKind
@@ -11,7 +11,7 @@ from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read
 
 REASON: Final = "ScheduleBindingSucceed"
-UNREADABLE: Final = "PlacementUnreadable"
+UNREADABLE: Final = "DispatchUnreadable"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
@@ -19,17 +19,17 @@ MEMBERS: Final = "tutti-hub-members"
 _COMPONENT: Final = "tutti.dev/hub"
 
 
-def bound(kind: JobKind, job: Mapping[str, Any], placement: Placement, now: float) -> dict[str, Any]:
+def bound(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
     """Return the event that a granted gang has come into its member; one of an offer has always the same name."""
     gang = read(kind, job, NO_CONTEXT).gang
     sets = " ".join(f"{{{name} {count}}}" for name, count in ({} if gang is None else gang.counts).items())
-    message = f"Binding has been scheduled successfully. Result: {{{placement.member}:0,[{sets}]}}"
-    return _of_job(kind, job, str(placement.offer), now) | {"reason": REASON, "message": message, "type": "Normal"}
+    message = f"Binding has been scheduled successfully. Result: {{{dispatch.member}:0,[{sets}]}}"
+    return _of_job(kind, job, str(dispatch.offer), now) | {"reason": REASON, "message": message, "type": "Normal"}
 
 
 def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
     """Return the event that a job's record cannot be read, so that it is offered to nobody; one an hour."""
-    note = names.PLACEMENT
+    note = names.DISPATCH
     message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until somebody takes this annotation off"
     told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told

@@ -87,7 +87,7 @@ def read(
         out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
-        placement=_placement(kind, marks),
+        dispatch=_dispatch(kind, marks),
         awaits_permit=names.OFFER in marks
         and (given_up or not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid)),
         hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)) if names.OFFER in marks else "",
@@ -98,11 +98,11 @@ def read(
     )
 
 
-def _placement(kind: JobKind, marks: Mapping[str, Any]) -> Phase:
-    if not kind.given_manager or names.PLACEMENT not in marks:
+def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> Phase:
+    if not kind.given_manager or names.DISPATCH not in marks:
         return Phase.NOWHERE
     try:
-        return placed.decode(marks[names.PLACEMENT]).phase
+        return placed.decode(marks[names.DISPATCH]).phase
     except placed.UnreadableRecord:
         # The hub leaves it alone until somebody has looked, and so does the quota that it holds.
         return Phase.GRANTED

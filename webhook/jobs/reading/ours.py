@@ -66,7 +66,7 @@ OURS: Final = (
     # Its editors can take a copy for a job of their own, which they could have created as well.
     Ours(names.OFFER, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.STOPS_NOBODY, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
-    Ours(names.PLACEMENT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
+    Ours(names.DISPATCH, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
     Ours(names.GIVEN_UP, Form.ANNOTATION, {Place.JOB: _BY_TUTTI}),
     Ours(names.TOP, Form.ANNOTATION, {Place.JOB: Writer.TOPPER}),

@@ -183,7 +183,7 @@ class JobRecord:
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
-    placement: Phase = Phase.NOWHERE
+    dispatch: Phase = Phase.NOWHERE
     """Of a hub's job: how far it has come into a member."""
     awaits_permit: bool = False
     """A copy from a hub that has not given leave to start it: it is reserved for, and waits."""
@@ -208,7 +208,7 @@ class JobRecord:
     @property
     def placed(self) -> bool:
         """A member may run it: what it holds here stays held whatever pods there are here."""
-        return self.placement is not Phase.NOWHERE
+        return self.dispatch is not Phase.NOWHERE
 
     @property
     def attempts(self) -> int:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from webhook.core.fleet.dispatch import TRANSITIONS, Event, Offer, Phase, Placement
+from webhook.core.fleet.dispatch import TRANSITIONS, Dispatch, Event, Offer, Phase
 from webhook.core.fleet.permit import permit_text, permits
 from webhook.core.fleet.text import decode, encode
 
-OFFERED = Placement().offered(3, "a", "cluster-a")
+OFFERED = Dispatch().offered(3, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "17")
 
 
@@ -23,19 +23,19 @@ def test_a_gang_that_may_have_pods_is_left_by_proof_or_somebodys_word_alone() ->
 
 
 IN = {
-    Phase.NOWHERE: Placement(),
+    Phase.NOWHERE: Dispatch(),
     Phase.OFFERED: OFFERED,
     Phase.GRANTED: GRANTED,
     Phase.RECALLED: GRANTED.recalled("over"),
 }
-BY: dict[Event, Callable[[Placement], Placement]] = {
-    Event.OFFER: lambda placement: placement.offered(3, "b", "cluster-b"),
-    Event.WITHDRAW: lambda placement: placement.withdrawn("stopped"),
-    Event.GRANT: lambda placement: placement.granted("copy", "18"),
-    Event.RECALL: lambda placement: placement.recalled("over"),
-    Event.PROVE: lambda placement: placement.proven_gone(),
-    Event.LOSE: lambda placement: placement.lost("lost"),
-    Event.ADOPT: lambda placement: placement.adopted(Offer(3, 1), "a", "cluster-a", "copy"),
+BY: dict[Event, Callable[[Dispatch], Dispatch]] = {
+    Event.OFFER: lambda dispatch: dispatch.offered(3, "b", "cluster-b"),
+    Event.WITHDRAW: lambda dispatch: dispatch.withdrawn("stopped"),
+    Event.GRANT: lambda dispatch: dispatch.granted("copy", "18"),
+    Event.RECALL: lambda dispatch: dispatch.recalled("over"),
+    Event.PROVE: lambda dispatch: dispatch.proven_gone(),
+    Event.LOSE: lambda dispatch: dispatch.lost("lost"),
+    Event.ADOPT: lambda dispatch: dispatch.adopted(Offer(3, 1), "a", "cluster-a", "copy"),
 }
 DRAWN = """
            offer    withdraw  grant    recall    prove    lose     adopt
@@ -77,7 +77,7 @@ def test_a_permit_is_for_one_copy_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "again"),
+    ("dispatch", "again"),
     [
         (OFFERED, OFFERED.offered(3, "b", "cluster-b")),
         (OFFERED, OFFERED.withdrawn("stopped").offered(3, "a", "cluster-a")),
@@ -86,8 +86,8 @@ def test_a_permit_is_for_one_copy_at_a_time() -> None:
     ],
     ids=["moved", "withdrawn", "proven gone", "in a new epoch"],
 )
-def test_no_offer_bears_the_number_of_another(placement: Placement, again: Placement) -> None:
-    assert again.offer > placement.offer
+def test_no_offer_bears_the_number_of_another(dispatch: Dispatch, again: Dispatch) -> None:
+    assert again.offer > dispatch.offer
 
 
 def test_an_adopted_copy_keeps_numbers_growing() -> None:

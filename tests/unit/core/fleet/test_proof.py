@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
-from webhook.core.fleet.dispatch import Offer, Phase, Placement
+from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
 from webhook.core.fleet.proof import Evidence, Proof, begun
 
-RECALLED = Placement(Phase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")
+RECALLED = Dispatch(Phase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")
 
 
 def answer(member: Member, proof: Proof) -> bool:
@@ -41,18 +41,18 @@ def test_what_is_found_again_begins_the_proof_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "placement",
+    "dispatch",
     [
-        Placement(Phase.GRANTED, RECALLED.offer, "a", "cluster", "copy"),
-        Placement(Phase.RECALLED, RECALLED.offer, "a", "cluster", "another copy"),
-        Placement(Phase.RECALLED, RECALLED.offer, "a", "another cluster", "copy"),
+        Dispatch(Phase.GRANTED, RECALLED.offer, "a", "cluster", "copy"),
+        Dispatch(Phase.RECALLED, RECALLED.offer, "a", "cluster", "another copy"),
+        Dispatch(Phase.RECALLED, RECALLED.offer, "a", "another cluster", "copy"),
     ],
     ids=["granted", "another copy", "another cluster"],
 )
-def test_a_proof_is_good_for_the_placement_that_it_was_made_for_alone(placement: Placement) -> None:
+def test_a_proof_is_good_for_the_dispatch_that_it_was_made_for_alone(dispatch: Dispatch) -> None:
     proof = begun(RECALLED).found(gone=True).found(gone=True).found(gone=True)
     assert proof.proves(RECALLED)
-    assert not proof.proves(placement)
+    assert not proof.proves(dispatch)
 
 
 def test_a_copy_that_is_listed_is_no_proof() -> None:

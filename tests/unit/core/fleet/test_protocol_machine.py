@@ -29,7 +29,7 @@ def whole(world: World) -> None:
 
 
 def at_rest(world: World) -> bool:
-    ended = all(job.over and job.placement.phase is Phase.NOWHERE for job in world.jobs.values())
+    ended = all(job.over and job.dispatch.phase is Phase.NOWHERE for job in world.jobs.values())
     empty = all(not m.reserved and not any(m.pods.values()) for m in world.members.values())
     copies = any(found.hub for m in world.members.values() for found in m.objects.values())
     return ended and empty and not copies

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.fleet.dispatch import NOWHERE, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard, longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.steps import Step, Wish, next_step
@@ -13,7 +13,7 @@ from webhook.core.fleet.strays import Verdict, verdict
 from webhook.core.model.gang import GRACE_SECONDS_MAX
 
 WISH = Wish("hub", "job", runs=True)
-OFFERED = Placement().offered(3, "a", "cluster-a")
+OFFERED = Dispatch().offered(3, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "17", 300)
 GIVEN_UP = Copy("copy", "19", "hub", "job", OFFERED.offer, permitted=False, given_up=True)
 

@@ -11,7 +11,7 @@ from random import Random
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
 from webhook.core.fleet import proof, strays
-from webhook.core.fleet.dispatch import NOWHERE, Offer, Phase, Placement
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Offer, Phase
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, is_copy, next_step
@@ -46,7 +46,7 @@ class Job:
     version: int = 1
     runs: bool = True
     over: bool = False
-    placement: Placement = NOWHERE
+    dispatch: Dispatch = NOWHERE
 
     @property
     def wish(self) -> Wish:
@@ -124,7 +124,7 @@ class World:
             yield "lose a member's ledger", self.members[name].lose_ledger
         for job in JOBS:
             yield ("stop" if self.jobs[job].runs else "resume"), lambda job=job: self.toggle(job)
-            if self.jobs[job].over and not self.jobs[job].placement.holds:
+            if self.jobs[job].over and not self.jobs[job].dispatch.holds:
                 yield "submit again", lambda job=job: self._submit_again(job)
 
     def take(self, name: str, move: Callable[[], None]) -> None:
@@ -187,65 +187,65 @@ class World:
     def _decide(self, process: int, job: str) -> None:
         mind = self.minds[process]
         known = mind.jobs.pop(job)
-        placement, wish = known.placement, known.wish
+        dispatch, wish = known.dispatch, known.wish
         # Decided later than read: what was seen may have changed, and what is written is conditional on it.
-        sight = mind.sights.get((placement.member, job))
+        sight = mind.sights.get((dispatch.member, job))
         choice = self._choice(mind, job, known)
-        others = set(MEMBERS) - {*placement.failed, placement.member}
+        others = set(MEMBERS) - {*dispatch.failed, dispatch.member}
         free = any(eligible(wish, mind.sights.get((name, job))) for name in others)
         after = AfterFailure.MOVE if free else AfterFailure.END
         moves, complete = choice is not None, not self.unswept
-        step = next_step(wish, placement, sight, moves=moves, complete=complete, after_failure=after)
+        step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         self.counts[step] = self.counts.get(step, 0) + 1
         copy = None if sight is None else sight.copy
         match step:
             case Step.OFFER if choice is not None:
-                self._write(job, known, placement.offered(self.epoch, *choice))
+                self._write(job, known, dispatch.offered(self.epoch, *choice))
             case Step.WITHDRAW:
-                self._write(job, known, placement.withdrawn("stopped"))
+                self._write(job, known, dispatch.withdrawn("stopped"))
             case Step.CREATE:
-                self._send(placement.member, step, lambda there: there.create(job, known.uid, placement.offer))
+                self._send(dispatch.member, step, lambda there: there.create(job, known.uid, dispatch.offer))
             case Step.SWEEP if copy is not None:
-                self._send(placement.member, step, lambda there: there.delete(job, copy.uid, copy.version))
+                self._send(dispatch.member, step, lambda there: there.delete(job, copy.uid, copy.version))
             case Step.GRANT if copy is not None:
-                self._write(job, known, placement.granted(copy.uid, copy.version))
+                self._write(job, known, dispatch.granted(copy.uid, copy.version))
             case Step.PERMIT:
-                uid, version = placement.copy_uid, placement.copy_version
-                self._send(placement.member, step, lambda there: there.permit(job, placement.offer, uid, version))
+                uid, version = dispatch.copy_uid, dispatch.copy_version
+                self._send(dispatch.member, step, lambda there: there.permit(job, dispatch.offer, uid, version))
             case Step.REPORT:
                 self._send(None, step, lambda _: self._store(job, known, replace(known, over=True)))
             case Step.RECALL:
-                self._write(job, known, placement.recalled("over"))
+                self._write(job, known, dispatch.recalled("over"))
             case Step.FAIL_OVER:
-                self._write(job, known, placement.failed_over("failed"))
+                self._write(job, known, dispatch.failed_over("failed"))
             case Step.DELETE:
-                self._send(placement.member, step, lambda there: there.delete(job, placement.copy_uid, None))
+                self._send(dispatch.member, step, lambda there: there.delete(job, dispatch.copy_uid, None))
             case Step.PROVE:
                 self._prove(mind, job, known)
 
     def _choice(self, mind: Mind, job: str, known: Job) -> tuple[str, str] | None:
         """The next member after the one it is offered to, where that one does not answer or cannot take it."""
-        wish, placement = known.wish, known.placement
-        current = mind.sights.get((placement.member, job))
-        if placement.phase is Phase.OFFERED and current is not None and eligible(wish, current):
+        wish, dispatch = known.wish, known.dispatch
+        current = mind.sights.get((dispatch.member, job))
+        if dispatch.phase is Phase.OFFERED and current is not None and eligible(wish, current):
             return None
-        start = MEMBERS.index(placement.member) + 1 if placement.member else 0
+        start = MEMBERS.index(dispatch.member) + 1 if dispatch.member else 0
         for name in (*MEMBERS[start:], *MEMBERS[:start]):
             sight = mind.sights.get((name, job))
-            if name in placement.failed and set(placement.failed) < set(MEMBERS):
+            if name in dispatch.failed and set(dispatch.failed) < set(MEMBERS):
                 continue
-            if sight is not None and eligible(wish, sight) and name != placement.member:
+            if sight is not None and eligible(wish, sight) and name != dispatch.member:
                 return name, sight.cluster
         return None
 
     def _prove(self, mind: Mind, job: str, known: Job) -> None:
-        placement = known.placement
+        dispatch = known.dispatch
         so_far = mind.proofs.get(job)
-        if so_far is None or (so_far.cluster, so_far.copy_uid) != (placement.cluster, placement.copy_uid):
-            so_far = proof.begun(placement)
-        there = self.members[placement.member]
-        if placement.member not in self.cut:
-            uid = placement.copy_uid
+        if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
+            so_far = proof.begun(dispatch)
+        there = self.members[dispatch.member]
+        if dispatch.member not in self.cut:
+            uid = dispatch.copy_uid
             gone = {
                 Evidence.COPY: all(found.uid != uid for found in there.objects.values()),
                 Evidence.RESERVATION: uid not in there.reserved,
@@ -253,8 +253,8 @@ class World:
             }
             so_far = so_far.found(gone=gone[so_far.wanted]) if so_far.wanted is not Evidence.COMPLETE else so_far
         mind.proofs[job] = so_far
-        if so_far.proves(placement):
-            self._write(job, known, placement.proven_gone())
+        if so_far.proves(dispatch):
+            self._write(job, known, dispatch.proven_gone())
 
     def _sweep(self, process: int, name: str) -> None:
         there = self.members[name]
@@ -264,8 +264,8 @@ class World:
             known = self.jobs[job]
             if not is_copy(known.wish, copy):
                 continue
-            placement = known.placement if copy.job == known.uid else None
-            verdict = strays.verdict(copy, there.cluster, placement, complete=not self.unswept)
+            dispatch = known.dispatch if copy.job == known.uid else None
+            verdict = strays.verdict(copy, there.cluster, dispatch, complete=not self.unswept)
             verdicts.append(verdict)
             self.counts[verdict] = self.counts.get(verdict, 0) + 1
             if verdict is Verdict.SWEEP:
@@ -273,14 +273,14 @@ class World:
             elif verdict is Verdict.END:
                 self._send(name, "end", lambda to, job=job, copy=copy: to.delete(job, copy.uid, None))
             elif verdict is Verdict.ADOPT:
-                self._write(job, known, known.placement.adopted(copy.offer, name, there.cluster, copy.uid))
+                self._write(job, known, known.dispatch.adopted(copy.offer, name, there.cluster, copy.uid))
         if strays.swept(verdicts, leftovers):
             self.unswept.discard(name)
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    def _write(self, job: str, known: Job, placement: Placement) -> None:
-        self._send(None, placement.phase, lambda _: self._store(job, known, replace(known, placement=placement)))
+    def _write(self, job: str, known: Job, dispatch: Dispatch) -> None:
+        self._send(None, dispatch.phase, lambda _: self._store(job, known, replace(known, dispatch=dispatch)))
 
     def _store(self, job: str, known: Job, after: Job) -> None:
         if self.jobs[job].version == known.version:
@@ -310,15 +310,15 @@ class World:
 
     def check(self) -> None:
         places: dict[str, set[str]] = {}
-        placements = {job.uid: job.placement for job in self.jobs.values()}
+        dispatches = {job.uid: job.dispatch for job in self.jobs.values()}
         for member in (*self.members.values(), *self.elsewhere):
             for job, uid in member.running():
                 places.setdefault(job, set()).add(uid)
-                placement = placements.get(job)
-                named = placement is not None and placement.holds and placement.copy_uid == uid
+                dispatch = dispatches.get(job)
+                named = dispatch is not None and dispatch.holds and dispatch.copy_uid == uid
                 # What the record says of the time before it was set back is known again when all members were swept.
-                excused = self.unswept or (placement is None and self.restored)
-                assert named or excused, f"{job} runs as {uid} while its record says {placement}"
+                excused = self.unswept or (dispatch is None and self.restored)
+                assert named or excused, f"{job} runs as {uid} while its record says {dispatch}"
         twice = {job: sorted(uids) for job, uids in places.items() if len(uids) > 1}
         assert not twice, f"runs more than once: {twice}"
         for (name, job), theirs in self.foreign.items():

@@ -6,11 +6,11 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import fleet, pytorch_job
-from webhook.core.fleet.dispatch import Placement
+from webhook.core.fleet.dispatch import Dispatch
 from webhook.fleet.jobs.counting import count
 
 pytestmark = pytest.mark.virtual_time
-NOWHERE = Placement()
+NOWHERE = Dispatch()
 OFFERED = NOWHERE.offered(1, "counted", "uid")
 GRANTED = OFFERED.granted("copy", "7")
 RECORDS = {

@@ -19,7 +19,7 @@ OFFERED = NOWHERE.offered(1, "a", "cluster-a")
 def pytorch_job(record: str | None = None, **run_policy: Any) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": "pytorch", "image": "train:1"}]}}
     metadata = {"name": "train", "namespace": "team-a", "uid": "1"}
-    notes = {} if record is None else {"annotations": {names.PLACEMENT: record}}
+    notes = {} if record is None else {"annotations": {names.DISPATCH: record}}
     replicas = {"Master": {"replicas": 1, "template": template}}
     return {"metadata": metadata | notes, "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": replicas}}
 
@@ -39,8 +39,8 @@ def test_a_record_says_whether_a_member_may_run_it_and_one_that_says_nothing_tha
     record: str | None, phase: Phase
 ) -> None:
     job = pytorch_job(record)
-    assert read(IN_HUB["PyTorchJob.kubeflow.org"], job, NO_CONTEXT, IN_HUB).placement is phase
-    assert read(KINDS["PyTorchJob.kubeflow.org"], job, NO_CONTEXT).placement is Phase.NOWHERE, "not in a hub"
+    assert read(IN_HUB["PyTorchJob.kubeflow.org"], job, NO_CONTEXT, IN_HUB).dispatch is phase
+    assert read(KINDS["PyTorchJob.kubeflow.org"], job, NO_CONTEXT).dispatch is Phase.NOWHERE, "not in a hub"
 
 
 @pytest.mark.parametrize(("written", "stored"), [({}, names.HUB_MANAGER), ({"managedBy": "me"}, "me")])
