@@ -5,16 +5,16 @@ says; every gated job that is stored suspended is written once (ledger rule 4), 
 sent can land after the new ledger stands; only then is it written, with an epoch above every one ever seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
-from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
+from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet, stated
 from webhook.core.model import names
 from webhook.core.model.eviction import REBUILT
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Policy
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group import ensemble
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -116,7 +116,7 @@ def from_annotation(
             ReservedPodSet(
                 s.name,
                 admission.counts.get(s.name, s.count),
-                s.price,
+                stated(s.price),
                 admission.flavors.get(s.name, {}),
                 admission.charges.get(s.name),
             )
@@ -135,12 +135,18 @@ def from_annotation(
 
 
 def adopted(  # noqa: PLR0917
-    job: JobRecord, gang: Gang, policy: Policy, settings: EngineSettings, epoch: int, now_seconds: float
+    job: JobRecord, gang: Gang, view: View, settings: EngineSettings, epoch: int, now_seconds: float
 ) -> Reservation:
-    """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor."""
+    """Return the reservation of a job that ran before Tutti gated it: all its pods, from each group's first flavor.
+
+    What it is charged is stated: its pods bear no label that says of which pod set they are, so that nothing else would
+    tell after the loss of the ledger what a LimitRange of then had filled in.
+    """
+    policy = view.policy
     queue_name = policy.queue_of(job.namespace, job.queue_label)
     queue = None if queue_name is None else policy.queues[queue_name]
     groups = () if queue is None else queue.resource_groups
+    gang = _as_given(gang, view.unlabelled_pods(job.namespace, job.uid))
     charges = (None if queue is None else compile_request(gang, queue, policy.flavors, settings).charges) or {}
     flavors = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
     return Reservation(
@@ -153,9 +159,9 @@ def adopted(  # noqa: PLR0917
             ReservedPodSet(
                 s.name,
                 s.count,
-                s.price,
-                _asked(flavors, gang, charges.get(s.name, s.price.requests)),
-                charges.get(s.name),
+                stated(s.price),
+                (taken := _asked(flavors, gang, charge := charges.get(s.name, s.price.requests))),
+                {name: amount for name in taken if (amount := charge.get(name, 0))} if taken else None,
             )
             for s in gang.pod_sets
         ),
@@ -168,6 +174,27 @@ def adopted(  # noqa: PLR0917
         preemptible=policy.may_be_preempted(gang, queue_name),
         cohorts=() if queue is None else policy.cohorts_above(queue.cohort),
     )
+
+
+def _as_given(gang: Gang, pods: Sequence[PodRecord]) -> Gang:
+    """Return ``gang`` with what its pods that run ask at least: they may have been created under another LimitRange.
+
+    Of which pod set each of them is nobody knows: what lacks is put on all alike.
+    """
+    more = {}
+    for name in sorted({name for pod in pods for name in pod.price.requests}):
+        used = sum(sorted((pod.price.requests.get(name, 0) for pod in pods), reverse=True)[: gang.pods])
+        held = sum(s.price.requests.get(name, 0) * s.count for s in gang.pod_sets)
+        if used > held:
+            more[name] = -((held - used) // gang.pods)
+    if not more:
+        return gang
+    raised = (
+        {**s.price.requests, **{name: s.price.requests.get(name, 0) + amount for name, amount in more.items()}}
+        for s in gang.pod_sets
+    )
+    sets = (replace(s, price=replace(s.price, requests=each)) for s, each in zip(gang.pod_sets, raised, strict=True))
+    return replace(gang, pod_sets=tuple(sets))
 
 
 def _asked(flavors: dict[str, str], gang: Gang, requests: Iterable[str]) -> dict[str, str]:

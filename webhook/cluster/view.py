@@ -167,9 +167,13 @@ class View:
         entry, job = self.ledger.entries.get(uid), self.jobs.get(uid)
         found = self.fences.present(namespace, uid)
         if entry.adopted if entry is not None else job is not None and not job.marked:
-            pods = (self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid))
-            found += sum(pod is not None and pod.gang is None and not pod.terminal for pod in pods)
+            found += len(self.unlabelled_pods(namespace, uid))
         return found
+
+    def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
+        """Return the pods that a job controls without our label on them, and that have not ended."""
+        pods = (self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid))
+        return [pod for pod in pods if pod is not None and pod.gang is None and not pod.terminal]
 
     def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.

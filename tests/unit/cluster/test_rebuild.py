@@ -9,8 +9,11 @@ from tests.unit.core.worlds import gang
 from tests.unit.jobs.records import waiting_job
 from webhook.cluster import rebuild
 from webhook.cluster.view import View
+from webhook.core.ledger import text
 from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorQuotas, LocalQueue, Policy, Queue, ResourceGroup
 from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.core.quota.fence import Fence
@@ -22,13 +25,13 @@ RESERVED = reserve(GANG, "q", {"main": 2}, {"main": {CREDITS: "any"}}, 4, 100.25
 IN_CREDITS = EngineSettings(transformations=(Transformation(GPU, {CREDITS: 10_000}, replace=True),))
 
 
-def rebuilt(entry: Reservation) -> Reservation:
+def rebuilt(entry: Reservation, asking: Gang = GANG) -> Reservation:
     """Return what a rebuild makes of the job that carries what ``entry`` had written on it."""
-    admission = annotations.admission_of(entry, waiting_job(GANG), (4, 9))
+    admission = annotations.admission_of(entry, waiting_job(asking), (4, 9))
     text = annotations.encode_admission(admission)
     view = View()
     noted = annotations.decode_admission(text, "uid")
-    view.put_job(waiting_job(GANG, suspended=False, active=True, admission=noted))
+    view.put_job(waiting_job(asking, suspended=False, active=True, admission=noted))
     return replace(rebuild.rebuilt_ledger(view, None).entries["uid"], epoch=entry.epoch)
 
 
@@ -61,7 +64,7 @@ def test_an_adopted_job_is_charged_as_if_it_had_been_admitted() -> None:
         local_queues={("ns", "q"): LocalQueue("ns", "q", "q")},
     )
     job = waiting_job(GANG, suspended=False, active=True, marked=False)
-    entry = rebuild.adopted(job, GANG, policy, IN_CREDITS, 4, 100.25)
+    entry = rebuild.adopted(job, GANG, View(policy=policy), IN_CREDITS, 4, 100.25)
     assert {key.resource: amount for key, amount in entry.usage().items()} == {CREDITS: 20_000}
 
 
@@ -72,4 +75,70 @@ def test_an_adopted_job_counts_in_every_limit_that_it_would_count_in_had_it_been
     asking = gang("train", None, 1, namespace="a", preemptible=preemptible)
     (admitted,) = Cluster(policy).submit(asking).plan().admitted
     job = replace(waiting_job(asking, suspended=False, active=True, marked=False), queue_label=None)
-    assert rebuild.adopted(job, asking, policy, EngineSettings(), 4, 100.25).usage() == admitted.usage()
+    assert rebuild.adopted(job, asking, View(policy=policy), EngineSettings(), 4, 100.25).usage() == admitted.usage()
+
+
+@pytest.mark.parametrize("asks", [{}, {"cpu": 500}, {"cpu": 3000}], ids=["nothing", "less", "more"])
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_an_adopted_job_is_charged_at_least_what_its_pods_were_given(asks: dict[str, int], preemptible: bool) -> None:
+    """A LimitRange that filled their requests in may be gone, or say something else by now."""
+    limits = {"cpu": 10, "kube-queue/max-jobs": 3}
+    view = View(policy=tree({"kube-queue/max-preempible-jobs": "1"}, a={"min": limits, "max": limits}))
+    sets = tuple(PodSet(name, count, PodPrice(asks)) for name, count in (("driver", 1), ("workers", 3)))
+    asking = replace(gang("train", None, 1, namespace="a", preemptible=preemptible), pod_sets=sets)
+    job = replace(waiting_job(asking, suspended=False, active=True, marked=False), queue_label=None)
+    view.put_job(job)
+    view.put_controller("train", "a", "")
+    for number in range(5):
+        # One more than there are to be: one of them is being replaced.
+        price = PodPrice({"cpu": 2000})
+        view.put_pod(PodRecord(f"pod-{number}", "a", f"pod-{number}", 1, price, owner_uid="train"))
+    usage = rebuild.adopted(job, asking, view, EngineSettings(), 4, 100.25).usage()
+    resource = "cpu" if preemptible else names.GUARANTEED + "cpu"
+    paid = {key.resource: amount for key, amount in usage.items()}
+    assert paid[resource] == paid["cpu"] == 4 * max(2000, asks.get("cpu", 0))
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_what_a_tree_guarantees_is_charged_as_before(preemptible: bool) -> None:
+    """Of what may not be preempted an ElasticQuotaTree counts the guaranteed part by itself."""
+    limits = {"cpu": 4, "kube-queue/max-jobs": 3}
+    policy = tree({"kube-queue/max-preempible-jobs": "1"}, a={"min": limits, "max": limits})
+    asking = gang("train", None, 1, namespace="a", preemptible=preemptible)
+    (admitted,) = Cluster(policy).submit(asking).plan().admitted
+    guaranteed = {key for key in admitted.usage() if key.resource.startswith(names.GUARANTEED)}
+    assert bool(guaranteed) is not preemptible
+    noted = annotations.decode_admission(
+        annotations.encode_admission(annotations.admission_of(admitted, waiting_job(asking), (4, 9))), asking.uid
+    )
+    view = View(policy=policy)
+    view.put_job(replace(waiting_job(asking, suspended=False, active=True, admission=noted), queue_label=None))
+    entry = rebuild.rebuilt_ledger(view, None).entries[asking.uid]
+    assert entry.usage() == admitted.usage()
+    assert entry.preemptible is preemptible
+
+
+def test_nothing_is_written_of_what_is_0() -> None:
+    """Neither at admission, nor of what was adopted, nor after a rebuild; of what a queue counts its flavor stays."""
+    asks = PodPrice({GPU: 1000, "example.com/none": 0, "example.com/counted": 0}, {"example.com/none": 0})
+    gang_of_zeros = replace(GANG, pod_sets=(PodSet("main", 2, asks),))
+    group = ResourceGroup((GPU, "example.com/counted"), (FlavorQuotas("any", {}),))
+    policy = Policy(
+        queues={"q": Queue("q", "kueue", resource_groups=(group,), ignores_undeclared=True)},
+        local_queues={("ns", "q"): LocalQueue("ns", "q", "q")},
+    )
+    job = waiting_job(gang_of_zeros, suspended=False, active=True, marked=False)
+    settings = EngineSettings(excluded_prefixes=("example.org",))
+    flavors = {"main": {GPU: "any", "example.com/counted": "any"}}
+    entries = [
+        reserve(gang_of_zeros, "q", {"main": 2}, flavors, 4, 1.5, {"main": dict(asks.requests)}),
+        rebuild.adopted(job, gang_of_zeros, View(policy=policy), settings, 4, 1.5),
+    ]
+    entries += [rebuilt(entry, gang_of_zeros) for entry in entries]
+    for entry in entries:
+        (pod_set,) = entry.pod_sets
+        assert pod_set.price.requests == {GPU: 1000}
+        assert pod_set.price.limits == {}
+        assert pod_set.charge in (None, {GPU: 1000})
+        assert pod_set.flavors == {GPU: "any", "example.com/counted": "any"}
+        assert "example.com/none" not in text.encode_entry(entry)

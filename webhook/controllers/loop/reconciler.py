@@ -368,7 +368,7 @@ class Reconciler:
         assert self._keeper.ledger is not None
         if reservation is None:
             epoch, now = self._keeper.ledger.epoch, self._now()
-            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view.policy, self._settings, epoch, now))
+            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view, self._settings, epoch, now))
             if not self._room.takes(adopted):
                 self.dirty.lagging.add(job.uid)
                 return

@@ -183,9 +183,9 @@ def reserve(  # noqa: PLR0917
             ReservedPodSet(
                 s.name,
                 counts[s.name],
-                _stated(s.price),
+                stated(s.price),
                 shared(flavors.get(s.name, {})),
-                (charges or {}).get(s.name),
+                _counted(charges, s.name),
                 s.job,
             )
             for s in gang.pod_sets
@@ -200,7 +200,14 @@ def reserve(  # noqa: PLR0917
     )
 
 
-def _stated(price: PodPrice) -> PodPrice:
+def _counted(charges: Mapping[str, Mapping[str, int]] | None, pod_set: str) -> Mapping[str, int] | None:
+    charge = None if charges is None else charges.get(pod_set)
+    if charge is None or all(charge.values()):
+        return charge
+    return {name: amount for name, amount in charge.items() if amount}
+
+
+def stated(price: PodPrice) -> PodPrice:
     """Return a price without amounts of 0: who asks for none of something is not told from who leaves it out."""
     if all(price.requests.values()) and all(price.limits.values()):
         return price

@@ -256,7 +256,7 @@ def _read_jobs(world: World, jobs: list[JobRecord], around: Surroundings) -> Non
             continue
         reservation = reserved.get(job.uid)
         if reservation is None and job.active and not job.suspended and job.admission is None:
-            reservation = rebuild.adopted(job, job.gang, view.policy, around.settings, 1, around.now)
+            reservation = rebuild.adopted(job, job.gang, view, around.settings, 1, around.now)
         waiting = waiting_gang(job, view)
         gang = waiting if isinstance(waiting, Gang) else view.with_quorum(job.gang)
         given_back = {} if reservation is None else job.given_back(reservation)

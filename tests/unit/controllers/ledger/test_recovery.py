@@ -200,15 +200,21 @@ async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
         running.cancel()
 
 
-async def test_what_pods_were_given_at_their_creation_stays_charged_though_nothing_says_it_any_more() -> None:
+@pytest.mark.parametrize("before_tutti", [False, True], ids=["admitted", "adopted"])
+async def test_what_pods_were_given_at_their_creation_stays_charged_though_nothing_says_it_any_more(
+    before_tutti: bool,
+) -> None:
     """The LimitRange that filled their requests in is gone when the ledger is lost."""
     limits = [{"type": "Container", "defaultRequest": {"cpu": "2"}}]
     limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits", "namespace": "team-a"}}
     async with stage() as world:
         await world.cluster.create({**limit_range, "spec": {"limits": limits}})
-        await world.take_over()
         job = queued_job()
         del job["spec"]["template"]["spec"]["containers"][0]["resources"]
+        if before_tutti:
+            job["spec"]["suspend"] = False
+            del job["spec"]["template"]["metadata"]
+        await world.take_over()
         await world.cluster.create(job)
         await asyncio.sleep(8)
         (before,) = (await world.ledger()).entries.values()
