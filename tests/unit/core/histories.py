@@ -56,7 +56,7 @@ class History:
     def __init__(self, seed: int, order: int, rules: Callable[[], Engine]) -> None:
         self.what, self.order = Random(seed), Random(order) if order else None
         self.rules, self.engine, self.fences = rules, rules(), Fences()
-        self.decay = self.engine.state.decayed is not None
+        self.decay = self.engine.state.usage.decayed is not None
         self.now, self.number = 0.0, 0
         self.known: dict[str, Gang] = {}
         self.admitted: dict[str, Reservation] = {}

@@ -336,7 +336,7 @@ def charge(
     state.allocations.put(Allocation(reservation, amounts, gang))
     state.stopped_for_share.pop(gang.uid, None)
     state.pending.admitted_beside(queue, gang.priority)
-    state.charge_usage(queue, gang, amounts)
+    state.usage.charge(queue, gang, amounts)
     state.fences.put_reservation(reservation)
     return reservation
 

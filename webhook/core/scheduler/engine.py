@@ -112,7 +112,7 @@ class Engine:
 
     def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
         """Say what a local queue (namespace, name) consumed of each resource, in whole units, decayed until now."""
-        self.state.restore_usage(local, consumed)
+        self.state.usage.restore(local, consumed)
 
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""
@@ -157,7 +157,7 @@ class Engine:
         state = self.state
         state.fences, state.now, state.followed = fences, now, None
         state.pending.end_backoffs(now)
-        state.age_usage(now)
+        state.usage.age(now)
         if state.nodes is not None and state.nodes.begin_round():
             self.wake_nodes()
         stopped = drain(state)
@@ -196,7 +196,7 @@ class Engine:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
         if self.state.nodes is not None and self.state.nodes.has_due:
             return now
-        decayed = self.state.decayed
+        decayed = self.state.usage.decayed
         times = (self.state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
 

@@ -26,7 +26,8 @@ from webhook.core.placement.ceilings import Ceilings
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
-from webhook.core.quota.usage_decay import DecayedUsage, LocalName, local_name
+from webhook.core.quota.usage_decay import DecayedUsage
+from webhook.core.scheduler.usage_order import UsageOrder
 
 LOWEST: Final = (-sys.maxsize, 0.0, "")
 """Goes before all gangs by negated priority, time, uid."""
@@ -72,8 +73,6 @@ class State:
     """What is free on which node; None while the nodes are not known."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
-    decayed: DecayedUsage | None = None
-    """Only with usage-decay ordering."""
     undrained: bool = True
     """A queue may have started to drain."""
     stirred: bool = True
@@ -83,6 +82,8 @@ class State:
     """The heads of Backfill queues."""
     guard: BorrowingGuard = field(init=False)
     """Which gangs leave room to which."""
+    usage: UsageOrder = field(init=False)
+    """Who goes first by decayed usage."""
     _decider: Decider | None = None
     _ceilings: Ceilings = field(default_factory=Ceilings)
 
@@ -90,14 +91,13 @@ class State:
         self.pending.room_at = self.allocations.headroom
         self.guard = BorrowingGuard(self.pending, self.allocations)
         self.backfill = Backfill(self.pending, self.allocations, not self.settings.fair_sharing)
+        decay = self.settings.usage_decay
+        self.usage = UsageOrder(self.pending, self.allocations, None if decay is None else DecayedUsage(decay))
 
     @classmethod
     def empty(cls, settings: EngineSettings) -> "State":
         """Return the state of an engine that knows nothing."""
-        state = cls(settings, Policy(), PendingQueues(settings), Allocations(QuotaTree(Policy())))
-        if settings.usage_decay is not None:
-            state.decayed = DecayedUsage(settings.usage_decay)
-        return state
+        return cls(settings, Policy(), PendingQueues(settings), Allocations(QuotaTree(Policy())))
 
     @property
     def decider(self) -> Decider:
@@ -109,7 +109,7 @@ class State:
                 self.allocations,
                 self.fences,
                 self.settings,
-                self._ranks,
+                self.usage.ranks,
                 self.yields,
                 self.nodes,
                 flavors,
@@ -135,8 +135,7 @@ class State:
             self.lapse_booking(uid)
         self.pending.end_backoffs(now)
         self.growing = dict.fromkeys(self.allocations.by_uid)
-        if self.decayed is not None:
-            self._rerank_all(self._decaying_queues())
+        self.usage.rerank()
         self.undrained = self.stirred = True
 
     def is_claiming(self, uid: str) -> bool:
@@ -208,53 +207,6 @@ class State:
         if record is not None and record.eclass is not None and record.eclass.unschedulable:
             self.pending.wake_class(record.eclass)
         self.wake_nodes()
-
-    def age_usage(self, now: float) -> None:
-        """Sample usage for usage-decay ordering, if that is due, and reorder the queues that use it."""
-        if self.decayed is None:
-            return
-        queues = self._decaying_queues()
-        held = (allocation for queue in queues for allocation in self.allocations.of_queue(queue.name or "").values())
-        if queues and self.decayed.sample(now, held):
-            self._rerank_all(queues)
-
-    def _decaying_queues(self) -> list[PendingQueue]:
-        return [e for e in self.pending.queues.values() if e.spec is not None and e.spec.usage_based_ordering]
-
-    def _rerank_all(self, queues: list[PendingQueue]) -> None:
-        by_queue = {queue.name: queue for queue in queues}
-        for name, local in sorted(self.policy.local_queues.items()):
-            if local.queue in by_queue:
-                self._rerank(by_queue[local.queue], name)
-
-    def charge_usage(self, queue: PendingQueue, gang: Gang, amounts: Mapping[FlavorResource, int]) -> None:
-        """Add the entry penalty of an admission, where the queue goes by decayed usage."""
-        if self.decayed is not None and queue.spec is not None and queue.spec.usage_based_ordering and gang.queue:
-            self.decayed.charge((gang.namespace, gang.queue), amounts)
-            self._rerank(queue, (gang.namespace, gang.queue))
-
-    def restore_usage(self, local: LocalName, consumed: Mapping[str, float]) -> None:
-        """Take over what a local queue consumed, if that counts."""
-        if self.decayed is not None:
-            self.decayed.consumed[local] = dict(consumed)
-            self._rerank_all(self._decaying_queues())
-
-    def _rerank(self, queue: PendingQueue, local: tuple[str, str]) -> None:
-        assert self.decayed is not None
-        queue.rerank(local, self.decayed.rank(local, self.policy.local_queues.get(local)))
-        self.pending.active[queue] = None
-        self.pending.head_changed(queue)
-
-    def _ranks(self, queue: str) -> Mapping[str, float] | None:
-        """Return the usage-decay rank of each allocation of a queue that goes by it."""
-        if self.decayed is None or not self.policy.queues[queue].usage_based_ordering:
-            return None
-        ranks = {}
-        for uid, allocation in self.allocations.of_queue(queue).items():
-            name = local_name(allocation)
-            if name is not None:
-                ranks[uid] = self.decayed.rank(name, self.policy.local_queues.get(name))
-        return ranks
 
     def decide(self, eclass: EquivalenceClass, *, stops_for_nodes: bool = False) -> Decision:
         """Decide about the head of a class, as if nothing were held back for it: no nodes, nor its queue's quota.
@@ -472,7 +424,7 @@ class State:
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.booked, twin.offered_from = dict(self.booked), self.offered_from
         twin.offered_next, twin.looks_owed = self.offered_next, self.looks_owed
-        twin.now, twin.decayed = self.now, None if self.decayed is None else self.decayed.copy()
+        twin.now, twin.usage.decayed = self.now, None if self.usage.decayed is None else self.usage.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred
         twin.guard.watched = dict(self.guard.watched)

@@ -53,7 +53,7 @@ def test_what_ran_long_counts_until_it_is_forgotten() -> None:
     world.end("red").submit(gang("r", "red", created=1), gang("b", "blue", created=2))
     assert world.engine.next_wake(100) == 110
     assert world.cycle() == ["b", "r"]
-    consumed = world.engine.state.decayed
+    consumed = world.engine.state.usage.decayed
     assert consumed is not None
     assert consumed.consumed["team", "red"]["cpu"] > consumed.consumed["team", "blue"]["cpu"]
     world.end("b", "r").now = 100_000
