@@ -22,13 +22,14 @@ without a limit keeps its queue's own quota instead. Under fair sharing shares d
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
 from webhook.core.assignment.decision import Decision
-from webhook.core.backfill.bookings import Head, asks, book, head_at, owns
+from webhook.core.backfill.bookings import asks, book
+from webhook.core.backfill.head_plan import HeadPlan, ends_at
 from webhook.core.backfill.heads import Heads, before_heads, waits_for_quota
 from webhook.core.backfill.timetable import Booking, Start, Timetable
 from webhook.core.ledger.record import Booked
@@ -40,22 +41,6 @@ from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The heads of one tree, or of one queue, and what is booked for them."""
-
-    now: float
-    eclasses: Sequence[EquivalenceClass]
-    turns: Mapping[str, int]
-    """By uid, their order."""
-    bookings: dict[str, Booking]
-    table: Timetable | None = None
-    """None: nothing is booked."""
-    rights: frozenset[tuple[object, ...]] = frozenset()
-    """Queue, priority and what is asked of each head that is booked: by that it goes who has a right before it."""
-
 
 _Basis = tuple[object, ...]
 """What a plan is made from, but for the time."""
@@ -79,9 +64,9 @@ class Backfill:
     """By uid of who would start or grow: the heads that it may put off, where it does."""
     freed: list[str] = field(default_factory=list)
     """The heads beside which there may be more room than before they were settled last."""
-    _settled: dict[object, tuple[_Basis, _Plan, int]] = field(default_factory=dict)
+    _settled: dict[object, tuple[_Basis, HeadPlan, int]] = field(default_factory=dict)
     """By tree or queue, as last settled, with what ``allocations.given_back_in`` said then."""
-    _plans: dict[object, tuple[_Basis, _Plan]] = field(default_factory=dict)
+    _plans: dict[object, tuple[_Basis, HeadPlan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
     _seen: dict[Node, tuple[int, int, float]] = field(default_factory=dict)
     """By root, what was settled last was made from this, and until when it holds, where no fence has a part in it."""
@@ -145,7 +130,7 @@ class Backfill:
 
     def _settle(
         self, queues: Sequence[PendingQueue], fences: Fences, now: float, keys: list[WakeKey]
-    ) -> tuple[_Basis, _Plan, int]:
+    ) -> tuple[_Basis, HeadPlan, int]:
         """Return the plan of these queues, and add the ``keys`` under which it wakes somebody.
 
         It stays as it was while nothing has changed that it is made from, and nobody is late.
@@ -160,7 +145,7 @@ class Backfill:
             uid = eclass.head.uid
             if uid in self.turns and self.booked.get(uid) != plan.bookings.get(uid):
                 keys.append(QueueHead(eclass.queue.name))
-        self.freed += self.booked if known is None else _with_more_room(known[1], plan)
+        self.freed += self.booked if known is None else known[1].with_more_room(plan)
         if known is not None and not plan.rights <= known[1].rights:
             keys.append(before_heads(plan.eclasses[0].queue))
         return basis, plan, self._given_back_in(queues)
@@ -172,7 +157,7 @@ class Backfill:
 
     def start_of(self, head: EquivalenceClass, fences: Fences, now: float) -> float | None:
         """Return the booked start of the head of a queue, or the one that it could have booked; None without one."""
-        booking = self._booking_of(self._plan_beside(head.queue, fences, now), head)[0]
+        booking = self._plan_beside(head.queue, fences, now).booking_of(head)[0]
         return None if booking is None else booking.at_seconds
 
     def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> BehindHead | None:
@@ -182,11 +167,11 @@ class Backfill:
             return None
         plan = self._plan(queues, self.heads.waiting_for_quota(queues, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
-        end = inf if decision.preempts else _ends_at(eclass.head.max_run_seconds, now)
+        end = inf if decision.preempts else ends_at(eclass.head.max_run_seconds, now)
         start = Start(node, decision.assignment.usage, end, [victim.allocation for victim in decision.victims])
         head = eclass.queue.head() if eclass.queue.backfills else None
         if head is not None and head is not eclass and head.order_key <= eclass.order_key:
-            why = self._may_not_pass(plan, eclass, start, head, fences)
+            why = plan.may_not_pass(eclass, start, head, fences)
             if why is not None:
                 return why
         delayed, whoever_moves = self._delayed(plan, start, eclass.head.uid, eclass)
@@ -212,13 +197,13 @@ class Backfill:
             node, amounts = eclass.queue.node, eclass.smallest
             if plan is None or plan.table is None or node is None or amounts is None or eclass.queue.heads(eclass):
                 return False
-            start = Start(node, amounts, _ends_at(eclass.head.max_run_seconds, now))
+            start = Start(node, amounts, ends_at(eclass.head.max_run_seconds, now))
             if not plan.table.keeps_out(uid, start):
                 return False
             like = (eclass.queue, eclass.sample.priority, *amounts.items())
             if like not in rights:
                 booked = (each for each in plan.eclasses if each.head.uid in plan.bookings)
-                rights[like] = any(self._intervenes(plan, start, eclass, each) for each in booked)
+                rights[like] = any(plan.intervenes(start, eclass, each) for each in booked)
             return not rights[like]
 
         return refuses
@@ -228,10 +213,10 @@ class Backfill:
         node, plan = eclass.queue.node, self._plan_beside(eclass.queue, fences, now)
         if node is None or plan.table is None:
             return {}
-        own = self._step_out(plan.table, eclass)
-        end = _ends_at(eclass.head.max_run_seconds, now)
+        own = plan.step_out(plan.table, eclass)
+        end = ends_at(eclass.head.max_run_seconds, now)
         found = {key: plan.table.room(node, key, end) for key in eclass.request.keys}
-        self._step_in(plan.table, eclass, own)
+        plan.step_in(plan.table, eclass, own)
         return found
 
     def lets_grow(self, allocation: Allocation, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
@@ -244,7 +229,7 @@ class Backfill:
         start = Start(node, extra, inf if allocation.end_seconds is None else allocation.end_seconds)
         own = queue.head() if queue.backfills else None
         if own is not None and own.request.keys & extra.keys():
-            booking, table = self._booking_of(plan, own)
+            booking, table = plan.booking_of(own)
             if booking is None:
                 return False
             if own not in plan.eclasses and start.end_seconds > booking.at_seconds and not table.beside(booking, start):
@@ -266,14 +251,14 @@ class Backfill:
     def _moment(self, now: float) -> tuple[int, int, float]:
         return (self.allocations.version, self.pending.changes, now)
 
-    def _plan_beside(self, queue: PendingQueue, fences: Fences, now: float) -> _Plan:
+    def _plan_beside(self, queue: PendingQueue, fences: Fences, now: float) -> HeadPlan:
         queues = self.heads.queues_beside(queue)
         return self._plan(queues, self.heads.waiting_for_quota(queues, fences), now)
 
-    def _plan(self, queues: Sequence[PendingQueue], eclasses: Sequence[EquivalenceClass], now: float) -> _Plan:
+    def _plan(self, queues: Sequence[PendingQueue], eclasses: Sequence[EquivalenceClass], now: float) -> HeadPlan:
         """Return the plan of these queues as of now; what is settled stays as it is."""
         if not queues:
-            return _Plan(now, (), {}, {})
+            return HeadPlan(self.allocations, now, (), {}, {})
         scope, basis = self.heads.scope(queues), self._basis(queues, eclasses)
         known = self._plans.get(scope)
         if known is not None and known[1].now == now and known[0] == basis:
@@ -293,7 +278,7 @@ class Backfill:
 
     def _made(
         self, queues: Sequence[PendingQueue], eclasses: Sequence[EquivalenceClass], scope: object, now: float
-    ) -> _Plan:
+    ) -> HeadPlan:
         to_come = (each.turn for each in self.recalled.values())
         numbers = count(1 + max((*self.turns.values(), *to_come), default=0))
         new = sorted(
@@ -301,7 +286,7 @@ class Backfill:
         )
         turns = {eclass.head.uid: self.turns.get(eclass.head.uid, 0) for eclass in eclasses}
         turns.update((eclass.head.uid, next(numbers)) for eclass in new)
-        plan = _Plan(now, eclasses, turns, {})
+        plan = HeadPlan(self.allocations, now, eclasses, turns, {})
         known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
         nodes = {queue.node for queue in queues}
         ours = [each for each in self.booked.values() if each.node in nodes]
@@ -313,7 +298,7 @@ class Backfill:
             assert queues[0].node is not None
             table = Timetable(self.allocations, queues[0].node.root, now)
             put_off = [uid for starter, heads in self.put_off.items() if self._has_room(starter) for uid in heads]
-            book(table, self._heads(table, plan, known), known, movable=movable, put_off=put_off)
+            book(table, plan.heads(table, known), known, movable=movable, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
             booked = [
@@ -338,7 +323,7 @@ class Backfill:
                 continue
             self.turns[uid] = before.turn
             if before.at_seconds is not None and asks(eclass, before.amounts):
-                at, end = before.at_seconds, _ends_at(eclass.head.max_run_seconds, before.at_seconds)
+                at, end = before.at_seconds, ends_at(eclass.head.max_run_seconds, before.at_seconds)
                 self.booked[uid] = Booking(uid, eclass.key, eclass.queue.node, before.amounts, at, end)
         return bool(known)
 
@@ -352,57 +337,10 @@ class Backfill:
             return False
         return all(allocation.amounts.get(key, 0) >= amount for key, amount in booking.amounts.items())
 
-    def _heads(
-        self, table: Timetable, plan: _Plan, known: Mapping[str, Booking], but: EquivalenceClass | None = None
-    ) -> list[Head]:
-        """Return the heads that are booked or may be, as of now."""
-        heads = []
-        for eclass in plan.eclasses:
-            uid, kept = eclass.head.uid, self._kept_by(eclass.queue)
-            if eclass is not but and (uid in known or table.may_hold(eclass, kept)):
-                heads.append(head_at(eclass, plan.turns[uid], known.get(uid), kept, table.taken))
-        return heads
-
-    def _kept_by(self, queue: PendingQueue) -> AmountsByFlavor:
-        """Return what the head of a queue keeps of the queue's own quota, whether or not that is put aside just now."""
-        lifted, head = self.allocations.lifted, QueueHead(queue.name)
-        if lifted is not None and lifted[0] == head:
-            return lifted[2]
-        kept = self.allocations.promises.get(head)
-        return {} if kept is None else kept[1]
-
     # -- who may start -----------------------------------------------------------------------------------------------
 
-    def _may_not_pass(
-        self, plan: _Plan, eclass: EquivalenceClass, start: Start, head: EquivalenceClass, fences: Fences
-    ) -> BehindHead | None:
-        """Return why ``eclass`` may not pass the head of its own queue, whether or not that is booked."""
-        space, now = eclass.sample.namespace, plan.now
-        fenced = space == head.sample.namespace and bool(fences.fences(space))
-        if eclass.head.max_run_seconds is None:
-            return BehindHead(head.head.key, Passing.NO_LIMIT)
-        if start.end_seconds == inf:
-            return BehindHead(head.head.key, Passing.STOPS_OTHERS)
-        booking, table = self._booking_of(plan, head)
-        if booking is None:
-            if not fenced and not head.request.keys & start.amounts.keys():
-                return None
-            return BehindHead(head.head.key, Passing.START_UNKNOWN)
-        beside = not fenced and (head in plan.eclasses or table.beside(booking, start))
-        if beside or start.end_seconds <= booking.at_seconds:
-            return None
-        return BehindHead(head.head.key, Passing.TOO_LONG, booking.at_seconds - now)
-
-    def _booking_of(self, plan: _Plan, head: EquivalenceClass) -> tuple[Booking | None, Timetable]:
-        """Return what is booked for the head of a queue, or could be if it waits for more than quota; and where."""
-        assert head.queue.node is not None
-        table = plan.table or Timetable(self.allocations, head.queue.node.root, plan.now)
-        if head in plan.eclasses:
-            return plan.bookings.get(head.head.uid), table
-        return table.earliest(head), table
-
     def _delayed(
-        self, plan: _Plan, start: Start, uid: str, eclass: EquivalenceClass | None
+        self, plan: HeadPlan, start: Start, uid: str, eclass: EquivalenceClass | None
     ) -> tuple[EquivalenceClass | None, bool]:
         """Return a head that would be put off by ``start``, made by the head of ``eclass`` or by one that grows,
         without a right to that; and whether that is so whichever other head moved.
@@ -414,69 +352,21 @@ class Backfill:
         }
         refused = None
         if not start.gone:
-            own = self._step_out(plan.table, eclass)
+            own = plan.step_out(plan.table, eclass)
             refused = plan.table.refuses(start)
-            self._step_in(plan.table, eclass, own)
+            plan.step_in(plan.table, eclass, own)
             if refused is None:
                 return None, False
-        weaker = frozenset(other for other, each in by_uid.items() if self._intervenes(plan, start, eclass, each))
+        weaker = frozenset(other for other, each in by_uid.items() if plan.intervenes(start, eclass, each))
         if refused is not None and not weaker:
             return by_uid[refused.uid], True
         after = Timetable(self.allocations, start.node.root, plan.now, start)
-        self._step_out(after, eclass)
+        plan.step_out(after, eclass)
         known = {other: plan.bookings[other] for other in by_uid}
-        book(after, self._heads(after, plan, known, eclass), known, movable=plan.turns, put_off=weaker)
+        book(after, plan.heads(after, known, eclass), known, movable=plan.turns, put_off=weaker)
         for other in (other for other in by_uid if other not in weaker):
             then = after.booking(other)
             if then is None or then.at_seconds > known[other].at_seconds:
                 return by_uid[other], False
         self.put_off[uid] = weaker
         return None, False
-
-    def _intervenes(self, plan: _Plan, start: Start, eclass: EquivalenceClass | None, head: EquivalenceClass) -> bool:
-        """Return whether the head of ``eclass``, or one that grows, may put off the head of another queue."""
-        node = head.queue.node
-        assert node is not None
-        if node is start.node:
-            return False
-        if eclass is not None and eclass.sample.priority > head.sample.priority:
-            return True
-        asked = plan.bookings[head.head.uid].amounts.keys() & {key for key, amount in start.amounts.items() if amount}
-        return owns(self.allocations.projected, start.node, node, start.amounts, asked)
-
-    def _step_out(self, table: Timetable, eclass: EquivalenceClass | None) -> Booking | None:
-        """Leave out what is kept for the head of ``eclass`` itself."""
-        if eclass is None:
-            return None
-        if self._is_lifted(eclass) and eclass.queue.node is not None:
-            table.forgo(eclass.queue.node, self._kept_by(eclass.queue))
-        return table.cancel(eclass.head.uid)
-
-    def _step_in(self, table: Timetable, eclass: EquivalenceClass | None, booking: Booking | None) -> None:
-        """Let that be as it was."""
-        if booking is not None:
-            table.book(booking)
-        if eclass is not None and self._is_lifted(eclass) and eclass.queue.node is not None:
-            table.charge(eclass.queue.node, self._kept_by(eclass.queue))
-
-    def _is_lifted(self, eclass: EquivalenceClass) -> bool:
-        """Return whether what its queue keeps for its head is put aside for the head of ``eclass``."""
-        lifted = self.allocations.lifted
-        return lifted is not None and lifted[0] == QueueHead(eclass.queue.name)
-
-
-def _with_more_room(before: _Plan, after: _Plan) -> list[str]:
-    """Return the heads beside which there may be room now: their bookings moved, or keep less out."""
-    return [
-        uid
-        for uid, booking in before.bookings.items()
-        if after.bookings.get(uid) != booking or _has_more_room(uid, before.table, after.table)
-    ]
-
-
-def _has_more_room(uid: str, before: Timetable | None, after: Timetable | None) -> bool:
-    return before is None or after is None or after.has_more_room_beside(uid, before)
-
-
-def _ends_at(limit_seconds: int | None, since_seconds: float) -> float:
-    return inf if limit_seconds is None else since_seconds + limit_seconds
