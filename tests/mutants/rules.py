@@ -120,8 +120,8 @@ MUTANTS: Final = (
     Mutant(
         "2",
         "what is given is spent once that is stored",
-        RECONCILER,
-        "        if self._keeper.paged:\n",
+        "webhook/controllers/loop/next_steps.py",
+        "        if self.keeper.paged:\n",
         "        if False:\n",
         f"{UNIT}/controllers/ledger/test_paged_cycles.py",
     ),

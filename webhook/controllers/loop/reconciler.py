@@ -13,12 +13,12 @@ import structlog
 
 from webhook import metrics
 from webhook.clock import Clock
-from webhook.cluster import rebuild, waiting
+from webhook.cluster import waiting
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config, engine_settings
 from webhook.controllers.gang_record import Event, GangRecords, Phase
-from webhook.controllers.gangs import gated_pods, hubs, requeues, siblings
+from webhook.controllers.gangs import gated_pods, hubs, siblings
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
@@ -31,14 +31,13 @@ from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.loop.engine_feed import EngineFeed
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
+from webhook.controllers.loop.next_steps import Steps
 from webhook.controllers.reporting import queue_metrics
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger import bounds
-from webhook.core.ledger.record import Changes, Reservation
-from webhook.core.model.eviction import ENDED, HELD
-from webhook.core.model.gang import Gang
+from webhook.core.ledger.record import Changes
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.core.scheduler.engine import Engine
@@ -47,7 +46,6 @@ from webhook.errors import ApiError, Conflict, NotFound
 from webhook.jobs.patches import job as patches
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import Api
-from webhook.untyped.editing import Patch
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +92,19 @@ class Reconciler:
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.dirty, self._announcer, now=clock.now)
+        self._steps = Steps(
+            feeds=feeds,
+            keeper=keeper,
+            settings=self._settings,
+            records=self.records,
+            dirty=self.dirty,
+            gangs=self._gangs,
+            stops=self._stops,
+            proof=self._proof,
+            room=self._room,
+            effects=self._effects,
+            now=self._now,
+        )
         feeds.follow_ledger()
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
@@ -212,7 +223,7 @@ class Reconciler:
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger, Changes(before, tuple(sorted(changed))))
         for released in batch.released:
-            self._is_released(released)
+            self._steps.is_released(released)
         for job in batch.starts.values():
             try:
                 self._add_start(job, batch)
@@ -296,7 +307,7 @@ class Reconciler:
             step = Step.VOID
         self._gangs.queue(step, uid, job, self._room.holds_back(uid, None if job is None else job.gang))
         if act:
-            self._act(step, job, reservation, batch)
+            self._steps.act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
             if step is Step.NOTHING and not act:
@@ -314,88 +325,6 @@ class Reconciler:
             self.dirty.lagging.add(uid)
             return True
         return self._effects.stale_pods(uid, self._view.fences.pods_of(gang.namespace, uid))
-
-    # -- one gang's next step --------------------------------------------------------------------------------------
-
-    def _act(self, step: Step, job: JobRecord | None, reservation: Reservation | None, batch: Batch) -> None:
-        match step:
-            case Step.RELEASE if reservation is not None:
-                if self._stops.too_soon(job, reservation):
-                    self.dirty.lagging.add(reservation.uid)
-                elif self._proof.holds(reservation.uid, reservation.kind, labelled=not reservation.adopted):
-                    self._release(reservation, batch)
-            case Step.HOLD if job is not None and reservation is not None:
-                self._stops.one(reservation, HELD, batch, requeues.held(job))
-            case Step.ADOPT if job is not None and job.gang is not None:
-                self._adopt(job, job.gang, reservation, batch)
-            case Step.START | Step.LIFT if job is not None and job.suspended and self._give_up(job, reservation, batch):
-                pass
-            case Step.START if job is not None:
-                batch.starts[job.uid] = job
-            case Step.LIFT if job is not None:
-                self._lift(job, reservation, batch)
-            case Step.END if job is not None and reservation is not None:
-                self._stops.gang(reservation, ENDED, batch, gated_pods.ended(job))
-            case Step.STOP | Step.VOID | Step.SUSPEND | Step.SWEEP if job is not None:
-                requeue, held = self._stops.requeue(job, reservation), requeues.is_hold(job, reservation)
-                pods = self._view.fences.pods_of(job.namespace, job.uid)
-                if step is not Step.SWEEP and not gated_pods.is_pod_group(job):
-                    self._write(step, job, patches.stop(job, requeue, held, kinds=self._feeds.kinds), batch)
-                elif deletes := gated_pods.stopping(step, job, pods, requeue):
-                    batch.effects[job.uid] = deletes
-            case Step.CLEAR if job is not None:
-                batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")
-            case Step.GROW | Step.RESTORE if job is not None:
-                self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
-
-    def _give_up(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> bool:
-        """Stop a gang of which nothing runs if its start is refused for good; return whether it is."""
-        refused = self._effects.refused(job.uid)
-        if refused is None or reservation is None or not reservation.evictable:
-            return False
-        self._stops.refused(job, reservation, refused, batch)
-        return True
-
-    def _lift(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> None:
-        pods = gated_pods.liftable(self._view.fences.pods_of(job.namespace, job.uid), reservation)
-        batch.lifts[job.uid] = (job, pods)
-
-    def _write(self, step: Step, job: JobRecord, patch: Patch, batch: Batch) -> None:
-        if patch:
-            batch.effects[job.uid] = Effect(step.value, job, patch)
-
-    def _adopt(self, job: JobRecord, gang: Gang, reservation: Reservation | None, batch: Batch) -> None:
-        assert self._keeper.ledger is not None
-        if reservation is None:
-            epoch, now = self._keeper.ledger.epoch, self._now()
-            adopted = bounds.bounded(rebuild.adopted(job, gang, self._view, self._settings, epoch, now))
-            if not self._room.takes(adopted):
-                self.dirty.lagging.add(job.uid)
-                return
-            batch.put[job.uid] = adopted
-            self._gangs.adopt(adopted, gang, job)
-            # What is adopted is written on the job once it is stored, however quiet the job is.
-            self.dirty.add(job.uid)
-        else:
-            self._write(Step.ADOPT, job, patches.adopt(job, reservation, self._keeper.ledger.version), batch)
-
-    def _release(self, reservation: Reservation, batch: Batch) -> None:
-        uid = reservation.uid
-        batch.put.pop(uid, None)
-        batch.drop.add(uid)
-        self._stops.forget(reservation)
-        if self._keeper.paged:
-            # The entry is dropped by a write of its own: what it holds is spent by the next cycle.
-            batch.released.append(reservation)
-        else:
-            self._is_released(reservation)
-
-    def _is_released(self, reservation: Reservation) -> None:
-        self._gangs.release(reservation)
-        if reservation.uid not in self._view.jobs:
-            self.records.forget(reservation.uid)
-        # Once the entry is gone the job may wait again.
-        self.dirty.add(reservation.uid)
 
     # -- what time brings ------------------------------------------------------------------------------------------
 
@@ -444,7 +373,7 @@ class Reconciler:
             batch.put[reservation.uid] = reservation
             record.on(Event.ADMITTED)
             if gated_pods.is_pod_group(job):
-                self._lift(job, reservation, batch)
+                self._steps.lift(job, reservation, batch)
             else:
                 batch.starts[job.uid] = job
             self._stops.started(reservation)
