@@ -123,7 +123,7 @@ def followed(feed: str, raw: bytes, as_event: bool, look: Callable[[Feeds], None
     assert any(record.name == "sane" for record in informer.records.values()), "an object is hidden"
     assert informer.counts.listener_failures == 0
     assert informer.counts.failures == 0
-    assert not mentions((feeds.view, feeds._objects, informer.records, informer.unreadable), ODD_UID)
+    assert not mentions((feeds.view, feeds.kept, informer.records, informer.unreadable), ODD_UID)
 
 
 CODE: Final = (type, ModuleType, FunctionType, BuiltinFunctionType)

@@ -23,7 +23,7 @@ before stands, and where nothing was:
 import asyncio
 import random
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -31,6 +31,7 @@ import structlog
 from webhook import metrics
 from webhook.cluster.feed_names import job_feed, policy_feed
 from webhook.cluster.gathering import Gathering, Group
+from webhook.cluster.kept_objects import KeptObjects
 from webhook.cluster.ledger_feed import LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
@@ -51,7 +52,7 @@ from webhook.jobs.plain_pods import groups as pod_groups
 from webhook.jobs.plain_pods import pod as pod_record
 from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import GENERATIONS, NO_GROUP, PodGroupRecord
-from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from, with_injections
+from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
 from webhook.jobs.reading.record import Bystander, JobRecord
@@ -79,8 +80,7 @@ class Feeds:
     """Is told the record of the lease as it is read."""
     informers: dict[str, Informer[Any]] = field(default_factory=dict)
     context: ReadContext = field(default_factory=ReadContext)
-    _objects: dict[str, dict[str, Plain]] = field(default_factory=dict)
-    """Feed name to uid to object, for the feeds kept as plain data."""
+    kept: KeptObjects = field(default_factory=KeptObjects)
     _ledger: LedgerFeed = field(init=False)
     _config_map: config_map.Reader = field(default_factory=config_map.Reader)
     _compiler: compiler.PolicyCompiler = field(default_factory=compiler.PolicyCompiler)
@@ -368,7 +368,7 @@ class Feeds:
         self.listener.pod_group_changed(*key)
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
-        self._keep(feed, old, new)
+        self.kept.keep(feed, old, new)
         if old is not None and new is not None and meaning(old.document) == meaning(new.document):
             # The status of a queue changes with every count that is written into it.
             return
@@ -380,7 +380,7 @@ class Feeds:
             self._recompile_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._recompile)
 
     def _context_object(self, feed: str, old: Plain | None, new: Plain | None) -> None:
-        self._keep(feed, old, new)
+        self.kept.keep(feed, old, new)
         self._read_with_others()
 
     def _read_with_others(self) -> None:
@@ -406,34 +406,12 @@ class Feeds:
 
     # -- what jobs are read with ------------------------------------------------------------------------------------
 
-    def _keep(self, feed: str, old: Plain | None, new: Plain | None) -> None:
-        table = self._objects.setdefault(feed, {})
-        if new is not None:
-            table[new.uid] = new
-        elif old is not None:
-            table.pop(old.uid, None)
-
-    def _documents(self, *feeds: str) -> list[Mapping[str, Any]]:
-        kept = [item for feed in feeds for item in self._objects.get(feed, {}).values()]
-        return [item.document for item in sorted(kept, key=lambda item: (item.namespace, item.name, item.uid))]
-
     def _rebuild_context(self) -> None:
         self._context_timer = None
-        context = context_from(
-            priority_classes=self._meanings("priorityclasses"),
-            workload_priority_classes=self.view.policy.priority_classes,
-            limit_ranges=self._meanings("limitranges"),
-            runtime_classes=self._meanings("runtimeclasses"),
-            training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
-        )
-        context = replace(context, network_tiers=self.config.network_tiers)
-        context = with_injections(context, self.config.injections, self.view.namespaces)
+        context = self.kept.read_context(self.view, self.config)
         before, self.context = self.context, context
         if self._jobs_running and context != before:
             self._relist_jobs(changed_kinds(before, context, self.view.jobs.values()))
-
-    def _meanings(self, *feeds: str) -> list[Mapping[str, Any]]:
-        return [meaning(document) for document in self._documents(*feeds)]
 
     def _recompile(self) -> None:
         self._recompile_timer = None
@@ -460,8 +438,8 @@ class Feeds:
             feeds = [policy_feed(resource, version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]
-            documents.extend(self._documents(*served[:1]))
-        for config in self._documents("policy-config-map"):
+            documents.extend(self.kept.documents(*served[:1]))
+        for config in self.kept.documents("policy-config-map"):
             documents.extend(self._config_map.objects_of(config))
         return documents
 

@@ -1,0 +1,47 @@
+"""Objects that are kept as they were read: policy, and what jobs are read with (priorities, limits, runtimes)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from webhook.cluster.read_again import meaning
+from webhook.cluster.view import View
+from webhook.config import Config
+from webhook.jobs.pricing.context import ReadContext, context_from, with_injections
+from webhook.kube.plain import Plain
+
+
+@dataclass(slots=True)
+class KeptObjects:
+    """The objects of one cluster, by feed."""
+
+    by_feed: dict[str, dict[str, Plain]] = field(default_factory=dict)
+    """Feed name to uid to object."""
+
+    def keep(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        """Take note of a change."""
+        table = self.by_feed.setdefault(feed, {})
+        if new is not None:
+            table[new.uid] = new
+        elif old is not None:
+            table.pop(old.uid, None)
+
+    def documents(self, *feeds: str) -> list[Mapping[str, Any]]:
+        """Return the objects of some feeds, by namespace and name."""
+        kept = [item for feed in feeds for item in self.by_feed.get(feed, {}).values()]
+        return [item.document for item in sorted(kept, key=lambda item: (item.namespace, item.name, item.uid))]
+
+    def read_context(self, view: View, config: Config) -> ReadContext:
+        """Return what jobs are read with as of now."""
+        context = context_from(
+            priority_classes=self._meanings("priorityclasses"),
+            workload_priority_classes=view.policy.priority_classes,
+            limit_ranges=self._meanings("limitranges"),
+            runtime_classes=self._meanings("runtimeclasses"),
+            training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
+        )
+        context = replace(context, network_tiers=config.network_tiers)
+        return with_injections(context, config.injections, view.namespaces)
+
+    def _meanings(self, *feeds: str) -> list[Mapping[str, Any]]:
+        return [meaning(document) for document in self.documents(*feeds)]
