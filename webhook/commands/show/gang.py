@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.core.model.counted_jobs import resource_text
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.visibility.documents.conditions import is_true
 from webhook.visibility.http.tables import Document
@@ -98,7 +99,7 @@ def _why(status: Document) -> list[tuple[str, str]]:
         numbers = [f"{name} {reason[name]}" for name in ("asked", "used", "limit") if name in reason]
         flavor = f" of flavor {reason['flavor']}" if "flavor" in reason else ""
         where = f" at {reason['node']}" if "node" in reason else ""
-        lines.append(("numbers", f"{reason.get('resource', '')}{flavor}{where}: {', '.join(numbers)}"))
+        lines.append(("numbers", f"{resource_text(reason.get('resource', ''))}{flavor}{where}: {', '.join(numbers)}"))
     for index, holder in enumerate(reason.get("holders", ())):
         lines.append(("" if index else "held by", f"{holder['gang']} ({holder['amount']})"))
     if "help" in reason:

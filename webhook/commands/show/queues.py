@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.core.model.counted_jobs import resource_text
 from webhook.visibility.documents.queue import FULL_NAME
 from webhook.visibility.http.tables import Document
 
@@ -63,7 +64,7 @@ def _amount_of(status: Document, resource: str) -> str:
     limit = status.get("limit", {}).get(resource)
     if limit is not None and limit != status.get("nominal", {}).get(resource):
         owned += f" ≤{limit}"
-    return escape(f"{resource} {used}{owned}") + (f" [yellow](+{borrowed})[/yellow]" if borrowed else "")
+    return escape(f"{resource_text(resource)} {used}{owned}") + (f" [yellow](+{borrowed})[/yellow]" if borrowed else "")
 
 
 def _in_tree_order(documents: Sequence[Document]) -> list[tuple[int, Document]]:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from webhook.core.model import quantity
 from webhook.core.model.blockers import QuotaMissing, render
+from webhook.core.model.counted_jobs import resource_text
 from webhook.core.model.policy import FlavorResource
 from webhook.core.model.reasons import Code, Holder, Reason
 
@@ -138,7 +139,7 @@ def _behind_starved(barrier: BehindStarved) -> Reason:
     used, own = quantity.render(barrier.queue_used, resource), quantity.render(barrier.queue_owns, resource)
     return Reason(
         Code.BEHIND_STARVED,
-        f"{barrier.starved} waits in {barrier.queue}, which uses {used} of its own {own} {resource}, "
+        f"{barrier.starved} waits in {barrier.queue}, which uses {used} of its own {own} {resource_text(resource)}, "
         "and needs the room",
         node=barrier.node,
         resource=resource,

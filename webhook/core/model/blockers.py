@@ -2,18 +2,9 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
 
-from webhook.core.model import quantity
-from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
+from webhook.core.model import counted_jobs, quantity
 from webhook.core.model.quantity import MILLI
-
-_JOBS: Final = {
-    MAX_JOBS: "",
-    GUARANTEED + MAX_JOBS: " that may not be preempted",
-    PREEMPTIBLE_JOBS: " that may be preempted",
-}
-"""Pseudo-resources that count jobs, and which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +54,14 @@ def render(blocker: Blocker) -> str:
     match blocker:
         case QuotaMissing(resource, missing, ahead):
             before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
-            if resource in _JOBS:
+            if resource in counted_jobs.WHICH:
                 fewer = ceil(missing / MILLI)
                 jobs = "one fewer job" if fewer == 1 else f"{fewer} fewer jobs"
-                return f"needs {jobs}{_JOBS[resource]} running there{before}, or a higher limit"
+                return f"needs {jobs}{counted_jobs.WHICH[resource]} running there{before}, or a higher limit"
             return f"needs {_amount(resource, missing)}{before}"
+        case QuotaTooLow(resource, missing) if resource in counted_jobs.WHICH:
+            more = counted_jobs.amount_text(ceil(missing / MILLI) * MILLI, resource)
+            return f"needs a limit that is higher by {more}: nobody else holds what it lacks"
         case QuotaTooLow(resource, missing):
             return f"needs {_amount(resource, missing)}, which only a higher quota gives"
         case KeptForOthers():

@@ -6,7 +6,7 @@ The same object stands behind the event, the read API's conditions, ``tutti expl
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from webhook.core.model import quantity
+from webhook.core.model import counted_jobs, quantity
 from webhook.core.model.blockers import Blocker
 
 
@@ -76,7 +76,7 @@ class Reason:
     def __str__(self) -> str:
         parts = [self.message] if self.message else []
         if self.asked is not None:
-            parts.append(f"asks {self._amount(self.asked)} {self.resource}".rstrip())
+            parts.append(f"asks {counted_jobs.amount_text(self.asked, self.resource)}")
         if self.limit is not None:
             used = "" if self.used is None else f", {self._amount(self.used)} used"
             parts.append(f"{self.node} has {self._amount(self.limit)}{used}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.core.ledger import bounds
-from webhook.core.model import names, quantity
+from webhook.core.model import counted_jobs, names, quantity
 from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import GRACE_SECONDS_MAX, Gang
 from webhook.core.model.quantity import MILLI
@@ -152,10 +152,10 @@ def _explained(reason: Reason, gang: Gang) -> str:
     """Return a reason in the words of the person who wrote the job."""
     if reason.asked is None or reason.limit is None or not reason.resource:
         return str(reason)
-    asked = quantity.render(reason.asked, reason.resource)
+    asked = counted_jobs.amount_text(reason.asked, reason.resource)
     limit = quantity.render(reason.limit, reason.resource)
     flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
-    return f"{gang} asks {asked} {reason.resource}, {reason.node} can hold at most {limit}{flavor}"
+    return f"{gang} asks {asked}, {reason.node} can hold at most {limit}{flavor}"
 
 
 def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:

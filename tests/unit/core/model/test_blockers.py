@@ -35,6 +35,14 @@ from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
             "needs one fewer job that may not be preempted running there, or a higher limit",
         ),
         (QuotaTooLow("cpu", 500), "needs 500m more cpu, which only a higher quota gives"),
+        (
+            QuotaTooLow(MAX_JOBS, 1000),
+            "needs a limit that is higher by 1 job: nobody else holds what it lacks",
+        ),
+        (
+            QuotaTooLow(PREEMPTIBLE_JOBS, 2000),
+            "needs a limit that is higher by 2 jobs that may be preempted: nobody else holds what it lacks",
+        ),
         (StartsBy(61.4), "it may start in 61 s, when running gangs reach their run-time limits"),
         (
             KeptForOthers(),
