@@ -16,6 +16,7 @@ from webhook.controllers.ledger.quarantine import SINCE
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
 from webhook.core.model import names
+from webhook.core.model.moments import time_text
 from webhook.core.model.policy import LocalQueue, StopPolicy
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.kube.election import LeaderRecord, render
@@ -199,8 +200,9 @@ async def test_what_keeps_the_webhook_from_being_asked_is_no_fault_of_it(said: E
     assert [finding.text for finding in found if finding.what == "answer" and finding.well] == [text]
 
 
-async def test_a_ledger_that_was_broken_is_told_while_its_copy_is_kept() -> None:
-    copy = {"metadata": {"annotations": {SINCE: str(int(NOW) - 90)}}}
+@pytest.mark.parametrize("noted", [time_text(int(NOW) - 90), str(int(NOW) - 90)], ids=["now", "by earlier releases"])
+async def test_a_ledger_that_was_broken_is_told_while_its_copy_is_kept(noted: str) -> None:
+    copy = {"metadata": {"annotations": {SINCE: noted}}}
     found = await look(await answers(World(), **{f"{LEDGER}-quarantine-1": copy}), NOW)  # type: ignore[arg-type]
     (told,) = [finding for finding in found if "broken" in finding.text]
     assert told.well

@@ -10,8 +10,10 @@ from typing import Any, Final
 import orjson
 import structlog
 
+from webhook.core.model.moments import time_text
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
+from webhook.untyped.values import seconds
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +22,7 @@ KEPT_SECONDS: Final = 30 * 86_400.0
 TIDY_SECONDS: Final = 3600.0
 """How often copies are looked at, to delete the old ones."""
 SINCE: Final = "tutti.dev/quarantined-at"
-"""Annotation: Unix time of the copy, in whole seconds."""
+"""Annotation: when the copy was made, in RFC 3339; earlier releases wrote Unix time."""
 
 
 def places_of(ledger_name: str) -> list[str]:
@@ -31,7 +33,7 @@ def places_of(ledger_name: str) -> list[str]:
 def kept_since(copy: Mapping[str, Any]) -> float:
     """Return the Unix time of a copy; 0 where somebody took its note away."""
     noted = str((copy["metadata"].get("annotations") or {}).get(SINCE, ""))
-    return float(noted) if noted.isdecimal() else 0.0
+    return float(noted) if noted.isdecimal() else seconds(noted)
 
 
 class Quarantine:
@@ -52,7 +54,11 @@ class Quarantine:
             if not free:
                 free = [min(taken, key=lambda place: taken[place])]
                 await self._api.request("DELETE", f"{self._collection}/{free[0]}")
-            metadata = {"name": free[0], "namespace": self._namespace, "annotations": {SINCE: str(int(now_seconds))}}
+            metadata = {
+                "name": free[0],
+                "namespace": self._namespace,
+                "annotations": {SINCE: time_text(int(now_seconds))},
+            }
             body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
             await self._api.request("POST", self._collection, body=orjson.dumps(body))
         except ApiError as error:

@@ -16,11 +16,12 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
 from webhook.controllers.ledger.faults import LeaseLost
-from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, Quarantine
+from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
 from webhook.controllers.ledger.stored import Stored, project
 from webhook.controllers.ledger.terms import Terms
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
+from webhook.core.model.moments import time_text
 from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
@@ -233,5 +234,7 @@ async def test_copies_of_broken_ledgers_are_few_and_none_is_kept_for_ever() -> N
         for number in range(COPIES_MAX + 3):
             await quarantine.keep({"meta": str(number)}, now + number)
         assert await copies() == [str(number) for number in range(3, COPIES_MAX + 3)]
+        first = orjson.loads(await cluster.api().request("GET", f"{LEDGER}-quarantine-3"))
+        assert first["metadata"]["annotations"] == {SINCE: time_text(int(now) + 3)}, "as any time that people read"
         await quarantine.tidy(now + KEPT_SECONDS + 5)
         assert await copies() == ["5", "6", "7"]
