@@ -216,6 +216,17 @@ def leaving(view: View) -> list[str]:
     ]
 
 
+def uncounted(view: View) -> list[str]:
+    """Return the pods of gangs of which a rebuilt ledger would say nothing: their job is gone, or cannot be read."""
+    return [
+        pod.key
+        for namespace in sorted(view.namespaces)
+        for pod in view.fences.pods(namespace)
+        if pod.gang is not None and not pod.terminal and not pod.gated
+        if (view.jobs[pod.gang].gang is None if pod.gang in view.jobs else pod.gang not in view.ledger.entries)
+    ]
+
+
 def must_be_voided(job: JobRecord) -> bool:
     """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait."""
     if job.kind == POD_GROUP.key:

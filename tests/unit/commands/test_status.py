@@ -33,6 +33,7 @@ REGISTRATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigura
 MUTATING = REGISTRATION.replace("validating", "mutating")
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 SECRET = "/api/v1/namespaces/tutti-system/secrets/tutti-certs"
+EVENTS = "/api/v1/namespaces/tutti-system/events"
 LEDGER = f"/api/v1/namespaces/tutti-system/configmaps/{names.LEDGER_NAME}"
 
 
@@ -208,6 +209,21 @@ async def test_a_ledger_that_was_broken_is_told_while_its_copy_is_kept(noted: st
     assert told.well
     assert "was broken 90s ago" in told.text
     assert "tutti-ledger-quarantine-1" in told.text
+
+
+async def test_it_is_told_for_what_a_rebuild_of_the_ledger_waits() -> None:
+    lease = LeaderRecord("reconciler-0", 6.0, "then", micro_time_text(NOW), 1)
+    bare = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}}
+    events = {
+        "items": [
+            {"lastTimestamp": "2026-01-01T00:10:00Z", "message": "Tutti cannot read JobSet"},
+            {"lastTimestamp": "2026-01-01T00:00:00Z", "message": "Tutti cannot read RayJob"},
+        ]
+    }
+    waits = await look(await answers(World(), **{LEDGER: bare, EVENTS: events}), NOW)  # type: ignore[arg-type]
+    assert [finding.text for finding in waits if "cannot read" in finding.text] == ["Tutti cannot read JobSet"]
+    well = await look(await answers(World(), **{EVENTS: events}), NOW)  # type: ignore[arg-type]
+    assert not [finding for finding in well if "cannot read" in finding.text], "that is over"
 
 
 async def test_the_handles_on_a_queue_are_no_queues_of_their_own() -> None:

@@ -15,6 +15,7 @@ from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
 from webhook.commands.terminal import counted
 from webhook.controllers.ledger.quarantine import kept_since, places_of
+from webhook.controllers.reporting.announce import REBUILD_WAITS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
@@ -30,6 +31,7 @@ from webhook.wire.times import human_age
 _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+_EVENTS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/events"
 _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 _VALIDATING: Final = "validatingwebhookconfigurations"
 _MUTATING: Final = "mutatingwebhookconfigurations"
@@ -55,7 +57,9 @@ async def look(api: Api, now: float) -> list[Finding]:
         return [*await _authorities(api, now), *await _serving(api, now)]
 
     async def ledger() -> Sequence[Finding]:
-        return [*_ledger(await read_ledger(api), now), *await _quarantined(api, now)]
+        found = list(_ledger(await read_ledger(api), now))
+        missing = [] if found[-1].well else await _rebuild_waits(api)
+        return [*found, *missing, *await _quarantined(api, now)]
 
     looks: dict[str, Callable[[], Awaitable[Sequence[Finding]]]] = {
         "webhook": lambda: _replicas(api, "webhook", lambda: _registered(api)),
@@ -238,6 +242,17 @@ def _ledger(stored: Document, now: float) -> Iterator[Finding]:
     share = ledger_text.size_bytes(data) / ledger_text.BYTES_MAX
     text = f"{counted(len(ledger.entries), 'reservation')}, {100 * share:.0f} % full"
     yield Finding("ledger", share < ledger_text.FULL_AT, text)
+
+
+async def _rebuild_waits(api: Api) -> list[Finding]:
+    """Return for what the leader waits before it makes a ledger, as its last event says; nothing where it does not."""
+    query = {"fieldSelector": f"reason={REBUILD_WAITS}"}
+    try:
+        events = orjson.loads(await api.request("GET", _EVENTS, query=query))["items"]
+    except (NotFound, Forbidden):
+        return []
+    last = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
+    return [] if last is None else [Finding("ledger", False, last["message"])]
 
 
 async def _quarantined(api: Api, now: float) -> list[Finding]:

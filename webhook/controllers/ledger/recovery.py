@@ -5,6 +5,7 @@ earlier leader's start could still reach is written, the objects are read again,
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -13,12 +14,13 @@ from webhook import metrics
 from webhook.clock import Clock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
-from webhook.cluster.view import DAEMON_SETS, NODES
+from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POLICY
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.ledger.faults import LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.quarantine import Quarantine
+from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Ledger
 from webhook.jobs.patches import job as patches
@@ -30,18 +32,29 @@ VOID_RETRY_SECONDS: Final = 0.5
 LEAVING_SECONDS: Final = 30.0
 """A pod's usual time to end in: so long a rebuild waits for pods of deleted jobs."""
 UNREAD_RETRY_SECONDS: Final = 5.0
+TELL_AGAIN_SECONDS: Final = 600.0
+"""How often an event says for what a rebuild waits: events are kept for an hour."""
 
 
 class Recovery:
     """Replaces a missing or broken ledger by what the objects prove."""
 
     def __init__(
-        self, api: Api, feeds: Feeds, keeper: LedgerKeeper, effects: Effects, *, config: Config, clock: Clock
+        self,
+        api: Api,
+        feeds: Feeds,
+        keeper: LedgerKeeper,
+        effects: Effects,
+        announcer: Announcer,
+        *,
+        config: Config,
+        clock: Clock,
     ) -> None:
         self.quarantine = Quarantine(api, config.namespace, config.ledger_name)
         self._feeds = feeds
         self._keeper = keeper
         self._effects = effects
+        self._announcer = announcer
         self._config = config
         self._clock = clock
 
@@ -90,14 +103,32 @@ class Recovery:
         await self._keeper.delete_pages()
         if broken.stored is not None:
             await self.quarantine.keep(broken.stored.data, self._clock.now())
-        while view.unread.keys() - {NODES, DAEMON_SETS}:
-            # What holds quota of a kind that is not read would be given away.
-            log.warning("ledger.rebuild_waits", unread=view.unread)
+        while True:
+            await self._all_counted()
+            await self._feeds.relist_all()
+            await self._let_leave()
+            suspects = {job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}
+            await self._void(suspects, view.ledger.epoch + 1)
+            if not self._waits_for():
+                return rebuild.rebuilt_ledger(view, self._keeper.known)
+
+    async def _all_counted(self) -> None:
+        """Wait while something that runs may be of a kind that cannot be read: what it holds would be given away."""
+        loop, told_at = asyncio.get_running_loop(), float("-inf")
+        while unread := self._waits_for():
+            pods = rebuild.uncounted(self._feeds.view)
+            log.warning("ledger.rebuild_waits", unread=unread, pods=pods[:10], left=len(pods))
+            if loop.time() - told_at >= TELL_AGAIN_SECONDS:
+                told_at = loop.time()
+                self._announcer.rebuild_waits(unread, len(pods))
             await asyncio.sleep(UNREAD_RETRY_SECONDS)
-        await self._feeds.relist_all()
-        await self._let_leave()
-        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, view.ledger.epoch + 1)
-        return rebuild.rebuilt_ledger(view, self._keeper.known)
+
+    def _waits_for(self) -> Mapping[str, str]:
+        """Return the kinds that cannot be read and without which no ledger may be made, and why."""
+        view = self._feeds.view
+        unread = {topic: why for topic, why in view.unread.items() if topic not in (NODES, DAEMON_SETS)}
+        # Without policy nobody is admitted anyway.
+        return unread if {POLICY, NAMESPACE_QUEUES} & unread.keys() or rebuild.uncounted(view) else {}
 
     async def _let_leave(self) -> None:
         """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""

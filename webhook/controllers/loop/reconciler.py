@@ -84,7 +84,7 @@ class Reconciler:
         self._keeper, view = keeper, feeds.view
         self.records = GangRecords()
         self._effects = Effects(api, feeds.kinds, self.records, config.effects_in_flight, self._effect_done)
-        self._recovery = Recovery(api, feeds, keeper, self._effects, config=config, clock=clock)
+        self._recovery = Recovery(api, feeds, keeper, self._effects, self._announcer, config=config, clock=clock)
         starting, now, mark = config.starting, clock.now, self.dirty.add
         self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
         self._proof = PodProof(api, feeds, self.records, self.dirty.add)

@@ -29,6 +29,8 @@ LOOKED_AT_MAX = 100
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
 """At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
+REBUILD_WAITS = "LedgerRebuildWaits"
+"""Reason of the event which says why there is no ledger."""
 _WAITED_FOR = "jobs that depend on them wait, all others go on"
 _WITHOUT = {
     NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
@@ -133,6 +135,14 @@ class Announcer:
         log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
         text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
         self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
+
+    def rebuild_waits(self, unread: Mapping[str, str], pods: int) -> None:
+        """Tell that no ledger is made while some kinds cannot be read; of so many pods nobody knows what they hold."""
+        because = f"{pods} pods run that may be of these" if pods else "queues are not known without them"
+        tip = "look at the CRD's conversion webhook and at Tutti's rights, or delete the CRD"
+        what = "; ".join(f"Tutti cannot read {topic}: {why}" for topic, why in sorted(unread.items()))
+        text = f"no job is admitted until the ledger is rebuilt, and that waits: {because}; {tip}; {what}"
+        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
     def stepped_down(self, why: str) -> None:
         """Tell that this replica leads no longer and will try again."""

@@ -1,0 +1,109 @@
+"""A ledger is made while a kind cannot be listed: others go on, unless something of that kind runs and holds quota."""
+
+import asyncio
+from random import Random
+
+import orjson
+import pytest
+
+from tests.unit.controllers.gangs.test_orphans import job_set, leader
+from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
+from webhook.assembly import ReconcilerParts
+from webhook.cluster.view import POD_GROUPS
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+JOB_SETS = "jobsets.jobset.x-k8s.io"
+EVENTS = "/api/v1/namespaces/tutti-system/events"
+
+
+def held(parts: ReconcilerParts) -> list[str]:
+    return sorted(entry.name for entry in parts.view.ledger.entries.values())
+
+
+async def told(cluster: SimulatedCluster) -> list[str]:
+    items = orjson.loads(await cluster.api().request("GET", EVENTS))["items"]
+    return [item["message"] for item in items if item["reason"] == "LedgerRebuildWaits"]
+
+
+async def end(running: asyncio.Task[None]) -> None:
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("unread", [JOB_SETS, "podgroups.scheduling.x-k8s.io"])
+async def test_at_the_installation_only_that_kind_waits(unread: str) -> None:
+    """What ran before is adopted when it can be read, as it would have been."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        if unread == JOB_SETS:
+            await cluster.create(job_set(suspend=False))
+        cluster.router.unlistable.add(unread)
+        parts = leader(cluster, "one")
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(30)
+        assert list(parts.view.unread) == [POD_GROUPS if unread != JOB_SETS else "JobSet.jobset.x-k8s.io"]
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(10)
+        assert held(parts) == ["other"]
+        assert await told(cluster) == []
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(90)
+        assert held(parts) == (["other", "train"] if unread == JOB_SETS else ["other"])
+        await end(running)
+
+
+async def test_a_lost_ledger_waits_for_a_kind_of_which_pods_run_and_says_so() -> None:
+    """What they hold stands on their job alone: it would be given to others."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        first = leader(cluster, "first")
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(5)
+        await cluster.create(job_set(suspend=True))
+        await asyncio.sleep(10)
+        assert held(first) == ["train"]
+        await end(running)
+        await cluster.api().request("DELETE", LEDGER)
+        cluster.router.unlistable.add(JOB_SETS)
+        second = leader(cluster, "second")
+        running = asyncio.create_task(second.run())
+        await asyncio.sleep(30)
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(60)
+        assert held(second) == []
+        (said,) = await told(cluster)
+        assert "JobSet.jobset.x-k8s.io" in said
+        assert "4 pods" in said
+        assert "conversion webhook" in said
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(90)
+        assert held(second) == ["train"], "and the other waits for its quota"
+        await end(running)
+
+
+async def test_a_lost_ledger_is_rebuilt_without_a_kind_of_which_nothing_runs() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        first = leader(cluster, "first")
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(5)
+        await cluster.create(waiting_job("train", pods=2))
+        await asyncio.sleep(10)
+        await end(running)
+        await cluster.api().request("DELETE", LEDGER)
+        cluster.router.unlistable.add(JOB_SETS)
+        second = leader(cluster, "second")
+        running = asyncio.create_task(second.run())
+        await asyncio.sleep(30)
+        await cluster.create(waiting_job("other", pods=2))
+        await asyncio.sleep(10)
+        assert held(second) == ["other", "train"]
+        assert await told(cluster) == []
+        await end(running)
