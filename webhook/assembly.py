@@ -17,6 +17,7 @@ import structlog
 
 from webhook import collector, logs
 from webhook.clock import Clock, SteadyClock, SystemClock
+from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.listener import Listener
 from webhook.cluster.nodes.occupancy import Occupancy
@@ -112,6 +113,7 @@ def reconciler(
         on_renewed=on_renewed,
         on_ended=on_ended,
         decoder=feeds.ledger_decoder,
+        proved_seq=lambda: rebuild.proved_seq(view),
     )
     feeds.lease_seen = terms.lease_seen
     recorder = EventRecorder(

@@ -25,6 +25,8 @@ FENCED: Final = "webhook/controllers/ledger/leased_writer.py"
 STORED: Final = "webhook/controllers/ledger/stored.py"
 PAGES: Final = "webhook/core/ledger/pages.py"
 PAGES_TESTS: Final = f"{UNIT}/core/ledger/test_pages.py {UNIT}/controllers/ledger/test_ledger_pages.py"
+WITNESS: Final = "webhook/core/ledger/witness.py"
+WITNESS_TESTS: Final = f"{UNIT}/core/ledger/test_witness.py {UNIT}/controllers/ledger/test_put_back.py"
 LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
@@ -47,8 +49,8 @@ MUTANTS: Final = (
         "1",
         "a take-over raises the epoch",
         KEEPER,
-        "self._decoder(INDEX).decode(stored.data).taken_over()",
-        "self._decoder(INDEX).decode(stored.data)",
+        "            ledger = found.taken_over()\n",
+        "            ledger = found\n",
         KEEPER_TESTS,
     ),
     Mutant(
@@ -100,6 +102,54 @@ MUTANTS: Final = (
         " or read.get(name, 0) > kept.version]",
         "]",
         f"{UNIT}/controllers/ledger/test_paged_cycles.py",
+    ),
+    Mutant(
+        "1",
+        "an index says which write of each page was the last",
+        WITNESS,
+        "        others = self._seqs if name == INDEX else [INDEX, *list(self._fresh)[-BESIDE_MAX:]]\n",
+        "        others = [INDEX, *list(self._fresh)[-BESIDE_MAX:]]\n",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "a page says which write of the index, and of pages written since, was the last",
+        WITNESS,
+        "        others = self._seqs if name == INDEX else [INDEX, *list(self._fresh)[-BESIDE_MAX:]]\n",
+        "        others = self._seqs if name == INDEX else []\n",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "who takes over compares what objects say of each other",
+        KEEPER,
+        "        check({INDEX: before, **decoded}, self._proved_seq())\n",
+        "",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "jobs prove how far the ledger had come",
+        "webhook/assembly.py",
+        "        proved_seq=lambda: rebuild.proved_seq(view),\n",
+        "",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "who takes over believes nothing older than it has read",
+        "webhook/core/ledger/text.py",
+        "        if ledger.version < self.newest:\n",
+        "        if False:\n",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "a renewal says what was written since the one before",
+        KEEPER,
+        "        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta}, meta)\n",
+        "        await self._settle(kept, {}, kept.meta)\n",
+        WITNESS_TESTS,
     ),
     Mutant(
         "1",

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 from zlib import crc32
@@ -14,7 +14,7 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
-from tests.simulation.mixed_ledger import all_entries
+from tests.simulation.mixed_ledger import PutBack, all_entries, book_of, read_whole
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
 from tests.simulation.trees import Held, Trees, held_by
@@ -22,10 +22,8 @@ from webhook import metrics
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
-from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, PagesMismatch
+from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.jobs.reading.annotations import decode_admission
@@ -63,8 +61,8 @@ class Invariants:
         """Entries that a rebuild had to find again, as they were before."""
         self._mixed = False
         """What is stored of the ledger is of two times: what is held is all that either says."""
-        self._not_believed = -1
-        """What is stored of the ledger is no leader's as long as it is of this epoch or an earlier one."""
+        self._put_back: PutBack | None = None
+        """Somebody put an old copy into the ledger, of which no leader has judged yet."""
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
         self._racks = Racks()
@@ -120,11 +118,19 @@ class Invariants:
         for stored in self._server.store.items(self._pods):
             self._remember_pod(stored.uid, stored.object)
 
-    def ledger_not_believed(self) -> None:
-        """Expect somebody to write into the ledger what may look like one: until it is rebuilt what it held is held."""
-        self._not_believed = max(self._not_believed, self._ledger.epoch)
+    @contextmanager
+    def ledger_not_believed(self) -> Iterator[None]:
+        """Have somebody write into the ledger what may look like one: until a leader has judged what it held is held.
+
+        It has when the ledger is another one than was put there, and more than taken over.
+        """
+        self._put_back = put = PutBack()
         self._lost = self._lost or self._ledger
         self._ledger = replace(self._ledger, epoch=0, seq=0)
+        try:
+            yield
+        finally:
+            put.done(self._read_parts())
 
     def watch(self) -> Callable[[], None]:
         """Check after every write from now on; returns how to stop."""
@@ -177,7 +183,7 @@ class Invariants:
             self._read_ledger()
             if self._mixed:
                 return
-            self._not_believed = -1
+            self._put_back = None
             self._no_ensemble_in_part(before)
             self._claims_have_ground()
             self._no_queue_oversubscribed(before)
@@ -209,27 +215,14 @@ class Invariants:
 
     # -- after every write -----------------------------------------------------------------------------------------
 
+    def _read_parts(self) -> LedgerBook:
+        stored = self._server.store.items(self._config_maps, names.SYSTEM_NAMESPACE)
+        return book_of((each.object for each in stored), self._pages_read)
+
     def _read_ledger(self) -> None:
-        book = LedgerBook()
-        for stored in self._server.store.items(self._config_maps, names.SYSTEM_NAMESPACE):
-            document = stored.object
-            metadata, data = document["metadata"], document.get("data") or {}
-            if metadata["name"] == names.LEDGER_NAME:
-                book.index = data
-            elif (metadata.get("labels") or {}).get(names.LEDGER_PAGE) == names.LEDGER_NAME:
-                book.pages[metadata["name"]] = Found(metadata["uid"], data)
-        for name, page in book.pages.items():
-            with suppress(LedgerCorrupt):
-                if page.data:
-                    ledger_text.decode(page.data)
-                self._pages_read[name] = page
-        # What a page held that was deleted or damaged is held on, until a new index lists it no more.
-        book.pages = book.pages | self._pages_read
-        try:
-            ledger = book.read()
-        except (LedgerCorrupt, PagesMismatch):
-            ledger = None
-        self._mixed = self._not_believed >= 0 and (ledger is None or ledger.epoch <= self._not_believed)
+        book = self._read_parts()
+        ledger = read_whole(book)
+        self._mixed = self._put_back is not None and not self._put_back.is_judged(ledger)
         if self._mixed:
             # The leader may not have noticed: what it reserves on other pages stands there.
             self._ledger = replace(self._ledger, epoch=0, seq=0, entries=self._ledger.entries | all_entries(book))

@@ -73,8 +73,10 @@ class Weather:
     """
     set_back: int = 0
     """How often the index of the ledger or a page of it is put back as it once was, or its list names a page that never
-    was. Who leads notices that; one that takes over later could not. Then no job leaves orphans, as below.
+    was. Then no job leaves orphans, as below.
     """
+    nobody_leads: float = 0.0
+    """Chance that no reconciler runs when that is done, nor remembers anything."""
     dies_at: tuple[int, ...] = ()
     """Whoever does one of these writes of the ledger, counted from 1, dies."""
     dies: Literal["before", "after"] = "before"

@@ -7,13 +7,12 @@ which writes a process dies. Invariants are checked after every write that is st
 import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-import orjson
-
-from tests.simulation import reviews
+from tests.simulation import backups, reviews
+from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import GroupLoad
@@ -33,11 +32,8 @@ from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
-from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
-from webhook.errors import ApiError, NotFound
+from webhook.core.model.names import LEDGER_NAME
+from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources
@@ -48,7 +44,6 @@ from webhook.laboratory.simulated.requests.identity import User
 from webhook.server.gate import Gate
 from webhook.server.sharding.forward import Forwarder
 
-CONFIG_MAPS: Final = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
 SMALL_PAGE_BYTES: Final = 300
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
 UNLISTABLE: Final = (
@@ -187,7 +182,7 @@ class World:
             self.node_churn.run(self.weather.node_churn, busy_seconds),
             self._lose_ledger(busy_seconds),
             self._hold(busy_seconds),
-            self._set_ledger_back(busy_seconds),
+            backups.put_back(self, busy_seconds),
             self._install_releases(busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),
@@ -276,7 +271,7 @@ class World:
         try:
             await parts.run()
         except* SetBack:
-            self._spawn(self._restart(name))
+            self.restart_later(name)
 
     def _start_webhook(self, name: str) -> None:
         api = self._api(READER, None)
@@ -317,6 +312,10 @@ class World:
     def _kill(self, name: str, replica: Replica) -> None:
         replica.api.sever()
         asyncio.get_running_loop().call_soon(replica.task.cancel)
+        self.restart_later(name)
+
+    def restart_later(self, name: str) -> None:
+        """Start a reconciler again, after a while."""
         self._spawn(self._restart(name))
 
     async def _restart(self, name: str) -> None:
@@ -392,76 +391,34 @@ class World:
         for _ in range(self.weather.ledger_lost):
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ledger_lost))
             with suppress(ApiError):
-                damaged = chance.choice([path, *await self._pages()]) if self.weather.page_bytes else path
+                damaged = chance.choice([path, *await ledger_pages(self.cluster)]) if self.weather.page_bytes else path
                 if chance.random() < 0.5:
                     await admin.request("DELETE", damaged)
                 else:
                     edit = b'{"data": {"meta": "something else"}}'
                     await admin.request("PATCH", damaged, body=edit, content_type=MERGE_PATCH)
 
-    async def _set_ledger_back(self, busy_seconds: float) -> None:
-        chance, admin = Random(self.seed), self.cluster.api()
-        for _ in range(self.weather.set_back):
-            await asyncio.sleep(chance.uniform(0, busy_seconds / self.weather.set_back))
-            with suppress(ApiError, LedgerCorrupt):
-                path = chance.choice([f"{CONFIG_MAPS}/{LEDGER_NAME}", *await self._pages()])
-                kept = orjson.loads(await admin.request("GET", path))
-                await asyncio.sleep(chance.uniform(0, busy_seconds / self.weather.set_back))
-                if chance.random() < 0.2:
-                    path, kept = f"{CONFIG_MAPS}/{LEDGER_NAME}", await self._with_a_page_that_never_was()
-                index = orjson.loads(await admin.request("GET", f"{CONFIG_MAPS}/{LEDGER_NAME}"))
-                listed = {LEDGER_NAME, *ledger_text.decode(index.get("data") or {}).pages}
-                if "data" in kept and await self._holds(path) != kept["data"]:
-                    if path.rpartition("/")[2] in listed:
-                        # Others are looked at by nobody before another process leads.
-                        self.invariants.ledger_not_believed()
-                    await self._put_back(path, kept)
-
-    async def _holds(self, path: str) -> Any:
-        try:
-            return orjson.loads(await self.cluster.api().request("GET", path)).get("data")
-        except NotFound:
-            return None
-
-    async def _with_a_page_that_never_was(self) -> dict[str, Any]:
-        """Return the index, well-formed, with one more page in its list."""
-        index = orjson.loads(await self.cluster.api().request("GET", f"{CONFIG_MAPS}/{LEDGER_NAME}"))
-        ledger = ledger_text.decode(index.get("data") or {})
-        index["data"] = ledger_text.encode(replace(ledger, pages={**ledger.pages, f"{LEDGER_NAME}-page-0-0": "none"}))
-        return index
-
-    async def _put_back(self, path: str, kept: dict[str, Any]) -> None:
-        """Do what `kubectl replace`, or `create` where it is gone, does with an object of a backup."""
-        admin, metadata = self.cluster.api(), kept["metadata"]
-        for given in ("resourceVersion", "uid", "creationTimestamp"):
-            metadata.pop(given, None)
-        try:
-            await admin.request("PUT", path, body=orjson.dumps(kept))
-        except NotFound:
-            await admin.request("POST", CONFIG_MAPS, body=orjson.dumps(kept))
+    def end_reconcilers(self) -> list[str]:
+        """End all there are, as if their machines went away; return their names."""
+        running = [name for name in sorted(self.parts) if not self.replicas[name].task.done()]
+        for name in running:
+            self.replicas[name].api.sever()
+            self.replicas[name].task.cancel()
+        return running
 
     async def _install_releases(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()
         for turn in range(self.weather.releases):
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.releases))
-            reconcilers = sorted(self.parts)
-            for name in reconcilers:
-                self.replicas[name].api.sever()
-                self.replicas[name].task.cancel()
+            reconcilers = self.end_reconcilers()
             if turn % 2 == 0:
                 self._release.enter_context(scaled(SMALL_PAGE_BYTES))
             else:
                 self._release.close()
-                for path in [f"{CONFIG_MAPS}/{LEDGER_NAME}", *await self._pages()]:
+                for path in [f"{CONFIG_MAPS}/{LEDGER_NAME}", *await ledger_pages(self.cluster)]:
                     await admin.request("DELETE", path)
             for name in reconcilers:
                 self._start_reconciler(name)
-
-    async def _pages(self) -> list[str]:
-        """Return the paths of the ledger's pages."""
-        query = {"labelSelector": names.LEDGER_PAGE}
-        listed = orjson.loads(await self.cluster.api().request("GET", CONFIG_MAPS, query=query))
-        return sorted(f"{CONFIG_MAPS}/{item['metadata']['name']}" for item in listed["items"])
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -27,7 +27,7 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
         (job.admission.epoch for job in view.jobs.values() if job.admission is not None),
         default=0,
     )
-    seq = max((job.admission.seq for job in view.jobs.values() if job.admission is not None), default=0)
+    seq = proved_seq(view)
     for known in (last_known, view.ledger):
         if known is not None:
             epoch, seq = max(epoch, known.epoch), max(seq, known.seq)
@@ -41,6 +41,11 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
         if uid not in view.jobs and view.present(entry.namespace, uid):
             entries[uid] = replace(entry, epoch=epoch + 1)
     return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
+
+
+def proved_seq(view: View) -> int:
+    """Return the number of the last write of the ledger by which a job was started."""
+    return max((job.admission.seq for job in view.jobs.values() if job.admission is not None), default=0)
 
 
 def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:

@@ -19,6 +19,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.gangs import siblings
+from webhook.controllers.ledger import filing
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
 from webhook.controllers.ledger.stored import Kept, Stored
@@ -28,6 +29,7 @@ from webhook.core.ledger.bounds import entry_bytes
 from webhook.core.ledger.pages import INDEX, Change, Found, Layout, PagesMismatch
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.ledger.witness import Witness, check
 from webhook.errors import ApiError, Conflict, Unavailable
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
@@ -52,12 +54,17 @@ class LedgerKeeper(LeasedWriter):
         newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
         decoder: Callable[[str], ledger_text.Decoder] = lambda name: ledger_text.Decoder(),
+        proved_seq: Callable[[], int] = lambda: 0,
     ) -> None:
-        """As ``LeasedWriter`` takes it; ``decoder`` knows what this process has read of an object, by name."""
+        """As ``LeasedWriter`` takes it; ``decoder`` knows what this process has read of an object, by name;
+        ``proved_seq`` returns the number of the last write by which a job was started that this process has read.
+        """
         super().__init__(api, elector, namespace=namespace, name=name, now=now, newest=newest, on_renewed=on_renewed)
         self._decoder = decoder
+        self._proved_seq = proved_seq
         self._pages: dict[str, Kept] = {}
         self._layout = Layout()
+        self._witness = Witness()
         self._page_number = 0
         self._slots = asyncio.Semaphore(AT_ONCE)
         self.unreadable: Stored | None = None
@@ -91,6 +98,7 @@ class LedgerKeeper(LeasedWriter):
         """
         stored = await self._read_index()
         refuse_unknown(stored)
+        self.known = Ledger(*self._decoder(INDEX).newest)
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
         if not self._elector.may_acquire(started):
@@ -123,7 +131,8 @@ class LedgerKeeper(LeasedWriter):
         """Write the index, which takes the lease, then every page; many take longer than a lease lasts."""
         self._index.resource_version = stored.resource_version
         try:
-            ledger = self._decoder(INDEX).decode(stored.data).taken_over()
+            found = self._decoder(INDEX).decode_newest(stored.data)
+            ledger = found.taken_over()
         except LedgerCorrupt as error:
             if stored.data:
                 log.error("ledger.corrupt", error=str(error))
@@ -139,13 +148,16 @@ class LedgerKeeper(LeasedWriter):
         self._index.meta = meta
         self._renewed(started)
         try:
-            await self._take_over_pages(ledger)
+            await self._take_over_pages(ledger, found)
         except (PagesMismatch, LedgerCorrupt) as error:
             log.error("ledger.corrupt", error=str(error))
             self.unreadable, self.ledger = stored, None
 
-    async def _take_over_pages(self, index: Ledger) -> None:
-        """Raise the epoch of each page: from then on nobody but us writes it, and what is in it we have read."""
+    async def _take_over_pages(self, index: Ledger, before: Ledger) -> None:
+        """Raise the epoch of each page: from then on nobody but us writes it, and what is in it we have read.
+
+        ``before`` is what the index said until now.
+        """
         self.ledger, self._pages = None, {}
         stored: dict[str, Stored] = {}
         async for page in self._objects.pages():
@@ -166,7 +178,9 @@ class LedgerKeeper(LeasedWriter):
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
             await self.renew_if_due()
-        self._layout = self._laid_out({INDEX: index, **decoded})
+        check({INDEX: before, **decoded}, self._proved_seq())
+        parts = {INDEX: index, **decoded}
+        self._layout, self._witness = self._laid_out(parts), Witness(parts)
         self._remember(ledger_pages.merged(index, decoded))
 
     async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> None:
@@ -210,7 +224,15 @@ class LedgerKeeper(LeasedWriter):
 
     async def renew(self) -> None:
         """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
-        await self._settle(self._index, {}, self._index.meta)
+        kept = self._index
+        if self.ledger is None or kept.meta is None:
+            await self._settle(kept, {}, kept.meta)
+            return
+        seq, seen = self._witness.seq_of(INDEX), self._witness.seen_by(INDEX)
+        meta = ledger_text.encode_meta(replace(self.ledger, seq=seq, seen=seen), kept.digest)
+        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta}, meta)
+        self._witness.stored(INDEX, seq, seen)
+        kept.meta = meta
 
     async def _renewing(self, writes: Iterable[Awaitable[None]]) -> None:
         """Wait for writes of pages, and renew the lease meanwhile: thousands of gangs may stop at one time."""
@@ -282,7 +304,7 @@ class LedgerKeeper(LeasedWriter):
 
     async def _place(self, new: list[Reservation]) -> dict[str, str]:
         """Return the page of each new entry; what has no page yet comes to be first."""
-        gangs = _gangs(new)
+        gangs = filing.gangs(new)
         asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]
         homes: dict[str, str] = {}
         fresh, room = "", 0
@@ -311,7 +333,7 @@ class LedgerKeeper(LeasedWriter):
         if ledger.pages != before.pages:
             texts[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
         if ledger.claims or ledger.bookings:
-            entries = {uid: _text(change.after) for uid, change in changes.get(INDEX, {}).items()}
+            entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
             data = self._index.data | {key: text or "" for key, text in (entries | texts).items()}
             if ledger_text.size_bytes(data) + 200 > ledger_text.BYTES_MAX:
                 # A new leader works them out again; an entry that cannot be written would stop everything.
@@ -325,23 +347,25 @@ class LedgerKeeper(LeasedWriter):
     ) -> None:
         """Write what ``ledger`` says of some entries on one page, and ``texts`` beside them."""
         kept = self._index if page == INDEX else self._pages[page]
-        changes = {uid: _text(ledger.entries.get(uid)) for uid in sorted(uids)} | dict(texts or {})
+        changes = {uid: filing.text_of(ledger.entries.get(uid)) for uid in sorted(uids)} | dict(texts or {})
         digest = kept.digest_with(changes)
-        about = ledger if page == INDEX else replace(ledger, pages={})
+        seen = self._witness.seen_by(page)
+        about = replace(ledger, seen=seen, pages=ledger.pages if page == INDEX else {})
         meta = ledger_text.encode_meta(about, digest)
         async with self._slots:
             await self._settle(kept, changes | {ledger_text.META: meta}, meta)
         decoder = self._decoder(page)
         for uid in sorted(uids):
             decoder.written(uid, changes[uid], ledger.entries.get(uid))
-            size_before = _length(uid, kept.texts.get(uid))
+            size_before = filing.length(uid, kept.texts.get(uid))
             if changes[uid] is None:
                 self._layout.drop(uid, size_before)
             else:
-                self._layout.put(uid, page, size_before, _length(uid, changes[uid]))
-            self._join(self._layout, None if self.ledger is None else self.ledger.entries.get(uid), set.discard)
-            self._join(self._layout, ledger.entries.get(uid), set.add)
+                self._layout.put(uid, page, size_before, filing.length(uid, changes[uid]))
+            filing.join(self._layout, None if self.ledger is None else self.ledger.entries.get(uid), set.discard)
+            filing.join(self._layout, ledger.entries.get(uid), set.add)
         kept.changed(changes, digest, meta)
+        self._witness.stored(page, ledger.seq, seen)
         self.written_bytes += ledger_text.size_bytes(kept.texts)
 
     async def verify(self, doubted: bool, gone: Collection[str], read: Mapping[str, int]) -> None:
@@ -394,6 +418,7 @@ class LedgerKeeper(LeasedWriter):
     async def _delete_emptied(self, name: str) -> None:
         """Delete a page that is listed no more. Best effort: the next leader deletes what is left."""
         kept = self._pages.pop(name)
+        self._witness.gone(name)
         del self._layout.bytes_of[name]
         try:
             await self._objects.delete(name, kept.uid)
@@ -415,7 +440,7 @@ class LedgerKeeper(LeasedWriter):
             except ApiError as error:
                 raise refused(error) from error
             else:
-                self._pages, self._layout = {}, Layout()
+                self._pages, self._layout, self._witness = {}, Layout(), Witness()
                 return
 
     async def replace(self, ledger: Ledger) -> None:
@@ -425,19 +450,20 @@ class LedgerKeeper(LeasedWriter):
         """
         index, pages = await self._spread(ledger)
         stored = await self._read_ours()
+        decoded = {name: ledger_text.decode(kept.data) for name, kept in pages.items()}
+        index = replace(index, seen=Witness({INDEX: index, **decoded}).seen_by(INDEX))
         data = ledger_text.encode(index)
         self._index.resource_version = stored.resource_version
         removed: dict[str, str | None] = dict.fromkeys(stored.data.keys() - data.keys())
         await self._settle(self._index, removed | data, data[ledger_text.META])
         self._index.take(data)
-        self._pages = pages
-        decoded = {name: ledger_text.decode(kept.data) for name, kept in pages.items()}
-        self._layout = self._laid_out({INDEX: index, **decoded})
+        self._pages, parts = pages, {INDEX: index, **decoded}
+        self._layout, self._witness = self._laid_out(parts), Witness(parts)
         self._remember(replace(ledger, pages=index.pages))
 
     async def _spread(self, ledger: Ledger) -> tuple[Ledger, dict[str, Kept]]:
         """Write all but what the index takes on new pages; return the index, and the pages."""
-        shares = ledger_pages.shares(_gangs(ledger.entries.values()))
+        shares = ledger_pages.shares(filing.gangs(ledger.entries.values()))
         pages: dict[str, Kept] = {}
         for share in shares[1:]:
             # Many pages take longer than the lease. One whose creation got lost holds nothing, and is in nobody's way.
@@ -450,27 +476,9 @@ class LedgerKeeper(LeasedWriter):
         uids = {name: kept.uid for name, kept in pages.items()}
         return replace(ledger, entries=shares[0], pages=uids), pages
 
-    def _laid_out(self, ledgers: Mapping[str, Ledger]) -> Layout:
-        """Return where everything stands, by what each object was read to say."""
-        layout = Layout()
-        for page, ledger in ledgers.items():
-            texts = (self._index if page == INDEX else self._pages[page]).texts
-            layout.bytes_of.setdefault(page, 0)
-            for uid in ledger.entries:
-                layout.put(uid, page, 0, _length(uid, texts[uid]))
-                self._join(layout, ledger.entries[uid], set.add)
-        return layout
-
-    @staticmethod
-    def _join(layout: Layout, entry: Reservation | None, how: Callable[[set[str], str], None]) -> None:
-        """Take note that an entry is one of its ensemble, or none any more."""
-        if entry is None or entry.membership is None:
-            return
-        name = siblings.name_of(entry)
-        members = layout.members.setdefault(name, set())
-        how(members, entry.uid)
-        if not members:
-            del layout.members[name]
+    def _laid_out(self, parts: Mapping[str, Ledger]) -> Layout:
+        texts = {name: kept.texts for name, kept in self._pages.items()} | {INDEX: self._index.texts}
+        return filing.laid_out(parts, texts)
 
     def _remember(self, ledger: Ledger) -> None:
         self.ledger = self.known = ledger
@@ -478,19 +486,3 @@ class LedgerKeeper(LeasedWriter):
         metrics.LEDGER_BYTES.set(self.entries_bytes)
         metrics.LEDGER_PAGES.set(len(ledger.pages))
         metrics.EPOCH.set(ledger.epoch)
-
-
-def _gangs(entries: Iterable[Reservation]) -> list[list[Reservation]]:
-    """Return the entries, those of one ensemble together."""
-    gangs: dict[str, list[Reservation]] = {}
-    for entry in entries:
-        gangs.setdefault(siblings.name_of(entry), []).append(entry)
-    return list(gangs.values())
-
-
-def _text(entry: Reservation | None) -> str | None:
-    return None if entry is None else ledger_text.encode_entry(entry)
-
-
-def _length(uid: str, text: str | None) -> int:
-    return 0 if text is None else len(uid) + len(text)

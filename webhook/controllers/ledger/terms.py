@@ -33,11 +33,13 @@ class Terms:
         on_renewed: Callable[[float], None] = lambda deadline: None,
         on_ended: Callable[[], None] = lambda: None,
         decoder: Callable[[str], Decoder] = lambda name: Decoder(),
+        proved_seq: Callable[[], int] = lambda: 0,
     ) -> None:
         """``on_renewed`` is told the time by which the lease must be renewed, ``on_ended`` that a term is over;
-        ``decoder`` is as a keeper takes it.
+        ``decoder`` and ``proved_seq`` are as a keeper takes them.
         """
         self._decoder = decoder
+        self._proved_seq = proved_seq
         self._api = api
         self._identity = identity
         self._lease = lease
@@ -77,6 +79,7 @@ class Terms:
             newest=newest,
             on_renewed=self.renewed,
             decoder=self._decoder,
+            proved_seq=self._proved_seq,
         )
 
     def lease_seen(self, record: str) -> None:

@@ -251,10 +251,10 @@ def placed(index: Ledger, found: Mapping[str, Found]) -> list[str]:
 
 
 def read(index: Ledger, name: str, page: Found, decoder: text.Decoder) -> Ledger:
-    """Return what a page that ``index`` lists says. Raises LedgerCorrupt, and PagesMismatch where it is of
-    a later leader than the index.
+    """Return what a page that ``index`` lists says. Raises LedgerCorrupt, also where a newer version of it was read
+    before, and PagesMismatch where it is of a later leader than the index.
     """
-    decoded = decoder.decode(page.data)
+    decoded = decoder.decode_newest(page.data)
     if decoded.epoch > index.epoch:
         raise PagesMismatch(f"page {name} is of epoch {decoded.epoch}, the index of {index.epoch}")
     return decoded

@@ -251,6 +251,8 @@ class Ledger:
     """By the engine's uid of the head; as of the last write that something else was reason for."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """Name to uid of each object beside the index that holds entries; none while all of them fit there."""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """Of one object alone: the last writes of others that its writer knew to be stored, as ``witness`` names them."""
 
     @property
     def version(self) -> tuple[int, int]:

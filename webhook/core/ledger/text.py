@@ -23,6 +23,9 @@ PLAIN_SCHEMA: Final = 1
 """Of a page, and of an index that lists none: what earlier releases read as well."""
 PAGES: Final = "pages"
 META: Final = "meta"
+SEEN: Final = "seen"
+"""In ``meta``: the number of the last write of other objects that was known to be stored. It is left out by earlier
+releases, which take no notice of it either."""
 PERMITS: Final = "permits"
 """In ``meta``: who writes this ledger starts no copy from a hub without a permit (rule P7 of the fleet)."""
 CLAIMS: Final = "claims"
@@ -168,7 +171,10 @@ def _stated(amounts: Mapping[str, int]) -> dict[str, int]:
 def encode_meta(ledger: Ledger, digest: int) -> str:
     """Return the text of the ``meta`` key; ``digest`` is ``checksum`` of all entries."""
     schema = SCHEMA if ledger.pages else PLAIN_SCHEMA
-    meta = {"schema": schema, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}", PERMITS: True}
+    meta: dict[str, Any] = {"schema": schema, "epoch": ledger.epoch, "seq": ledger.seq, "checksum": f"{digest:016x}"}
+    meta[PERMITS] = True
+    if ledger.seen:
+        meta[SEEN] = dict(sorted(ledger.seen.items()))
     return json.dumps(meta, separators=(",", ":"))
 
 
@@ -192,10 +198,12 @@ class Decoder:
 
     _known: dict[str, tuple[str, str, int, Any]] = field(default_factory=dict)
     """Key to key, text, its part of the checksum, and what it says."""
+    newest: tuple[int, int] = (0, 0)
+    """The newest version that was decoded."""
 
     def decode(self, data: Mapping[str, str]) -> Ledger:
         """Return the ledger written as ``data``. Raises LedgerCorrupt when ``encode`` cannot have written it."""
-        epoch, seq, digest = _decode_meta(data)
+        epoch, seq, digest, seen = _decode_meta(data)
         known: dict[str, tuple[str, str, int, Any]] = {}
         for key, text in data.items():
             if key == META:
@@ -210,7 +218,15 @@ class Decoder:
         self._known = known
         said = {key: each[3] for key, each in known.items()}
         claims, bookings, pages = said.pop(CLAIMS, {}), said.pop(BOOKINGS, {}), said.pop(PAGES, {})
-        return Ledger(epoch, seq, said, claims, bookings, pages)
+        self.newest = max(self.newest, (epoch, seq))
+        return Ledger(epoch, seq, said, claims, bookings, pages, seen)
+
+    def decode_newest(self, data: Mapping[str, str]) -> Ledger:
+        """Return the ledger written as ``data``. Raises as ``decode``, and where a newer version was decoded before."""
+        ledger = self.decode(data)
+        if ledger.version < self.newest:
+            raise LedgerCorrupt(f"an old copy was put back: version {self.newest} was read, this is {ledger.version}")
+        return ledger
 
     def written(self, key: str, text: str | None, says: Any) -> None:
         """Know what one key says from now on, because this process wrote it: it is not decoded when it is read."""
@@ -251,17 +267,18 @@ def epoch_of(data: Mapping[str, str]) -> int:
         return 0
 
 
-def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return epoch, seq and checksum."""
+def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]]:
+    """Return epoch, seq, checksum, and what is said of other objects."""
     check_schema(data)
     try:
         meta = json.loads(data[META])
         schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        seen = {str(name): int(at) for name, at in meta.get(SEEN, {}).items()}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     if schema not in (PLAIN_SCHEMA, SCHEMA):
         raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {PLAIN_SCHEMA} and {SCHEMA}")
-    return epoch, seq, digest
+    return epoch, seq, digest, seen
 
 
 def _decode_key(key: str, text: str) -> Any:

@@ -38,8 +38,8 @@ def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
-    """Yield a cluster with room for everybody, in which these jobs were before there was a leader."""
+async def furnished(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[SimulatedCluster]:
+    """Yield a cluster with room for everybody, in which there are these jobs."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         policy: tuple[dict[str, Any], ...] = deepcopy(POLICY)
         for item in policy:
@@ -51,12 +51,25 @@ async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[Sim
             await cluster.add_node(f"node-{number}")
         for job in jobs:
             await cluster.create(job)
-        parts = reconciler(cluster.api(), Config(nodeFit="off"), identity="me", clock=LoopClock(), rng=Random(1))
-        running = asyncio.create_task(parts.run())
+        yield cluster
+
+
+@asynccontextmanager
+async def leader(cluster: SimulatedCluster, identity: str = "me") -> AsyncIterator[ReconcilerParts]:
+    """Yield a reconciler that runs for so long."""
+    parts = reconciler(cluster.api(), Config(nodeFit="off"), identity=identity, clock=LoopClock(), rng=Random(1))
+    running = asyncio.create_task(parts.run())
+    yield parts
+    assert not running.done(), "the reconciler ended"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
+    """Yield a cluster with room for everybody, in which these jobs were before there was a leader."""
+    async with furnished(*jobs, cpu=cpu) as cluster, leader(cluster) as parts:
         yield cluster, parts
-        assert not running.done(), "the reconciler ended"
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 def job(number: int, *, suspended: bool = True) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""Which entries belong together on one page, and where each stands, as the keeper files them."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from webhook.controllers.gangs import siblings
+from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import Layout
+from webhook.core.ledger.record import Ledger, Reservation
+
+
+def gangs(entries: Iterable[Reservation]) -> list[list[Reservation]]:
+    """Return the entries, those of one ensemble together."""
+    found: dict[str, list[Reservation]] = {}
+    for entry in entries:
+        found.setdefault(siblings.name_of(entry), []).append(entry)
+    return list(found.values())
+
+
+def laid_out(parts: Mapping[str, Ledger], texts: Mapping[str, Mapping[str, str]]) -> Layout:
+    """Return where everything stands, by what each object was read to say and the ``texts`` it says it in."""
+    layout = Layout()
+    for page, ledger in parts.items():
+        layout.bytes_of.setdefault(page, 0)
+        for uid, entry in ledger.entries.items():
+            layout.put(uid, page, 0, length(uid, texts[page][uid]))
+            join(layout, entry, set.add)
+    return layout
+
+
+def join(layout: Layout, entry: Reservation | None, how: Callable[[set[str], str], None]) -> None:
+    """Take note that an entry is one of its ensemble, or none any more."""
+    if entry is None or entry.membership is None:
+        return
+    name = siblings.name_of(entry)
+    members = layout.members.setdefault(name, set())
+    how(members, entry.uid)
+    if not members:
+        del layout.members[name]
+
+
+def text_of(entry: Reservation | None) -> str | None:
+    """Return what is written of an entry; None where it is dropped."""
+    return None if entry is None else ledger_text.encode_entry(entry)
+
+
+def length(uid: str, text: str | None) -> int:
+    """Return the bytes that an entry takes."""
+    return 0 if text is None else len(uid) + len(text)
