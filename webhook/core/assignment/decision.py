@@ -412,14 +412,16 @@ class Attempt:
     def _might_be_seated(
         self, preemptor: Preemptor, needs: frozenset[FlavorResource], awaits: Iterable[str], seats: Vacated
     ) -> bool:
-        """Return whether the gang might find nodes if all were gone that it may have stopped; False is certain."""
+        """Return whether the gang might find nodes if all were gone that it may have stopped; False is certain, unless
+        there was no answer yet.
+        """
         found = list(may_be_stopped(preemptor, needs))
         if not (found or awaits):
             return False
         gangs = dict.fromkeys((*self.decider.uids(awaits), *(uid for each in found for uid in each.uids)))
         # Of a higher priority may be stopped mostly the same.
         kind = (preemptor.queue.name, max((each.priority for each in found), default=None), needs)
-        return self.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs)
+        return bool(self.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs))
 
     def _borrows_while_preempting(self) -> bool:
         """Return whether it may preempt for a request beyond its queue's own quota."""

@@ -8,14 +8,16 @@ index catches up when it is asked. So a change costs nothing by itself, and a qu
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom
+from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.nodes.index import Index, Room
@@ -49,8 +51,8 @@ class Capacity:
         self.nodes: dict[str, NodeRecord] = {}
         self.free: dict[str, dict[str, int]] = {}
         """Node to amounts: negative ones on a node that is overfull, and only what it lost of one not known yet."""
-        self._columns: dict[str, dict[str, int]] = {}
-        """The same turned round, resource to node, for resources that new indexes asked about."""
+        self._columns = Columns()
+        """The same turned round."""
         self._withheld: dict[str, dict[str, int]] = {}
         """Node to what is kept there for claims."""
         self._claims = ClaimedRoom()
@@ -64,12 +66,10 @@ class Capacity:
         """New shapes that wait for their turn."""
         self._new_left = UNBOUNDED
         """How many more new ones may be looked at in this round."""
-        self._log: list[str] = []
-        """Names of nodes that changed, in order."""
-        self._forgotten = 0
-        """How many such changes went before."""
+        self.changes = Changes()
+        """Of nodes."""
         self._eligible: dict[Shape, Eligible] = {}
-        self._held: dict[str, dict[str, dict[str, int]]] = {}
+        self._held: dict[str, dict[str, Amounts]] = {}
         """Gang to what it holds, by node, for those that were asked about and have not changed since."""
         self.looked = 0
         """How often the room on any one node was counted."""
@@ -94,12 +94,15 @@ class Capacity:
         if before == node:
             return
         self._eligible = {}
-        if before is None or before.capacity != node.capacity:
+        if before is not None and before.capacity != node.capacity:
             self._largest = None
+        elif before is None and self._largest is not None:
+            self._largest = amounts.maximum(self._largest, node.capacity)
         if before is None or before.labels != node.labels:
             self._populated, self._domains = {}, {}
         self._add(node.name, {} if before is None else before.capacity, -1)
         self.nodes[node.name] = node
+        self._columns.put(node, self.free)
         self._add(node.name, node.capacity, 1)
 
     def drop_node(self, name: str) -> None:
@@ -107,6 +110,7 @@ class Capacity:
         before = self.nodes.pop(name, None)
         if before is not None:
             self._largest, self._populated, self._domains, self._eligible = None, {}, {}, {}
+            self._columns.drop(name)
             self._add(name, before.capacity, -1)
 
     def bind(self, uid: str, bound: Bound) -> None:
@@ -163,6 +167,7 @@ class Capacity:
         for uid, allotment in self.allotments.items():
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
             twin.allotments[uid] = Allotment(allotment.shapes, places)
+        twin._columns = self._columns.copy()
         twin._bound = dict(self._bound)
         twin._claims = self._claims.copy()
         twin._withheld = {name: dict(withheld) for name, withheld in self._withheld.items()}
@@ -240,16 +245,13 @@ class Capacity:
             self._change(node, by, factor)
 
     def _change(self, node: str, by: Amounts, factor: int) -> None:
-        free = self.free.setdefault(node, {})
+        free, tell = self.free.setdefault(node, {}), self._columns.set
         for name, amount in by.items():
             free[name] = now = free.get(name, 0) + factor * amount
-            if name in self._columns:
-                self._columns[name][node] = now
+            tell(node, name, now)
         if node not in self.nodes and not any(free.values()):
             del self.free[node]
-            for column in self._columns.values():
-                column.pop(node, None)
-        self._log.append(node)
+        self.changes.note((node,))
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -356,23 +358,34 @@ class Capacity:
     def index(self, shape: Shape) -> Index:
         """Return the index of ``shape``, up to date."""
         index, scarce = self._indexes.pop(shape, None), self.scarce(shape)
-        if index is None or index.scarce != scarce:
-            index = Index(shape, scarce, seen=len(self._log))
-            index.read(self.nodes, self.free, {name: self._column(name) for name, _ in shape.requests})
-        for name in dict.fromkeys(self._log[index.seen :]):
+        changed = None if index is None or index.scarce != scarce else self.changes.since(index.seen)
+        if index is None or changed is None:
+            index, changed = Index(shape, scarce), ()
+            index.read(self._columns.names, self.asked(shape), self.verdict(shape))
+        for name in changed:
             index.set(name, self.room(index, name))
-        index.seen = len(self._log)
-        self._indexes[shape] = index
-        if len(self._indexes) > SHAPES_MAX:
-            del self._indexes[next(iter(self._indexes))]
-        self._shorten()
+        index.seen = self.changes.count
+        keep_last(self._indexes, shape, index, SHAPES_MAX)
+        self.changes.shorten(len(self.nodes))
         return index
 
-    def _column(self, resource: str) -> Mapping[str, int]:
-        """Return what is free of a resource, by node: read in a row that is much faster than node by node."""
-        if resource not in self._columns and resource in self.largest:
-            self._columns[resource] = {node: free[resource] for node, free in self.free.items() if resource in free}
-        return self._columns.get(resource, {})
+    def asked(self, shape: Shape) -> list[Asks]:
+        """Return what is free of all that a pod of ``shape`` takes, by row."""
+        return self._columns.asked(shape, self.free)
+
+    def verdict(self, shape: Shape) -> Sequence[str | None]:
+        """Return what keeps the pods of a shape away for good, by row."""
+        return self._columns.verdict(shape, self.nodes)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The nodes, by row."""
+        return self._columns.names
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Each node's row."""
+        return self._columns.row
 
     def known_index(self, shape: Shape) -> Index | None:
         """Return the index of ``shape``, up to date, if there is one."""
@@ -390,9 +403,7 @@ class Capacity:
     def eligible(self, shape: Shape) -> Eligible:
         """Return on which nodes pods of a shape could ever run; kept until a node's record changes."""
         found = self._eligible.pop(shape, None) or eligible(shape, self.nodes)
-        self._eligible[shape] = found
-        if len(self._eligible) > ELIGIBLE_MAX:
-            del self._eligible[next(iter(self._eligible))]
+        keep_last(self._eligible, shape, found, ELIGIBLE_MAX)
         return found
 
     def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
@@ -417,34 +428,16 @@ class Capacity:
         largest = self.largest.get(resource, 0)
         return amount / largest if largest else float("inf")
 
-    def _shorten(self) -> None:
-        """Forget changes that are in every index; one that was not asked for long is made again when it is."""
-        if len(self._log) <= 8 * max(1024, len(self.nodes)):
-            return
-        self._indexes = {shape: index for shape, index in self._indexes.items() if index.seen == len(self._log)}
-        self._forgotten += len(self._log)
-        self._log.clear()
-        for index in self._indexes.values():
-            index.seen = 0
-
-    @property
-    def changes(self) -> int:
-        """How many changes of nodes there have been."""
-        return self._forgotten + len(self._log)
-
-    def changed_since(self, changes: int) -> Iterable[str] | None:
-        """Return which nodes changed after the first ``changes`` changes; None where that is forgotten."""
-        return None if changes < self._forgotten else dict.fromkeys(self._log[changes - self._forgotten :])
-
     def held(self, gang: str) -> Mapping[str, Amounts]:
         """Return what a gang holds or will, by node: the same object while that stays, where it holds anything."""
         known = self._held.get(gang)
         if known is None:
             known = {}
             for node, requests, count in self._going((gang,)):
-                sums = known.setdefault(node, {})
-                for name, amount in requests.items():
-                    sums[name] = sums.get(name, 0) + amount * count
+                before = known.get(node)
+                # Mostly it is one pod a node.
+                whole = requests if count == 1 else amounts.scale(requests, count)
+                known[node] = whole if before is None else amounts.add(before, whole)
             if known:
                 self._held[gang] = known
         return known

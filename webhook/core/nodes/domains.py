@@ -57,11 +57,12 @@ class Sums:
                 self.pods.pop(domain, None)
 
 
+_Key = TypeVar("_Key")
 _Kept = TypeVar("_Kept")
 
 
-def keep_last(kept: dict[Path, _Kept], path: Path, each: _Kept) -> None:
+def keep_last(kept: dict[_Key, _Kept], key: _Key, each: _Kept, most: int = PATHS_MAX) -> None:
     """Keep what was asked for last, and no more than there may be."""
-    kept[path] = each
-    if len(kept) > PATHS_MAX:
+    kept[key] = each
+    if len(kept) > most:
         del kept[next(iter(kept))]

@@ -1,11 +1,13 @@
 """The nodes that pods of one shape may use, by how many of them they hold."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
+from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import Domain, Domains, Path, Sums, keep_last
-from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
 
 Room = tuple[int, int]
@@ -20,7 +22,7 @@ class Index:
     scarce: str
     """The resource of which one pod asks the largest share of a node."""
     seen: int = 0
-    """How much of the log of changes is in it."""
+    """How many changes of nodes are in it."""
     rooms: dict[str, Room] = field(default_factory=dict)
     """By node, for nodes that hold at least one pod."""
     by_room: dict[Room, list[str]] = field(default_factory=dict)
@@ -49,46 +51,32 @@ class Index:
         count = self.shape.fits(free)
         return count, free.get(self.scarce, 0) - count * self._each
 
-    def read(
-        self,
-        nodes: Mapping[str, NodeRecord],
-        free: Mapping[str, Mapping[str, int]],
-        columns: Mapping[str, Mapping[str, int]],
-    ) -> None:
-        """Take note of all nodes at once, as the index is new; ``columns`` is what is free of each resource that is
-        asked, by node. Written out, as it looks at ten thousand in a row.
+    def read(self, names: Sequence[str], asked: Sequence[Asks], verdict: Sequence[str | None]) -> None:
+        """Take note of all nodes at once, as the index is new: of their ``names``, what is free of what each pod takes,
+        and what keeps the pods away. In whole columns, as there may be ten thousand.
         """
-        rooms, one, admits = dict[str, Room](), dict[Room, Room](), self.shape.admits
-        each = self._each
-        others = [(columns[name].get, amount) for name, amount in self.shape.requests if name != self.scarce]
-        needs = dict[int, list[tuple[Callable[[str, int], int], int]]]()
-        for name, left in columns[self.scarce].items():
-            if left < each or name not in nodes:
-                continue
-            count = left // each
-            # Mostly there is enough of all others for as many, and to compare takes less than to divide.
-            need = needs.get(count)
-            if need is None:
-                need = needs[count] = [(of, amount * count) for of, amount in others]
-            for of, least in need:
-                if of(name, 0) < least:
-                    count = min(other(name, 0) // amount for other, amount in others)
-                    break
-            if self.shape.ports:
-                count = self.shape.with_ports(count, free[name])
-            if count > 0 and admits(nodes[name]):
-                room = (count, left - count * each)
-                rooms[name] = one.setdefault(room, room)
-        self.fill(rooms)
-
-    def fill(self, rooms: dict[str, Room]) -> None:
-        """Take note of the nodes that hold any pod, with their room."""
-        self.rooms = rooms
-        for node, room in rooms.items():
-            self.by_room.setdefault(room, []).append(node)
-            self.total += room[0]
-        for names in self.by_room.values():
-            names.sort()
+        each, scarce = self._each, next(column for name, _, column in asked if name == self.scarce)
+        keep = [why is None and left >= each for why, left in zip(verdict, scarce, strict=True)]
+        lefts, of = list(compress(scarce, keep)), list(compress(names, keep))
+        counts = [left // each for left in lefts]
+        most = max(counts, default=0)
+        for name, amount, column in asked:
+            free = list(compress(column, keep)) if name != self.scarce else []
+            # Mostly there is enough of all others for as many.
+            if free and min(free) < amount * most:
+                counts = [
+                    count if amount * count <= left else left // amount
+                    for count, left in zip(counts, free, strict=True)
+                ]
+        nodes_of = defaultdict[Room, list[str]](list)
+        spare = [left - count * each for left, count in zip(lefts, counts, strict=True)]
+        for node, room in zip(of, zip(counts, spare, strict=True), strict=True):
+            nodes_of[room].append(node)
+        for room, nodes in nodes_of.items():
+            if room[0] > 0:
+                self.by_room[room] = sorted(nodes)
+                self.rooms.update(dict.fromkeys(nodes, room))
+                self.total += room[0] * len(nodes)
 
     def set(self, node: str, room: Room) -> None:
         """Take note of the room that ``node`` has now."""

@@ -34,6 +34,12 @@ class Shape:
         """What one pod takes of a node: amounts, and ports, of which a node is said to have none to begin with."""
         return {**dict(self.requests), **dict.fromkeys(self.ports, MILLI)}
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The labels of nodes that matter to it."""
+        of_affinity = [requirement.key for term in self.affinity for requirement in term]
+        return tuple(dict.fromkeys([*(key for key, _ in self.selector), *of_affinity, *self.levels]))
+
     def within(self, domain: Mapping[str, str]) -> "Shape":
         """Return the same, of pods that may go only to nodes with the labels of ``domain``."""
         return replace(self, selector=tuple(sorted({**dict(self.selector), **domain}.items()))) if domain else self

@@ -1,8 +1,9 @@
 """Whether a gang could find nodes if all were gone that it may have stopped: a "no" is certain, and cheap.
 
-For each kind of gang that asked lately, the room on every node is kept as it would be then. Only nodes that changed are
-counted again, and what those hold who joined or left the gangs that may be stopped. One of these that ends changes
-nothing: what it held is free, and was counted already.
+For each kind of gang that asked lately, what others hold that it may have stopped is kept added up, by node, and for
+each shape the room on every node as it would be then. Only nodes that changed are counted again, and what those hold
+who joined or left the gangs that may be stopped. One of these that ends changes nothing: what it held is free, and was
+counted already. Who asks about many gangs for the first time has to ask several times: they are counted by and by.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -11,6 +12,9 @@ from typing import Final
 
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.changes import Changes
+from webhook.core.nodes.columns import Asks
+from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.index import Index
 from webhook.core.nodes.shape import Shape
 from webhook.core.placement.gate import Gate
@@ -19,76 +23,123 @@ from webhook.core.placement.overlay import Asked
 CEILINGS_MAX: Final = 8
 """Kept; each takes some megabytes at 10,000 nodes, and the one used longest ago goes first."""
 
+COUNTED_AT_ONCE: Final = 15_000
+"""What gangs hold is added up on so many nodes, one counted again for each gang there, before who asks has to ask once
+more: some hundredths of a second."""
+
+
+@dataclass(slots=True)
+class _Gone:
+    """What some gangs hold together."""
+
+    capacity: Capacity
+    gangs: dict[str, Mapping[str, Amounts]] = field(default_factory=dict)
+    """Gang to what it holds, by node, as it is counted here."""
+    more: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of each resource and port, node to what is free besides: the sums of that. What claims would keep of it is left
+    out of account."""
+    changes: Changes = field(default_factory=Changes)
+    """Of that."""
+
+    def catch_up(self, gangs: Collection[str]) -> bool:
+        """Count ``gangs``, and no others; return whether that is done."""
+        left = COUNTED_AT_ONCE
+        for gang in [gang for gang in self.gangs if gang not in gangs]:
+            self._add(self.gangs.pop(gang), -1)
+        for gang in gangs:
+            if left <= 0 and gang not in self.gangs:
+                return False
+            now, before = self.capacity.held(gang), self.gangs.get(gang)
+            if now is before or not (now or before):
+                continue
+            left -= len(now)
+            if before is not None:
+                self._add(before, -1)
+                del self.gangs[gang]
+            if now:
+                self._add(now, 1)
+                self.gangs[gang] = now
+        return True
+
+    def on(self, node: str) -> dict[str, int]:
+        """Return what is free besides on one node."""
+        return {name: of[node] for name, of in self.more.items() if node in of}
+
+    def _add(self, held: Mapping[str, Amounts], sign: int) -> None:
+        self.changes.note(held)
+        for node, amounts in held.items():
+            for name, amount in amounts.items():
+                of = self.more.setdefault(name, {})
+                of[node] = of.get(node, 0) + sign * amount
+
 
 @dataclass(slots=True)
 class _Ceiling:
     """The room on every node for pods of one shape, with some gangs gone."""
 
-    capacity: Capacity
+    gone: _Gone
     index: Index
-    seen: int = -1
-    """How many changes of nodes are in it."""
-    gone: dict[str, Mapping[str, Amounts]] = field(default_factory=dict)
-    """Gang to what it holds, by node, as it is counted here."""
-    more: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Node to amounts that are free besides: the sums of that. What claims would keep of it is left out of account."""
+    seen: tuple[int, int] | None = None
+    """How many changes of nodes, and of what the gangs hold, are in it."""
 
-    def catch_up(self, gangs: Collection[str]) -> None:
-        """Count ``gangs`` as gone, on the nodes as they are."""
-        capacity, changed = self.capacity, dict[str, None]()
-        for gang in [gang for gang in self.gone if gang not in gangs]:
-            self._add(self.gone.pop(gang), -1, changed)
-        for gang in gangs:
-            now, before = capacity.held(gang), self.gone.get(gang)
-            if now is before or not (now or before):
-                continue
-            if before is not None:
-                self._add(before, -1, changed)
-                del self.gone[gang]
-            if now:
-                self._add(now, 1, changed)
-                self.gone[gang] = now
-        since = None if self.seen < 0 else capacity.changed_since(self.seen)
-        if since is None:
+    def catch_up(self) -> None:
+        """Count what has changed."""
+        capacity, gone = self.gone.capacity, self.gone
+        of_nodes, of_gone = (
+            (None, None) if self.seen is None else map(Changes.since, (capacity.changes, gone.changes), self.seen)
+        )
+        if of_nodes is None or of_gone is None:
             self._read()
         else:
-            for node in (*changed, *(node for node in since if node not in changed)):
-                self.index.set(node, capacity.room(self.index, node, self.more.get(node)))
-        self.seen = capacity.changes
+            for node in dict.fromkeys((*of_gone, *of_nodes)):
+                self.index.set(node, capacity.room(self.index, node, gone.on(node)))
+        self.seen = capacity.changes.count, gone.changes.count
+        gone.changes.shorten(len(capacity.nodes))
 
     def _read(self) -> None:
         """Count all nodes, as it is new or nobody knows which changed."""
-        self.index = Index(self.index.shape, self.index.scarce)
-        rooms = {node: self.capacity.room(self.index, node, self.more.get(node)) for node in self.capacity.nodes}
-        self.index.fill({node: room for node, room in rooms.items() if room[0]})
-
-    def _add(self, held: Mapping[str, Amounts], sign: int, changed: dict[str, None]) -> None:
-        for node, amounts in held.items():
-            more = self.more.setdefault(node, {})
-            for name, amount in amounts.items():
-                more[name] = more.get(name, 0) + sign * amount
-            changed[node] = None
+        capacity, shape, asked = self.gone.capacity, self.index.shape, list[Asks]()
+        self.index = Index(shape, self.index.scarce)
+        for name, amount, column in capacity.asked(shape):
+            left, rows = column.copy(), capacity.rows
+            for node, more in self.gone.more.get(name, {}).items():
+                if node in rows:
+                    left[rows[node]] += more
+            asked.append((name, amount, left))
+        self.index.read(capacity.names, asked, capacity.verdict(shape))
+        capacity.looked += len(capacity.names)
 
 
 class Ceilings:
     """Those that were asked about last."""
 
     def __init__(self) -> None:
+        self._gone: dict[Hashable, _Gone] = {}
         self._kept: dict[tuple[Hashable, Shape], _Ceiling] = {}
+        self.unanswered = 0
+        """How often there was no answer yet."""
 
-    def may_hold(self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str]) -> bool:
-        """Return whether each of ``asked`` might find nodes once ``gangs`` are gone; False is certain.
+    def may_hold(
+        self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str]
+    ) -> bool | None:
+        """Return whether each of ``asked`` might find nodes once ``gangs`` are gone. False is certain; None: ask again,
+        they are not all counted yet.
 
         Who asks as the same ``kind`` names much the same gangs: what was counted for the last one is used again.
         """
-        return all(Gate(capacity, each, self._index(capacity, each.shape, kind, gangs)).open for each in asked)
+        gone = self._gone.pop(kind, None)
+        if gone is None or gone.capacity is not capacity:
+            gone = _Gone(capacity)
+        keep_last(self._gone, kind, gone, CEILINGS_MAX)
+        if not gone.catch_up(gangs):
+            self.unanswered += 1
+            return None
+        return all(Gate(capacity, each, self._index(gone, each.shape, kind)).open for each in asked)
 
-    def _index(self, capacity: Capacity, shape: Shape, kind: Hashable, gangs: Collection[str]) -> Index:
+    def _index(self, gone: _Gone, shape: Shape, kind: Hashable) -> Index:
         ceiling = self._kept.pop((kind, shape), None)
-        if ceiling is None or ceiling.capacity is not capacity:
-            ceiling = _Ceiling(capacity, Index(shape, capacity.scarce(shape)))
-        ceiling.catch_up(gangs)
-        self._kept[kind, shape] = ceiling
-        if len(self._kept) > CEILINGS_MAX:
-            del self._kept[next(iter(self._kept))]
+        if ceiling is None or ceiling.gone is not gone:
+            ceiling = _Ceiling(gone, Index(shape, gone.capacity.scarce(shape)))
+        ceiling.catch_up()
+        keep_last(self._kept, (kind, shape), ceiling, CEILINGS_MAX)
         return ceiling.index

@@ -5,12 +5,11 @@ counts do not decide, for several sets or slices, all pods are placed to know: t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.index import Index
+from webhook.core.nodes.node import UNBOUNDED
 from webhook.core.placement.fit import place
 from webhook.core.placement.gate import Gate
 from webhook.core.placement.misplaced import Misplaced
@@ -21,21 +20,59 @@ MOST_PLACED: Final = 50_000
 tenth of a second. One that would need more ends without a result."""
 
 
-@dataclass(slots=True)
+Gangs = tuple[str, ...]
+
+
 class _Count:
     """How many pods of one set fit, were it alone."""
 
-    index: Index
-    gate: Gate
-    changed: dict[str, int] = field(default_factory=dict)
-    """Node to the pods that it holds now, where it differs."""
+    def __init__(self, capacity: Capacity, asked: Asked) -> None:
+        shape = asked.shape
+        index = capacity.index(shape)
+        self.gate = Gate(capacity, asked, index)
+        self._rooms, self._names, self._row = index.rooms, capacity.names, capacity.rows
+        self._verdict = capacity.verdict(shape)
+        self._asks = [(name, amount, column.copy()) for name, amount, column in capacity.asked(shape)]
+        self._held: dict[Gangs, tuple[list[int], list[list[int]]]] = {}
+        """Of gangs the rows of nodes that the pods may use, and what the gangs hold there of all that is asked."""
+        self._changed: dict[int, int] = {}
+        """Row to the pods that its node holds now, where they were counted."""
 
-    def update(self, node: str, pods: int) -> None:
-        before = self.changed.get(node)
-        if before is None:
-            before = self.index.rooms.get(node, (0, 0))[0]
-        self.changed[node] = pods
-        self.gate.add(node, pods - before)
+    def change(self, gangs: Gangs, by: Mapping[str, Amounts], sign: int) -> int:
+        """Let gangs be gone that hold so much, by node, or be back; return on how many nodes pods were counted."""
+        if gangs not in self._held:
+            self._held[gangs] = self._read(by)
+        rows, amounts = self._held[gangs]
+        for (_, _, free), held in zip(self._asks, amounts, strict=True):
+            for row, amount in zip(rows, held, strict=True):
+                free[row] += sign * amount
+        counted, changed = 0, self._changed
+        for row in rows:
+            before = changed.get(row)
+            if before is None:
+                before = self._rooms.get(self._names[row], (0, 0))[0]
+            if before or sign > 0:
+                counted += 1
+                now = self._pods(row)
+                if now != before:
+                    changed[row] = now
+                    self.gate.add(self._names[row], now - before)
+        return counted
+
+    def _read(self, by: Mapping[str, Amounts]) -> tuple[list[int], list[list[int]]]:
+        found = [(self._row[node], amounts) for node, amounts in by.items() if node in self._row]
+        found = [(row, amounts) for row, amounts in found if self._verdict[row] is None]
+        return [row for row, _ in found], [[amounts.get(name, 0) for _, amounts in found] for name, _, _ in self._asks]
+
+    def _pods(self, row: int) -> int:
+        most = UNBOUNDED
+        for _, amount, free in self._asks:
+            left = free[row]
+            if left < amount:
+                return 0
+            if left < most * amount:
+                most = left // amount
+        return most
 
 
 class Vacated:
@@ -46,9 +83,8 @@ class Vacated:
         self.asked = [each for each in asked if each.count]
         """The sets that have to find nodes."""
         self._more: dict[str, dict[str, int]] = {}
-        """Node to amounts that are free besides."""
-        indexes = {each.shape: capacity.index(each.shape) for each in self.asked}
-        self._counts = [_Count(indexes[each.shape], Gate(capacity, each, indexes[each.shape])) for each in self.asked]
+        """Node to amounts that are free besides, where counts do not decide."""
+        self._counts = [_Count(capacity, each) for each in self.asked]
         alone = self.asked[0] if len(self.asked) == 1 else None
         self._counts_decide = not self.asked or (alone is not None and not alone.slices)
         self._placed = 0
@@ -57,11 +93,11 @@ class Vacated:
 
     def take(self, gangs: Iterable[str]) -> None:
         """Let gangs be gone."""
-        self._change(self.capacity.held_by(gangs), 1)
+        self._change(tuple(gangs), 1)
 
     def give_back(self, gangs: Iterable[str]) -> None:
         """Let gangs be there again."""
-        self._change(self.capacity.held_by(gangs), -1)
+        self._change(tuple(gangs), -1)
 
     def found(self) -> bool:
         """Return whether all pods find nodes now."""
@@ -75,10 +111,11 @@ class Vacated:
             return False
         return not isinstance(place(self.capacity, self.asked, self._more, thorough=False), Misplaced)
 
-    def _change(self, by: Mapping[str, Amounts], sign: int) -> None:
-        for node, amounts in by.items():
+    def _change(self, gangs: Gangs, sign: int) -> None:
+        by = self.capacity.held_by(gangs)
+        for each in self._counts:
+            self.capacity.looked += each.change(gangs, by, sign)
+        for node, amounts in () if self._counts_decide else by.items():
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():
                 more[name] = more.get(name, 0) + sign * amount
-            for each in self._counts:
-                each.update(node, self.capacity.room(each.index, node, more)[0])

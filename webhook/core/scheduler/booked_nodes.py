@@ -51,7 +51,7 @@ OFFERS: Final = 2
 
 def renew(state: State) -> None:
     """End bookings of gangs whose turn it is no more, and have those decided about again whose nodes went away."""
-    state.searches_left = SEARCHES
+    state.searches_left, state.unanswered_before = SEARCHES, state.ceilings.unanswered
     state.looks_owed = max(0, state.looks_owed - LOOKS)
     state.offered_at = state.offered_from
     for uid in list(state.booked):
@@ -87,6 +87,8 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     Where it starts or stops others then, or books some, those after it have none any more.
     """
     nodes, uid = state.nodes, eclass.head.uid
+    if _goes_on(state, uid):
+        return decision
     later = [each for each in _rivals(state, eclass, decision) if _order(state, each) > _order(state, uid)]
     stops = state.may_stop_for_nodes(eclass)
     if nodes is None or not (later or stops) or not _lacks_nodes(decision) or not _may_search(state, uid):
@@ -106,6 +108,7 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
             nodes.claim(each, claimed)
     if not helps:
         state.looks_owed += nodes.looked - looked
+        _goes_on(state, uid)
         return decision
     for each in later:
         state.lapse_booking(each)
@@ -132,9 +135,14 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
     found = _first_to_be_free(state, eclass.head, planned)
     if found is None:
         state.looks_owed += nodes.looked - looked
-        if kept is not None:
+        goes_on = _goes_on(state, uid)
+        if kept is None:
+            return False
+        if goes_on:
+            nodes.claim(uid, kept)
+        else:
             state.lapse_booking(uid)
-        return kept is not None
+        return not goes_on
     claimed, awaits = found
     nodes.claim(uid, claimed)
     state.booked[uid] = Claim(with_places(planned, claimed.allotment.places), awaits)
@@ -170,10 +178,12 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
 
 
 def _suffice(state: State, seats: Vacated, beside: Iterable[Allocation], planned: Reservation) -> bool:
-    """Return whether there might be nodes once all are gone that run ``beside`` a gang; False is certain."""
+    """Return whether there might be nodes once all are gone that run ``beside`` a gang; False is certain, unless there
+    was no answer yet.
+    """
     kind = ("all of", *sorted({key.flavor for key in planned.usage()}))
     gangs = dict.fromkeys(uid for each in beside for uid in each.uids)
-    return state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs)
+    return bool(state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs))
 
 
 def _beside(state: State, usage: Mapping[FlavorResource, int]) -> list[Allocation]:
@@ -196,6 +206,15 @@ def _may_search(state: State, uid: str) -> bool:
         _ask_later(state, _order(state, uid))
         return False
     state.searches_left -= 1
+    return True
+
+
+def _goes_on(state: State, uid: str) -> bool:
+    """Return whether it is not known yet what nodes would hold without others; if so, ask again in the next cycle."""
+    if not state.counts_on:
+        return False
+    state.searches_left = 0
+    _ask_later(state, _order(state, uid))
     return True
 
 

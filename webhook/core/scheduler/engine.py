@@ -194,7 +194,7 @@ class Engine:
 
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
-        if self.state.nodes is not None and self.state.nodes.has_due:
+        if self.state.counts_on or (self.state.nodes is not None and self.state.nodes.has_due):
             return now
         decayed = self.state.usage.decayed
         times = (self.state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
@@ -243,7 +243,8 @@ class Engine:
         offers = (each for each in (self.state.offered_from, self.state.offered_next) if each is not None)
         heads = (eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
         # Who is offered may have to wait until others' searches are made up for.
-        return frozenset((*heads, *(each for offer in offers for each in (offer, self.state.looks_owed))))
+        later = (self.state.looks_owed, self.state.ceilings.unanswered)
+        return frozenset((*heads, *((offer, *later) for offer in offers)))
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

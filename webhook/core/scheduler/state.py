@@ -84,8 +84,11 @@ class State:
     """Which gangs leave room to which."""
     usage: UsageOrder = field(init=False)
     """Who goes first by decayed usage."""
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    """What nodes would hold if others were gone."""
+    unanswered_before: int = 0
+    """How often these had no answer yet when the cycle began."""
     _decider: Decider | None = None
-    _ceilings: Ceilings = field(default_factory=Ceilings)
 
     def __post_init__(self) -> None:
         self.pending.room_at = self.allocations.headroom
@@ -113,10 +116,15 @@ class State:
                 self.yields,
                 self.nodes,
                 flavors,
-                self._ceilings,
+                self.ceilings,
             )
             self._decider = known
         return known
+
+    @property
+    def counts_on(self) -> bool:
+        """Whether somebody waits for what the next cycle goes on to count."""
+        return self.ceilings.unanswered > self.unanswered_before
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by another policy; where it says something new, every gang is decided again."""

@@ -1,5 +1,6 @@
 """What searching for nodes may cost a cycle, in nodes that are looked at: never in time."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,9 @@ from webhook.core.model.policy import Preemption
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
-from webhook.core.nodes.index import Index
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
-from webhook.core.placement import vacated
+from webhook.core.placement import ceilings, vacated
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -29,20 +29,6 @@ from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
 
 NODES = 60
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Nodes whose room was counted, once for each time."""
-    seen: list[str] = []
-    usual = Capacity.room
-
-    def room(capacity: Capacity, index: Index, name: str, *more: object) -> tuple[int, int]:
-        seen.append(name)
-        return usual(capacity, index, name, *more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Capacity, "room", room)
-    return seen
 
 
 def full() -> tuple[Engine, Capacity]:
@@ -63,19 +49,18 @@ def racked(made: Engine, there: Capacity) -> None:
 
 
 @pytest.mark.parametrize("near", [None, Nearness("rack", required=True), Nearness("", False, "rack", 3)])
-def test_while_others_end_who_finds_no_nodes_looks_only_at_those_that_they_leave(
-    near: Nearness | None, looks: list[str]
-) -> None:
+def test_while_others_end_who_finds_no_nodes_looks_only_at_those_that_they_leave(near: Nearness | None) -> None:
     made, there = full()
     racked(made, there)
     wide = gang("wide", "q", cpu=4, pods=NODES if near is None or near.slice_size else 5, priority=5, created=99.0)
     made.submit(replace(wide, pod_sets=tuple(replace(each, near=near) for each in wide.pod_sets)), 1.0)
     assert stopped(made) == []
     for turn, uid in enumerate([f"g{number:03}" for number in range(20)]):
-        looks.clear()
+        before = there.looked
         made.release(uid)
         assert stopped(made, 3.0 + turn) == []
-        assert len(looks) <= 4 * (turn + 2), "those that are free are looked at for each question, and no others"
+        looked = there.looked - before
+        assert looked <= 4 * (turn + 2), "those that are free are looked at for each question, and no others"
     assert "wide" in {each.uid for each in made.waiting()}
 
 
@@ -108,10 +93,10 @@ def test_no_pods_are_placed_to_see_that_no_rack_will_hold_a_gang(monkeypatch: py
 
 
 def test_who_asks_what_nobody_asked_before_waits_until_earlier_searches_are_made_up_for(
-    monkeypatch: pytest.MonkeyPatch, looks: list[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(booked_nodes, "LOOKS", 10)
-    made, _ = full()
+    made, there = full()
     searched: set[str] = set()
     usual = Decider.vacated
 
@@ -124,13 +109,43 @@ def test_who_asks_what_nobody_asked_before_waits_until_earlier_searches_are_made
         differs = {"tolerations": (Toleration(key=f"key-{number}"),)}
         made.submit(gang(f"wide-{number:02}", "q", cpu=4, pods=NODES, priority=5, placement=differs), 1.0)
     assert stopped(made) == []
-    looks.clear()
+    before = there.looked
     cycles, largest = 400, 4 * NODES
     for turn in range(cycles):
         made.wake_nodes()
         assert stopped(made, 3.0 + turn) == []
-    assert len(looks) <= cycles * 10 + largest
+    assert there.looked - before <= cycles * 10 + largest
     assert len(searched) == 12, "each has its turn"
+
+
+def test_what_thousands_of_gangs_hold_is_added_up_over_several_cycles_and_then_others_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = gang("wide", "q", cpu=4, pods=NODES // 2, priority=5, created=99.0)
+    at_once, _ = full()
+    at_once.submit(wide, 1.0)
+    expected = stopped(at_once)
+    assert len(expected) == NODES // 2
+    monkeypatch.setattr(ceilings, "COUNTED_AT_ONCE", 4)
+    added: list[int] = []
+    usual = ceilings._Gone._add
+
+    def add(gone: ceilings._Gone, held: Mapping[str, object], sign: int) -> None:
+        added.append(len(held))
+        usual(gone, held, sign)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ceilings._Gone, "_add", add)
+    made, _ = full()
+    made.submit(wide, 1.0)
+    for turn in range(NODES // 2 // 4 * 2):
+        added.clear()
+        found = stopped(made, 2.0 + turn)
+        assert sum(added) <= 2 * 4
+        if found:
+            break
+        assert made.next_wake(2.0 + turn) == 2.0 + turn, "it goes on at once"
+    assert found == expected
+    assert turn > 1
 
 
 def test_a_search_that_would_place_pods_on_too_many_nodes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +214,7 @@ def test_what_is_stopped_and_started_is_what_full_searches_would_stop_and_start(
     queues = [queue(name, quotas[n], cohort="all", preemption=rules[n]) for n, name in enumerate("ab")]
     there = {f"node-{number}": cpu for number, cpu in enumerate(nodes)}
     made, full_searches = (world(cohort("all", cpu=quotas[2]), *queues, nodes=there, settings=settings) for _ in "ab")
-    full_searches[0].state._ceilings.may_hold = lambda *_: True  # type: ignore[method-assign]
+    full_searches[0].state.ceilings.may_hold = lambda *_: True  # type: ignore[method-assign]
     placement = {"near": Nearness("kind", required=True)} if near else {}
     plans = []
     for engine, _ in (made, full_searches):

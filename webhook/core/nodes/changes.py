@@ -1,0 +1,31 @@
+"""Which nodes changed, in order: who looks at all of them once catches up with those alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Changes:
+    """The latest changes; those before are only counted."""
+
+    _log: list[str] = field(default_factory=list)
+    _forgotten: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many there have been."""
+        return self._forgotten + len(self._log)
+
+    def note(self, nodes: Iterable[str]) -> None:
+        """Take note that nodes have changed."""
+        self._log.extend(nodes)
+
+    def since(self, count: int) -> Iterable[str] | None:
+        """Return which nodes changed after the first ``count`` changes; None where that is forgotten."""
+        return None if count < self._forgotten else dict.fromkeys(self._log[count - self._forgotten :])
+
+    def shorten(self, nodes: int) -> None:
+        """Forget all where they are many more than there are ``nodes``: to look at each of these takes less then."""
+        if len(self._log) > 8 * max(1024, nodes):
+            self._forgotten += len(self._log)
+            self._log.clear()
