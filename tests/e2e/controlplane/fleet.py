@@ -13,6 +13,7 @@ from typing import Final, Self
 import yaml
 
 from tests.e2e import queues
+from tests.e2e.controlplane import operators
 from tests.e2e.controlplane.binaries import say
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
@@ -53,8 +54,10 @@ def _commands(section: str) -> list[str]:
 class FleetClusters:
     """The three, and ``tutti hub`` with no more rights than shipped. Use it as a context manager."""
 
-    def __init__(self, report: Callable[[str], None] = say) -> None:
+    def __init__(self, report: Callable[[str], None] = say, *, training: bool = False) -> None:
+        """``training``: the members run the training operator, and the hub has its kinds."""
         self._report = report
+        self._training = training
         self._stack = contextlib.ExitStack()
         self.clusters: dict[str, Cluster] = {}
         self.installations: dict[str, Installation] = {}
@@ -110,8 +113,10 @@ class FleetClusters:
 
     def _start(self, name: str) -> None:
         hub = name == HUB
-        cluster = Cluster(Shape(nodes=0 if hub else 1, operators=False), self._report)
+        cluster = Cluster(Shape(nodes=0 if hub else 1, operators=self._training and not hub), self._report)
         self.clusters[name] = self._stack.enter_context(cluster)
+        if hub and self._training:
+            operators.define_training_kinds(cluster)
         installation = Installation(cluster, replicas=1, overrides={"hub": True} if hub else {})
         self.installations[name] = installation.install()
         root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)

@@ -116,6 +116,19 @@ def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
     ).start()
 
 
+def define_training_kinds(cluster: "Cluster") -> None:
+    """Install the training operator's kinds and not the operator: what a hub has of it."""
+    defined = [
+        document
+        for kind, document in render(cluster.binaries["kubectl"], modules.training_operator_installation())
+        if kind == "CustomResourceDefinition"
+    ]
+    for document in defined:
+        cluster.api.create("CustomResourceDefinition", document)
+    for document in defined:
+        cluster.wait_served(modules.served_at(document))
+
+
 def start_cert_manager(cluster: "Cluster") -> list[Component]:
     """Install and start cert-manager's controller and CA injector (its webhook is not needed here)."""
     if "cert-manager-controller" in cluster.components:

@@ -102,7 +102,7 @@ def supervise(arguments: argparse.Namespace) -> None:
 def _started(arguments: argparse.Namespace) -> Iterator[list[Cluster]]:
     """Yield what was asked for; the last cluster is the one that KUBECONFIG leads to."""
     if arguments.fleet:
-        with FleetClusters() as fleet:
+        with FleetClusters(training=True) as fleet:
             for name, cluster in fleet.clusters.items():
                 kubeconfig.write_private(CLUSTERS / name, cluster.kubeconfig.read_text())
             yield sorted(fleet.clusters.values(), key=lambda each: each is fleet.clusters[HUB])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from webhook.fleet.policies.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "fleet" / "propagationpolicy.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "ack-fleet-gang" / "propagationpolicy-queued.yaml"
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
