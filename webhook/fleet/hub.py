@@ -42,6 +42,8 @@ TICK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """After which every job is looked at, whatever the watches say."""
 SWEEP_SECONDS: Final = 5.0
+SWEEP_AGAIN_SECONDS: Final = 1.0
+"""After which a member that answers is swept again while it must be before anything is offered."""
 STEPS_MAX: Final = 20
 """Of one job at a look."""
 
@@ -153,7 +155,7 @@ class Hub:
                 watching.copies(member, kind, self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng)
             )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._for_ever(partial(self._sweep, member), SWEEP_SECONDS), name=f"{member.name} sweep")
+            tasks.create_task(self._keep_swept(member), name=f"{member.name} sweep")
             if self._dead_man is not None:
                 renewing = self._for_ever(partial(self._dead_man.look, member), RENEW_SECONDS)
                 tasks.create_task(renewing, name=f"{member.name} lease")
@@ -162,14 +164,18 @@ class Hub:
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
-            try:
-                await work()
-            except (ApiError, NoAnswer) as error:
-                log.warning("fleet.not_answered", error=str(error))
-            except Exception:
-                # What one member or one job says must not end what all of them need.
-                log.exception("fleet.broken")
+            await self._attempt(work)
             await asyncio.sleep(seconds)
+
+    @staticmethod
+    async def _attempt(work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except (ApiError, NoAnswer) as error:
+            log.warning("fleet.not_answered", error=str(error))
+        except Exception:
+            # What one member or one job says must not end what all of them need.
+            log.exception("fleet.broken")
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -289,8 +295,16 @@ class Hub:
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
 
+    async def _keep_swept(self, member: Member) -> None:
+        """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
+        while True:
+            await self._attempt(partial(self._sweep, member))
+            waited_for = member.name in self.fleet.unswept and not member.failure
+            await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
+
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
+        wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
         verdicts, apart, cluster = [], set(), await member.cluster()
         for kind in self.kinds.values():
@@ -301,18 +315,30 @@ class Hub:
                     # Its own steps tell of it. No other gang has to wait for somebody to mend it.
                     apart.add(copy_read(kind, found).job)
         self.fleet.apart[member.name] = frozenset(apart)
-        if member.name in self.fleet.unswept:
+        if wanted:
             jobs = [(self.kinds[kind], namespace, name) for kind, namespace, name in self._jobs]
-            if strays.swept(verdicts, await member.leftovers(jobs)):
-                if when := self.fleet.lost.get(member.name):
-                    await lost.came_back(self.fleet.api, member.name, when)
-                    await self._read_lost()
-                self.fleet.unswept.discard(member.name)
-                log.info("fleet.swept", member=member.name)
-                if self.fleet.complete:
-                    self._again_seconds = 0.0
+            # What made it due again meanwhile may not have been there yet when its first part was read.
+            if strays.swept(verdicts, await member.leftovers(jobs)) and wanted == self._sweep_wanted(member):
+                await self._note_swept(member)
         if not member.knows_permits:
             await member.check()
+
+    async def _note_swept(self, member: Member) -> None:
+        set_backs = self.fleet.set_backs
+        if when := self.fleet.lost.get(member.name):
+            await lost.came_back(self.fleet.api, member.name, when)
+            await self._read_lost()
+        if set_backs == self.fleet.set_backs:
+            self.fleet.unswept.discard(member.name)
+            log.info("fleet.swept", member=member.name)
+            if self.fleet.complete:
+                self._again_seconds = 0.0
+
+    def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
+        """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""
+        if member.name not in self.fleet.unswept:
+            return None
+        return self.fleet.set_backs, self.fleet.lost.get(member.name, "")
 
     async def _own_jobs_read(self) -> None:
         """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""

@@ -6,6 +6,7 @@ batches, is what keeps a list of thousands of pods from stopping admission. Each
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -183,10 +184,21 @@ class Informer(Generic[R]):
                     self._machine.relist()
                 wait_seconds = await self._step_until_relist()
                 if wait_seconds:
-                    await asyncio.sleep(wait_seconds)
+                    await self._rest(wait_seconds)
         finally:
             if self._audit is not None:
                 self._audit.cancel()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait before the next request. A wish to list again ends that where the resource is not served: that was an
+        answer, and no failure that has to be left in peace.
+        """
+        if self._machine.served is not False:
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._relist_asked.wait()
 
     async def _step_until_relist(self) -> float:
         """Do one request; return how long to wait before the next. A wish to list again cuts a watch short.

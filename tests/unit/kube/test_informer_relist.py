@@ -90,6 +90,16 @@ async def test_a_reread_of_a_missing_kind_returns(api: FakeApi, start: Started) 
     assert not informer.served
 
 
+async def test_a_reread_of_a_missing_kind_does_not_wait_until_it_would_be_asked_for_again(
+    api: FakeApi, start: Started
+) -> None:
+    api.faults = [errors.NotFound(404, "NotFound", "no such kind") for _ in range(10)]
+    informer = start(missing_retry_seconds=15.0)
+    await informer.synced.wait()
+    async with asyncio.timeout(1):
+        await informer.reread()
+
+
 async def test_an_audit_lists_everything_at_its_interval(api: FakeApi, start: Started) -> None:
     informer = start(audit_seconds=300)
     await settle(150)

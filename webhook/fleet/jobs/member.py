@@ -200,15 +200,13 @@ class Member:
         ledger, left = await self._ledger(), 0
         if ledger is None:
             raise NoAnswer(f"{self.name}: its ledger cannot be read")
+        held: dict[tuple[str, str], set[str]] = {}
+        for entry in ledger.entries.values():
+            held.setdefault((entry.kind, entry.key), set()).add(entry.uid)
         for kind, namespace, name in jobs:
-            found = await self._get(object_path(kind, namespace, name))
-            uid = text(paths.find(found, ("metadata", "uid")))
-            held = {
-                each.uid
-                for each in ledger.entries.values()
-                if (each.kind, each.key) == (kind.key, f"{namespace}/{name}")
-            }
-            left += len(held - {uid})
+            if uids := held.get((kind.key, f"{namespace}/{name}")):
+                found = await self._get(object_path(kind, namespace, name))
+                left += len(uids - {text(paths.find(found, ("metadata", "uid")))})
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             named = {(kind.kind, name) for kind, where, name in jobs if where == namespace}
             listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})

@@ -1,0 +1,61 @@
+"""A hub sweeps its members before it offers anything: when that counts, and how soon."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.fleet.clusters import fleet, pytorch_job
+from tests.unit.fleet.test_hub import SEED, runs_in
+from webhook.core.fleet.dispatch import Phase
+from webhook.fleet.jobs.copies import dispatch_of
+from webhook.laboratory.simulated.api import WritePoint
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        shared, meanwhile = world.running_hub.fleet, asyncio.Event()
+        member = shared.members["a"]
+        left = member.leftovers
+
+        async def set_back(jobs: Any) -> int:
+            found = await left(jobs)
+            if not meanwhile.is_set():
+                shared.begin_again(1, 2)
+                meanwhile.set()
+            return found
+
+        monkeypatch.setattr(member, "leftovers", set_back)
+        shared.unswept.add("a")
+        await meanwhile.wait()
+        await asyncio.sleep(0.1)
+        assert shared.unswept == {"a", "b"}
+        await asyncio.sleep(10)
+        assert not shared.unswept
+
+
+async def test_a_hub_that_follows_one_that_died_goes_on_as_soon_as_what_that_one_left_is_gone() -> None:
+    async with fleet("a", "b", starts=False) as world:
+
+        def die(point: WritePoint) -> None:
+            if (point.method, point.phase) == ("POST", "after") and "pytorchjobs" in point.path:
+                world.kill()
+
+        world.start(die)
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+
+        async def left() -> bool:
+            return bool(await world.members["a"].all("PyTorchJob"))
+
+        async def granted() -> bool:
+            return dispatch_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
+
+        await world.until(left)
+        world.start()
+        await world.until(granted, 4)
