@@ -39,8 +39,8 @@ def test_each_attack_in_the_tables_names_its_test() -> None:
 
 def test_the_bounds_that_the_threat_model_tells_are_those_of_the_code() -> None:
     for told in (
-        f"told of anything {tally.EXPIRY_SECONDS:.0f} s later, at most {tally.ENTRIES_MAX:,} pods a namespace",
-        f"a namespace and {tally.ENTRIES_IN_ALL_MAX:,} in all",
+        f"told of anything {tally.EXPIRY_SECONDS:.0f} s later; at most {tally.ENTRIES_MAX:,} pods per namespace",
+        f"per namespace and {tally.ENTRIES_IN_ALL_MAX:,} in all",
         f"read no deeper than {LEVELS_MAX} levels",
     ):
         assert told in TEXT
