@@ -203,6 +203,26 @@ def mislabelled(root: str, family: Family) -> str:
     )
 
 
+def astray_in_schedule(root: str) -> str:
+    """Return an expression: a CronJob names a queue where the Jobs that it makes do not wait by it.
+
+    One of these Jobs without labels of its own gets those of its pod template.
+    """
+    places = (step(root, f"spec.jobTemplate.{where}metadata") for where in ("", "spec.template."))
+    (own, notes), (inner, inner_notes) = (
+        [f"{place}.?{form}.orValue({{}})" for form in ("labels", "annotations")] for place in places
+    )
+    meant = (*names.QUEUE_LABELS, *NEAR_MISSES)
+    astray = either(
+        one_of(NEAR_MISSES, own),
+        one_of(meant, notes),
+        one_of(meant, inner_notes),
+        one_of(NEAR_MISSES, inner),
+        f"({own}.size() > 0 && {one_of(names.QUEUE_LABELS, inner)})",
+    )
+    return f"!{one_of(names.QUEUE_LABELS, own)} &&\n({astray})"
+
+
 def concerns(root: str, family: Family) -> str:
     """Return an expression: the object opts in, or carries what only Tutti writes."""
     own = sorted(OWN_LABELS)

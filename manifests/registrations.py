@@ -274,8 +274,13 @@ def scale_entry(families: Sequence[Family]) -> dict[str, Any]:
 
 
 def ungated_entry() -> dict[str, Any]:
-    """A queue label newly on something that cannot wait is warned about, never passed in silence, never refused."""
-    asked, asked_before = (cel.one_of(names.QUEUE_LABELS, cel.labels_of(it)) for it in ("object", "oldObject"))
+    """A queue label newly on something that cannot wait is warned about, never passed in silence, never refused; also
+    one in a CronJob by which its Jobs will not wait.
+    """
+    asked, asked_before = (
+        f"({cel.one_of(names.QUEUE_LABELS, cel.labels_of(it))} ||\n({cel.astray_in_schedule(it)}))"
+        for it in ("object", "oldObject")
+    )
     return entry(
         "ungated",
         "/validate/jobs",

@@ -208,6 +208,32 @@ def test_a_misspelt_queue_label_is_warned_about(citizen: Kubectl) -> None:
     assert "label kueue.x-k8s.io/queue at metadata.labels does not make the Job wait" in citizen.warnings
 
 
+@pytest.mark.parametrize(
+    ("own", "inner", "warned"),
+    [
+        ({"app": "astray"}, {"tutti.dev/queue-name": QUEUE}, True),
+        ({"kueue.x-k8s.io/queue": QUEUE}, None, True),
+        ({"tutti.dev/queue-name": QUEUE}, {"tutti.dev/queue-name": QUEUE}, False),
+        (None, {"tutti.dev/queue-name": QUEUE}, False),
+    ],
+)
+def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
+    citizen: Kubectl, own: dict[str, str] | None, inner: dict[str, str] | None, warned: bool
+) -> None:
+    """A Job without labels of its own gets those of its pod template, and waits by them."""
+    one = job("astray", 1, pod_template(gpus=0, labels=inner))
+    template = {"metadata": {"labels": own or {}}, "spec": one["spec"]}
+    template["spec"].pop("suspend", None)
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "astray"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": template},
+    }
+    citizen.create(manifest, "--dry-run=server")
+    assert ("does not make the Jobs of a CronJob wait in a queue" in citizen.warnings) is warned
+
+
 def test_a_job_without_a_queue_in_a_namespace_that_has_queues_is_warned_about_once(
     citizen: Kubectl, governor: Kubectl
 ) -> None:

@@ -46,7 +46,29 @@ def judge_ungated(request: ReviewRequest, rules: JobRules) -> Answer:
     and so may what is copied from that: a Deployment's ReplicaSets.
     """
     writers = (rules.settings.account, *rules.creators.controllers, *rules.settings.template_copiers)
-    return newly_marked(request, *writers) or allow(_without_effect(request.kind.partition(".")[0], request.object))
+    kind = request.kind.partition(".")[0]
+    told = _of_schedule(request.object) if kind == "CronJob" else _without_effect(kind, request.object)
+    return newly_marked(request, *writers) or allow(told)
+
+
+def _of_schedule(obj: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return what to tell the author of a CronJob that names a queue where its Jobs will not wait by it."""
+    template = paths.find_mapping(obj, ("spec", "jobTemplate"))
+    labels = paths.find_mapping(template, ("metadata", "labels"))
+    if any(key in labels for key in names.QUEUE_LABELS):
+        return ()
+    found = (
+        mark
+        for mark in misplaced_queues(template)
+        # A Job without labels of its own gets those of its pod template.
+        if labels or mark.key not in names.QUEUE_LABELS or mark.where != "spec.template.metadata.labels"
+    )
+    mark = next(found, None)
+    if mark is None:
+        return _without_effect("CronJob", obj)
+    where = mark._replace(where=f"spec.jobTemplate.{mark.where}")
+    fix = f"label its jobTemplate (spec.jobTemplate.metadata.labels) with {names.QUEUE_LABELS[0]}"
+    return (f"{where} does not make the Jobs of a CronJob wait in a queue: they start at once; {fix}",)
 
 
 def _without_effect(kind: str, obj: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -213,5 +213,44 @@ async def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(
     assert (await create(waiting, obj)).warnings == []
 
 
+def cron_job(own: dict[str, str], inner: dict[str, str], notes: dict[str, str] | None = None) -> dict[str, Any]:
+    """A CronJob with these labels on its Jobs and on their pods, and annotations on its Jobs."""
+    pods = {"metadata": {"labels": inner}, "spec": {"restartPolicy": "Never", "containers": []}}
+    template = {"metadata": {"labels": own, "annotations": notes or {}}, "spec": {"template": pods}}
+    metadata = {"name": "nightly", "namespace": "team-a"}
+    spec = {"schedule": "@daily", "jobTemplate": template}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
+
+
+RIGHT, NEAR = {"tutti.dev/queue-name": "lq"}, {"kueue.x-k8s.io/queue": "lq"}
+
+
+@pytest.mark.parametrize(
+    ("own", "inner", "notes", "where"),
+    [
+        ({"app": "x"}, RIGHT, {}, "label tutti.dev/queue-name at spec.jobTemplate.spec.template.metadata.labels"),
+        (NEAR, {}, {}, "label kueue.x-k8s.io/queue at spec.jobTemplate.metadata.labels"),
+        ({}, NEAR, {}, "label kueue.x-k8s.io/queue at spec.jobTemplate.spec.template.metadata.labels"),
+        ({}, {}, RIGHT, "annotation tutti.dev/queue-name at spec.jobTemplate.metadata.annotations"),
+        (RIGHT, {}, {}, ""),
+        (RIGHT, RIGHT, {}, ""),
+        ({}, RIGHT, {}, ""),
+        ({}, {"app": "x"}, {}, ""),
+    ],
+)
+async def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
+    waiting: Gate, own: dict[str, str], inner: dict[str, str], notes: dict[str, str], where: str
+) -> None:
+    """Jobs without labels of their own get those of their pod template, and wait by them."""
+    answer = await create(waiting, cron_job(own, inner, notes))
+    assert answer.allowed
+    if not where:
+        assert answer.warnings == []
+        return
+    (warning,) = answer.warnings
+    assert warning.startswith(f"{where} does not make the Jobs of a CronJob wait in a queue: they start at once")
+    assert "spec.jobTemplate.metadata.labels" in warning
+
+
 async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate) -> None:
     assert (await create(waiting, unlabelled(("metadata", "labels"), "app"))).warnings == []
