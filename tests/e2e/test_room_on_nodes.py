@@ -73,6 +73,19 @@ def test_a_gang_that_fits_the_quota_and_not_the_nodes_waits_and_one_that_fits_pa
     wait_until(lambda: running(owner, "wide") == 2, SECONDS, "it starts when two nodes are free")
 
 
+def test_a_pod_larger_than_any_node_says_so_and_holds_up_nobody(owner: Kubectl, rack: list[str]) -> None:
+    """There is quota for it: without the nodes it would be admitted, and stopped again and again."""
+    owner.apply(job("giant", 1, pod_template(16), QUEUE))
+    wait_until(lambda: told(owner, "giant", "Queued"), SECONDS, "its owner is told why it waits")
+    (said,) = told(owner, "giant", "Queued")
+    assert "NodesDoNotFit: no node is large enough: one pod asks 16 nvidia.com/gpu" in said
+    assert "the largest that may take it has 8 nvidia.com/gpu" in said
+    assert owner.pods() == []
+    owner.apply(job("narrow", 1, pod_template(8), QUEUE))
+    wait_until(lambda: running(owner, "narrow") == 1, SECONDS, "what fits starts")
+    assert told(owner, "giant", "Evicted") == []
+
+
 def test_the_node_that_becomes_free_first_is_booked_for_who_came_first_and_smaller_gangs_wait(
     owner: Kubectl, rack: list[str]
 ) -> None:
