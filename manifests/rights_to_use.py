@@ -95,22 +95,44 @@ def cluster_queues() -> list[dict[str, Any]]:
 
 def priority_classes(family: Family) -> list[dict[str, Any]]:
     """A job has the priority of a class that its owner may use."""
+    rules, listed = job_rules([family], "CREATE", "UPDATE"), [classes(root, family) for root in ("object", "oldObject")]
+    return _priorities(family.name, rules, listed, [NOT_OURS])
+
+
+def priority_classes_of_pods() -> list[dict[str, Any]]:
+    """So has a gang of plain pods. What gated jobs make bears the pod set that it is of: the job was judged."""
+    listed = [f"[{root}.?spec.?priorityClassName.orValue('')]" for root in ("object", "oldObject")]
+    conditions = [
+        {"name": "of-a-gang", "expression": cel.one_of([names.GANG_LABEL], cel.labels_of("object"))},
+        {
+            "name": "by-itself",
+            "expression": f"!({cel.one_of([names.POD_SET_LABEL], cel.labels_of('object'))}\n&& {_FOR_OTHERS})",
+        },
+        NOT_OURS,
+    ]
+    return _priorities("pods", [rule("", ["pods"], ["CREATE", "UPDATE"])], listed, conditions)
+
+
+def _priorities(
+    name: str, rules: list[dict[str, Any]], listed: Sequence[str], conditions: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a policy on what ``listed`` gives of an object and of the one before, and on its label."""
     label = f"'{names.PRIORITY_CLASS_LABEL}'"
     old_label = f"oldObject == null ? '' : oldObject.metadata.?labels[?{label}].orValue('')"
     fresh = "variables.{0}.filter(name, name != '' && !(name in variables.old_{0}))"
     return policy(
         "ValidatingAdmissionPolicy",
-        f"tutti-use-priorities-{family.name}",
-        job_rules([family], "CREATE", "UPDATE"),
+        f"tutti-use-priorities-{name}",
+        rules,
         constraints={"namespaceSelector": selector()},
-        matchConditions=[NOT_OURS],
+        matchConditions=conditions,
         variables=variables(
             for_others=_FOR_OTHERS,
             who=_WHO,
             label=f"[object.metadata.?labels[?{label}].orValue('')]",
             old_label=f"[{old_label}]",
-            pods=classes("object", family),
-            old_pods=f"oldObject == null ? [] : ({classes('oldObject', family)})",
+            pods=listed[0],
+            old_pods=f"oldObject == null ? [] : ({listed[1]})",
             of_label=fresh.format("label"),
             of_pods=fresh.format("pods"),
         ),
@@ -144,7 +166,8 @@ def _at(root: str, path: str) -> str:
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return all policies and their bindings."""
     families = cel.families(kinds)
-    return [*cluster_queues(), *(document for family in families for document in priority_classes(family))]
+    of_jobs = (document for family in families for document in priority_classes(family))
+    return [*cluster_queues(), *of_jobs, *priority_classes_of_pods()]
 
 
 if __name__ == "__main__":

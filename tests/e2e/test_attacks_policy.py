@@ -11,7 +11,7 @@ import yaml
 from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
-from tests.e2e.objects import GPU, job, pod_template
+from tests.e2e.objects import GPU, job, pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
 from tests.e2e.shell import Shell
 from webhook.core.model import names
@@ -123,6 +123,32 @@ def test_a_priority_class_is_used_by_whom_it_was_given_to(owner: Kubectl, admin:
     user = f"--user={admin.namespace}-owner"
     grant(admin, user, "workloadpriorityclasses.kueue.x-k8s.io", urgent)
     wait_until(lambda: owner.create(made("given")), what="the right is in force")
+
+
+def test_plain_pods_of_a_group_take_no_priority_class_that_was_not_given(
+    owner: Kubectl, admin: Kubectl, urgent: str
+) -> None:
+    """Their gang has the priority that they name; no job is there to be judged."""
+    give_queue(admin, gpus=4)
+    close(admin)
+    labels = {names.POD_GROUP_LABELS[0]: "crew", names.QUEUE_LABELS[0]: QUEUE}
+
+    def made(name: str, **more: str) -> dict[str, Any]:
+        return pod(name, pod_template(labels={**labels, **more}))
+
+    def refused() -> bool:
+        try:
+            owner.create(made("first", **{names.PRIORITY_CLASS_LABEL: urgent}), "--dry-run=server")
+        except KubectlError as error:
+            return f"may not use WorkloadPriorityClass {urgent}" in error.stderr
+        return False
+
+    wait_until(refused, what="it is refused")
+    owner.create(made("second"))
+    told = owner.refused("label", "pod", "second", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
+    assert "may not" in told
+    owner.apply(job("train", 1, pod_template(), QUEUE))
+    wait_until(lambda: owner.pods("job-name=train", phase="Running"), what="pods of jobs are not judged again")
 
 
 def test_a_kind_without_pod_templates_takes_no_priority_class_that_was_not_given(
