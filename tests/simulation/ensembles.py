@@ -9,17 +9,8 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.groups import LABEL, POD_GROUPS
-from tests.simulation.load import (
-    NAMESPACES,
-    PATHS,
-    QUEUES,
-    SUSPEND,
-    USER,
-    document_of,
-    how_it_ended,
-    stored_job,
-    template_of,
-)
+from tests.simulation.load import NAMESPACES, QUEUES, USER, how_it_ended, stored_job, template_of
+from tests.simulation.shapes import PATHS, SUSPEND, document_of
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -6,6 +6,7 @@ run without Tutti by design (a job that names no queue) is not counted against i
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -13,7 +14,19 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.load import NAMESPACES, PATHS, QUEUES, SUSPEND, document_of, stored_job, template_of
+from tests.simulation.load import NAMESPACES, QUEUES, how_it_ended, stored_job, template_of
+from tests.simulation.shapes import (
+    KINDS,
+    PATHS,
+    STORAGES,
+    SUSPEND,
+    TRAINING,
+    document_of,
+    is_suspended,
+    managed,
+    resized,
+    templates,
+)
 from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -24,6 +37,8 @@ from webhook.laboratory.simulated.requests.refusals import Refused
 
 MALLORY: Final = User.named("mallory")
 PREFIX: Final = "evil-"
+LIVING_TRIES: Final = 6
+"""Most jobs are soon over, and to these little can be done."""
 LEAVING_TRIES: Final = 10
 LEAVING_SECONDS: Final = 2.0
 JOBS: Final = ("batch", "jobs")
@@ -32,7 +47,7 @@ PODS_PATH: Final = "/api/v1/namespaces/{}/pods"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 OTHERS: Final = "kueue.x-k8s.io/multikueue"
 KEEPER: Final = "example.com/keeps"
-ENDS: Final = {"JobSet": ("Completed", "Failed"), "PyTorchJob": ("Succeeded", "Failed")}
+SOME_KINDS: Final = ("Job", "Job", "JobSet", "PyTorchJob")
 Key = tuple[str, str, str]
 """Kind, namespace and name of a job."""
 
@@ -40,7 +55,14 @@ Key = tuple[str, str, str]
 class HostileTenants:
     """They do one thing after another, by one seed, and in the end they go."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, rng: Random, *, every_kind: bool = False) -> None:
+        """With ``every_kind`` their jobs are of each kind that the cluster runs, and scaled as well."""
+        self.did = Counter[str]()
+        """What they did to what, and when in its life; and how often it was stored."""
+        self._subjects: list[tuple[str, str]] = []
+        """What the present act is done to: its kind, and where in its life it is."""
+        self._every_kind = every_kind
+        self._kinds = KINDS if every_kind else SOME_KINDS
         self._cluster = cluster
         self._rng = rng
         self._api = cluster.api(MALLORY)
@@ -52,8 +74,18 @@ class HostileTenants:
         for _ in range(acts):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / acts))
             act = self._rng.choice(self._acts()) if self._jobs else self._create
+            self._subjects.clear()
+            stored = False
             with suppress(ApiError, Refused):
                 await act()
+                stored = True
+            self._note(act.__name__.strip("_"), stored)
+
+    def _note(self, act: str, stored: bool) -> None:
+        for kind, moment in self._subjects[:1]:
+            self.did[f"{act} {kind}"] += 1
+            self.did[f"{act} {moment}"] += 1
+            self.did[f"{act} stored"] += stored
 
     async def leave(self) -> None:
         """Delete all that is theirs, whatever keeps it."""
@@ -101,7 +133,8 @@ class HostileTenants:
 
     async def _create(self) -> None:
         self._number += 1
-        kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
+        kind = self._rng.choice(self._kinds)
+        self._subjects.append((kind, "new"))
         namespace, name = self._rng.choice(NAMESPACES), f"{PREFIX}{self._number}"
         document = document_of(kind, name, self._rng.randint(1, 3), template_of(self._rng.choice((3, 8, 20))))
         if self._rng.random() < 0.85:
@@ -109,7 +142,8 @@ class HostileTenants:
         if self._rng.random() < 0.2:
             document["metadata"]["ownerReferences"] = [self._owner()]
         if self._rng.random() < 0.2:
-            self._managed(kind, document["spec"], OTHERS)
+            for key, value in managed(kind, OTHERS).items():
+                document["spec"].setdefault(key, value)
         await self._api.request("POST", PATHS[kind].format(namespace), body=orjson.dumps(document))
         self._jobs.append((kind, namespace, name))
 
@@ -120,7 +154,7 @@ class HostileTenants:
         job = self._any()
         labels = {names.GANG_LABEL: self._rng.choice((None, "pending", self._uid())), names.POD_SET_LABEL: "main"}
         template = {"metadata": {"labels": labels}}
-        await self._patch(job, self._rng.choice(({"metadata": {"labels": labels}}, self._templates(job[0], template))))
+        await self._patch(job, self._rng.choice(({"metadata": {"labels": labels}}, templates(job[0], template))))
 
     async def _own(self) -> None:
         owners = self._rng.choice(([self._owner()], None))
@@ -128,28 +162,22 @@ class HostileTenants:
 
     async def _hand_over(self) -> None:
         job = self._any()
-        spec: dict[str, Any] = {}
-        self._managed(job[0], spec, self._rng.choice((OTHERS, None)))
-        await self._patch(job, {"spec": spec})
+        await self._patch(job, {"spec": managed(job[0], self._rng.choice((OTHERS, None)))})
 
     async def _resize(self) -> None:
-        kind, _, name = job = self._any()
+        kind, namespace, name = job = self._any()
         pods = self._rng.choice((0, 1, 2, 5, 9))
-        if kind == "PyTorchJob":
-            worker = {"replicas": pods, "template": template_of(8)}
-            await self._patch(job, {"spec": {"pytorchReplicaSpecs": {"Worker": worker}}})
-        elif kind == "JobSet":
-            replicated = document_of(kind, name, pods, template_of(8))["spec"]["replicatedJobs"]
-            await self._patch(job, {"spec": {"replicatedJobs": replicated}})
+        if self._every_kind and kind in TRAINING and self._rng.random() < 0.5:
+            await self._write(f"{PATHS[kind].format(namespace)}/{name}/scale", {"spec": {"replicas": pods}})
         else:
-            await self._patch(job, {"spec": {"parallelism": pods}})
+            await self._patch(job, resized(kind, name, pods, template_of(8)))
 
     async def _ask_more(self) -> None:
         job = self._any()
         template = template_of(8)
         for of in ("requests", "limits"):
             template["spec"]["containers"][0]["resources"][of]["nvidia.com/gpu"] = "2"
-        await self._patch(job, self._templates(job[0], template))
+        await self._patch(job, templates(job[0], template))
 
     async def _suspend(self) -> None:
         job = self._any()
@@ -177,6 +205,7 @@ class HostileTenants:
         if not children:
             return
         child = self._rng.choice(children)
+        self._subjects.append(("Job of another", self._moment("Job", *child.key)))
         labels = (child.object["spec"]["template"].get("metadata") or {}).get("labels") or {}
         policy = self._rng.choice(("Orphan", "Orphan", "Background", "Foreground"))
         if policy == "Orphan" and not labels.get(names.GANG_LABEL, "pending").startswith("pending"):
@@ -200,8 +229,10 @@ class HostileTenants:
         """Write the status of a kind that is no built-in one, as who holds a too wide role may."""
         kind, namespace, name = self._any()
         if kind == "Job":
+            self._subjects.clear()
             return
-        condition = {"type": self._rng.choice(ENDS[kind]), "status": "True", "reason": "x", "message": "x"}
+        ends = ("Succeeded" if kind in TRAINING else "Completed", "Failed")
+        condition = {"type": self._rng.choice(ends), "status": "True", "reason": "x", "message": "x"}
         condition |= {"lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "2026-01-01T00:00:00Z"}
         body = {"status": {"conditions": [condition]}}
         await self._write(f"{PATHS[kind].format(namespace)}/{name}/status", body)
@@ -217,6 +248,7 @@ class HostileTenants:
         if not children:
             return
         child = self._rng.choice(children)
+        self._subjects.append(("Job of another", self._moment("Job", *child.key)))
         change = self._rng.choice(
             (
                 {"spec": {"suspend": False}},
@@ -238,6 +270,7 @@ class HostileTenants:
         if not pods:
             return
         pod = self._rng.choice(pods)
+        self._subjects.append(("Pod", (pod.object.get("status") or {}).get("phase", "new")))
         path = f"{PODS_PATH.format(pod.key[0])}/{pod.key[1]}"
         change: dict[str, Any] = self._rng.choice(
             (
@@ -256,6 +289,7 @@ class HostileTenants:
     async def _forge_pod(self) -> None:
         self._number += 1
         namespace = self._rng.choice(NAMESPACES)
+        self._subjects.append(("Pod", "new"))
         labels = {names.GANG_LABEL: self._uid(), names.POD_SET_LABEL: self._rng.choice(("main", "worker"))}
         pod = template_of(8, labels)
         pod["metadata"]["name"] = f"{PREFIX}{self._number}"
@@ -267,7 +301,22 @@ class HostileTenants:
     # -- choices -----------------------------------------------------------------------------------------------------
 
     def _any(self) -> Key:
-        return self._rng.choice(self._jobs)
+        job = self._rng.choice(self._jobs)
+        for _ in range(LIVING_TRIES if self._every_kind else 0):
+            if self._moment(*job) != "over":
+                break
+            job = self._rng.choice(self._jobs)
+        self._subjects.append((job[0], self._moment(*job)))
+        return job
+
+    def _moment(self, kind: str, namespace: str, name: str) -> str:
+        """Return where in its life a job is."""
+        job = stored_job(self._cluster, kind, namespace, name)
+        if job is None or how_it_ended(job) is not None:
+            return "over"
+        if job["metadata"].get("deletionTimestamp"):
+            return "going"
+        return "waiting" if is_suspended(kind, job) else "running"
 
     def _stored(self, storage: tuple[str, str]) -> list[Stored]:
         return list(self._cluster.server.store.items(storage))
@@ -277,7 +326,8 @@ class HostileTenants:
 
     def _uid(self) -> str:
         """Return the uid of somebody's job, or of nothing."""
-        return self._rng.choice([stored.uid for stored in self._stored(JOBS)] or ["nobody"])
+        storages = STORAGES.values() if self._every_kind else (JOBS,)
+        return self._rng.choice([each.uid for storage in storages for each in self._stored(storage)] or ["nobody"])
 
     def _owner(self) -> dict[str, Any]:
         """Return a reference to somebody's job, or to one that is not there."""
@@ -289,20 +339,6 @@ class HostileTenants:
         found += [("batch/v1", "Job", stored.key[1], stored.uid) for stored in self._stored(JOBS)[:3]]
         version, kind, name, uid = self._rng.choice(found)
         return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": self._rng.random() < 0.8}
-
-    def _managed(self, kind: str, spec: dict[str, Any], by: str | None) -> None:
-        if kind == "PyTorchJob":
-            spec.setdefault("runPolicy", {})["managedBy"] = by
-        else:
-            spec["managedBy"] = by
-
-    def _templates(self, kind: str, template: dict[str, Any]) -> dict[str, Any]:
-        if kind == "PyTorchJob":
-            return {"spec": {"pytorchReplicaSpecs": {"Master": {"template": template}}}}
-        if kind == "Job":
-            return {"spec": {"template": template}}
-        job = {"parallelism": 2, "completions": 2, "template": template}
-        return {"spec": {"replicatedJobs": [{"name": "worker", "replicas": 1, "template": {"spec": job}}]}}
 
     async def _patch(self, job: Key, change: dict[str, Any]) -> None:
         kind, namespace, name = job

@@ -17,6 +17,7 @@ from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ende
 from tests.simulation.mixed_ledger import PutBack, all_entries, book_of, read_whole
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
+from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
 from webhook import metrics
 from webhook.assembly import ReconcilerParts
@@ -94,14 +95,7 @@ class Invariants:
 
         self._config_maps = storage("v1", "ConfigMap")
         self._pods = storage("v1", "Pod")
-        self._jobs = [
-            (storage("batch/v1", "Job"), lambda job: job["spec"].get("suspend")),
-            (storage("jobset.x-k8s.io/v1alpha2", "JobSet"), lambda job: job["spec"].get("suspend")),
-            (
-                storage("kubeflow.org/v1", "PyTorchJob"),
-                lambda job: (job["spec"].get("runPolicy") or {}).get("suspend"),
-            ),
-        ]
+        self._jobs = {each: kind for kind, each in STORAGES.items()}
 
     @contextmanager
     def set_back(self) -> Iterator[None]:
@@ -110,7 +104,7 @@ class Invariants:
         yield
         self.failure, self._ledger, self._lost = known, Ledger(), None
         self._read_ledger()
-        jobs = (stored for storage, _ in self._jobs for stored in self._server.store.items(storage))
+        jobs = (stored for storage in self._jobs for stored in self._server.store.items(storage))
         self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
         self._done = {}
         for uid in [*self._alive, *self._succeeded_pod, *self._counted]:
@@ -195,15 +189,15 @@ class Invariants:
             self._no_fence_oversubscribed()
             self._no_more_gpus_run_than_there_are()
         else:
-            for storage, suspended in self._jobs:
-                if event.storage == storage and event.current is not None:
-                    self._work.setdefault(event.current.uid, work_of(event.current.object))
-                    if how_it_ended(event.current.object) is not None:
-                        self._ended.add(event.current.uid)
-                    if event.current.object["kind"] == "Job":
-                        status = event.current.object.get("status") or {}
-                        self._done[event.current.uid] = status.get("succeeded", 0)
-                    self._running_is_reserved(event.current.object, suspended)
+            kind = self._jobs.get(event.storage)
+            if kind is not None and event.current is not None:
+                self._work.setdefault(event.current.uid, work_of(event.current.object))
+                if how_it_ended(event.current.object) is not None:
+                    self._ended.add(event.current.uid)
+                if kind == "Job":
+                    status = event.current.object.get("status") or {}
+                    self._done[event.current.uid] = status.get("succeeded", 0)
+                self._running_is_reserved(kind, event.current.object)
 
     def note(self, wrong: str) -> None:
         """Have the run fail: something that others looked at does not hold."""
@@ -251,11 +245,17 @@ class Invariants:
         if lost is None or self._ledger.epoch == 0:
             return
         self._lost = None
-        for storage, suspended in self._jobs:
+        for storage, kind in self._jobs.items():
             for stored in self._server.store.items(storage):
                 job, before = stored.copy(), lost.entries.get(stored.uid)
                 noted = decode_admission((job["metadata"].get("annotations") or {}).get(names.ADMISSION), stored.uid)
-                if suspended(job) or how_it_ended(job) or before is None or noted is None or not noted.is_of(before):
+                if (
+                    is_suspended(kind, job)
+                    or how_it_ended(job)
+                    or before is None
+                    or noted is None
+                    or not noted.is_of(before)
+                ):
                     continue
                 self.rebuilt.append(before)
                 after, held = self._ledger.entries.get(stored.uid), held_by(before, noted.counts)
@@ -439,7 +439,7 @@ class Invariants:
         if len(live) > self.gpus_max:
             self._fail(f"{len(live)} pods of a GPU each run, queues have {self.gpus_max}: {live}")
 
-    def _running_is_reserved(self, job: dict[str, Any], suspended: Callable[[dict[str, Any]], Any]) -> None:
+    def _running_is_reserved(self, kind: str, job: dict[str, Any]) -> None:
         metadata = job["metadata"]
         runs_with_owner = any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ())
         gated = names.GANG_LABEL in orjson.dumps(job["spec"]).decode()
@@ -449,7 +449,7 @@ class Invariants:
             return  # A finalizer keeps it: it gets no more pods.
         if metadata["name"].startswith(PREFIX):
             return  # What asks for no queue may run; that those which do run within it is seen by their pods.
-        if not suspended(job) and not how_it_ended(job) and metadata["uid"] not in self._ledger.entries:
+        if not is_suspended(kind, job) and not how_it_ended(job) and metadata["uid"] not in self._ledger.entries:
             self._fail(f"{job['kind']} {metadata['name']} is un-suspended without a reservation")
 
     def limits_were_kept(self, overran: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation import racks
+from tests.simulation.shapes import PATHS, SUSPEND, VERSION_KIND, document_of
 from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -29,16 +30,6 @@ CREDITS_A_GPU: Final = 10
 """What a GPU is charged where queues count credits."""
 NAMESPACES: Final = ("team-a", "team-b")
 HARD_PODS: Final = {"team-a": 9}
-PATHS: Final = {
-    "Job": "/apis/batch/v1/namespaces/{}/jobs",
-    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
-    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
-}
-SUSPEND: Final = {
-    "Job": lambda value: {"spec": {"suspend": value}},
-    "JobSet": lambda value: {"spec": {"suspend": value}},
-    "PyTorchJob": lambda value: {"spec": {"runPolicy": {"suspend": value}}},
-}
 
 
 class Load:
@@ -320,25 +311,12 @@ class Load:
         return stored is None or how_it_ended(stored) is not None
 
 
-_VERSION_KIND: Final = {
-    "Job": ("batch/v1", "Job"),
-    "JobSet": ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    "PyTorchJob": ("kubeflow.org/v1", "PyTorchJob"),
-}
-
-
 def stored_job(cluster: SimulatedCluster, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
     """Return a job as the server has it, if it is there; not to be changed."""
-    resource = cluster.server.registry.of_kind(*_VERSION_KIND[kind])
+    resource = cluster.server.registry.of_kind(*VERSION_KIND[kind])
     assert resource is not None
     stored = cluster.server.store.get(resource.storage, namespace, name)
     return None if stored is None else stored.object
-
-
-def is_suspended(kind: str, job: dict[str, Any]) -> bool:
-    """Return whether a job of a kind is stored suspended."""
-    spec = job["spec"].get("runPolicy") or {} if kind == "PyTorchJob" else job["spec"]
-    return bool(spec.get("suspend"))
 
 
 def how_it_ended(job: dict[str, Any]) -> str | None:
@@ -364,23 +342,6 @@ def template_of(seconds: int, labels: dict[str, str] | None = None) -> dict[str,
         "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}, "labels": labels or {}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "pytorch", "image": "x", "resources": resources}]},
     }
-
-
-def document_of(kind: str, name: str, pods: int, template: dict[str, Any]) -> dict[str, Any]:
-    """Return a job of ``kind`` with so many pods."""
-    api_version, _ = _VERSION_KIND[kind]
-    document: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
-    job = {"parallelism": pods, "completions": pods, "template": template}
-    if kind == "Job":
-        document["spec"] = job
-    elif kind == "JobSet":
-        document["spec"] = {"replicatedJobs": [{"name": "worker", "replicas": 1, "template": {"spec": job}}]}
-    else:
-        replicas = {"Master": {"replicas": 1, "template": template}}
-        if pods > 1:
-            replicas["Worker"] = {"replicas": pods - 1, "template": template}
-        document["spec"] = {"pytorchReplicaSpecs": replicas}
-    return document
 
 
 def work_of(job: dict[str, Any]) -> dict[str, int]:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from tests.simulation.load import Load, how_it_ended, is_suspended, stored_job
+from tests.simulation.load import Load, how_it_ended, stored_job
+from tests.simulation.shapes import is_suspended
 from webhook.core.ledger.record import Ledger
 from webhook.core.model import names
 from webhook.core.model.eviction import HELD

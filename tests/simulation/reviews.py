@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.groups import LABEL
+from tests.simulation.shapes import STORAGES
 from webhook.core.model import names
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.requests.identity import User
@@ -19,7 +20,7 @@ EXEMPT: Final = compile_selector(
         ]
     }
 )
-JOB_RESOURCES: Final = frozenset({"jobs", "jobsets", "pytorchjobs", "tfjobs"})
+JOB_RESOURCES: Final = frozenset(plural for _, plural in STORAGES.values())
 
 
 async def refusal(_path: str, body: bytes) -> bytes:

@@ -22,6 +22,7 @@ LESS: Final[dict[str, Any]] = {
     "node_churn": 0,
     "nested": False,
     "hostile": 0,
+    "hostile_kinds": False,
     "scheduled": 0.0,
     "unlisted": 0,
     "in_credits": False,

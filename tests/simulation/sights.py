@@ -3,12 +3,22 @@
 from collections import Counter
 from typing import Any, Final
 
-from tests.simulation.load import MESH, is_suspended
+from tests.simulation import shapes
+from tests.simulation.load import MESH
+from tests.simulation.shapes import is_suspended
 from tests.simulation.world import World
 from webhook.core.model import names
 from webhook.laboratory.simulated.objects.store import Event
 
 KINDS: Final = ("Job", "JobSet", "PyTorchJob")
+CHANGES: Final = ("label", "move", "own", "hand_over", "resize", "ask_more", "suspend", "annotate")
+"""What hostile tenants do to their jobs: labels, queues, owners, managedBy, sizes, templates and the like."""
+HOSTILE: Final = (
+    {f"{change} {kind}": 1 for change in CHANGES for kind in shapes.KINDS}
+    | {f"{change} {moment}": 10 for change in CHANGES for moment in ("waiting", "running")}
+    | {f"{change} stored": 5 for change in CHANGES}
+)
+"""Each change of each kind, while it waits and while it runs; and not all of them are refused."""
 SEEDS: Final = (1, 2)
 """Stories that are told while it is counted, and not a second time."""
 SHOWN: Final = {
@@ -24,6 +34,8 @@ SHOWN: Final = {
     "rough with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
     "calm with injected sidecars": {"pod with a sidecar": 15},
     "rough with injected sidecars and a ledger lost": {"pod with a sidecar": 15},
+    "calm with hostile tenants of all kinds": HOSTILE,
+    "rough with hostile tenants of all kinds": HOSTILE,
     "calm with new policy": {"queue deleted in use": 1},
     "rough with new policy": {"queue deleted in use": 1},
 }
@@ -45,6 +57,7 @@ class Sights:
         rebuilt = self._world.invariants.rebuilt
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
         self.seen["held"] = len(self._world.owners.held)
+        self.seen.update(self._world.hostile.did)
         return self.seen
 
     def _stored(self, event: Event) -> None:

@@ -23,4 +23,5 @@ async def test_a_weather_shows_what_it_is_named_for(
         await world.run(jobs=12, busy_seconds=60)
         record_property("steps", world.invariants.steps)
         seen += sights.counted()
+    print(weather, {what: seen[what] for what in SHOWN[weather]})
     assert {what: seen[what] for what in SHOWN[weather] if seen[what] < SHOWN[weather][what]} == {}, seen

@@ -34,6 +34,8 @@ class Weather:
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     hostile: int = 0
     """How many things tenants do who write whatever they may."""
+    hostile_kinds: bool = False
+    """Their jobs are of every kind that the cluster runs."""
     hidden: bool = False
     """Nobody is told names of other namespaces."""
     kept: float = 0.0

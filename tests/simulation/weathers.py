@@ -101,6 +101,8 @@ WEATHERS = {
     "rough with hostile tenants": (Weather(hostile=60), 9),
     "crashing with hostile tenants": (Weather(crash=0.05, hostile=60), 2),
     "rough with hostile tenants on few nodes": (Weather(hostile=60, nodes=FEW_NODES), 2),
+    "calm with hostile tenants of all kinds": (replace(CALM_WEATHER, hostile=800, hostile_kinds=True), 3),
+    "rough with hostile tenants of all kinds": (Weather(hostile=800, hostile_kinds=True), 3),
     "rough with growing groups on few nodes": (Weather(hostile=60, pod_groups=3, ensembles=2, nodes=FEW_NODES), 4),
     "calm with names hidden": (replace(CALM_WEATHER, hidden=True, pod_groups=3, ensembles=2), 1),
     "rough with names hidden": (Weather(hidden=True, hostile=60, pod_groups=3, ensembles=2), 2),

@@ -118,7 +118,7 @@ class World:
         self.kept_nodes = KeptNodes(self.invariants.note)
         ledger = lambda: self.invariants.ledger  # noqa: E731
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
-        self.hostile = HostileTenants(self.cluster, Random(self.seed))
+        self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile:
             self.invariants.running = Running()
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
