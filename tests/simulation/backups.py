@@ -36,17 +36,35 @@ async def put_back(world: "World", busy_seconds: float) -> None:
     for _ in range(weather.set_back):
         await asyncio.sleep(chance.uniform(0, busy_seconds / weather.set_back))
         with suppress(ApiError, LedgerCorrupt):
-            path = chance.choice([INDEX, *await ledger_pages(world.cluster)])
-            kept = await _read(admin, path)
-            await asyncio.sleep(chance.uniform(0, busy_seconds / weather.set_back))
-            if chance.random() < 0.2:
-                path, kept = INDEX, await _with_a_page_that_never_was(admin)
+            backup = {path: await _read(admin, path) for path in [INDEX, *await ledger_pages(world.cluster)]}
+            until = asyncio.get_running_loop().time() + busy_seconds / weather.set_back
+            while not await _changed_pages(admin, backup) and asyncio.get_running_loop().time() < until:
+                await asyncio.sleep(chance.uniform(0, 4))
             ended = world.end_reconcilers() if chance.random() < weather.nobody_leads else []
             try:
-                await _put_one_back(world, path, kept)
+                if chance.random() < 0.2:
+                    await _put_one_back(world, INDEX, await _with_a_page_that_never_was(admin))
+                else:
+                    await _put_any_back(world, chance, backup)
             finally:
                 for name in ended:
                     world.restart_later(name)
+
+
+async def _put_any_back(world: "World", chance: Random, backup: dict[str, dict[str, Any]]) -> None:
+    """Put one object of a backup back, a page that has changed since if there is one."""
+    changed = await _changed_pages(world.cluster.api(), backup)
+    path = chance.choice(changed) if changed and chance.random() < 0.7 else chance.choice(list(backup))
+    await _put_one_back(world, path, backup[path])
+
+
+async def _changed_pages(admin: SimulatedApi, backup: dict[str, dict[str, Any]]) -> list[str]:
+    changed = []
+    for path, kept in backup.items():
+        with suppress(NotFound):
+            if path != INDEX and (await _read(admin, path))["data"] != kept["data"]:
+                changed.append(path)
+    return changed
 
 
 async def _put_one_back(world: "World", path: str, kept: dict[str, Any]) -> None:
@@ -58,13 +76,14 @@ async def _put_one_back(world: "World", path: str, kept: dict[str, Any]) -> None
             return
     for given in ("resourceVersion", "uid", "creationTimestamp"):
         metadata.pop(given, None)
+    name = path.rpartition("/")[2]
     # A page that is not listed is looked at by nobody before another process leads.
-    matters = path.rpartition("/")[2] in listed
-    with world.invariants.ledger_not_believed() if matters else nullcontext():
+    with world.invariants.ledger_not_believed() if name in listed else nullcontext():
         try:
             await admin.request("PUT", path, body=orjson.dumps(kept))
         except NotFound:
             await admin.request("POST", CONFIG_MAPS, body=orjson.dumps(kept))
+    world.put_back[name != LEDGER_NAME, any(parts.reconciler.leading for parts in world.parts.values())] += 1
 
 
 async def _read(admin: SimulatedApi, path: str) -> dict[str, Any]:

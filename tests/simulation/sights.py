@@ -38,6 +38,10 @@ SHOWN: Final = {
     "rough with hostile tenants of all kinds": HOSTILE,
     "calm with new policy": {"queue deleted in use": 1},
     "rough with new policy": {"queue deleted in use": 1},
+    "calm with pages put back": {"page put back": 1, "page put back while nobody led": 1},
+    "rough with pages put back": {"page put back": 1, "page put back while nobody led": 1},
+    "calm with a ledger put back": {"index put back while nobody led": 1},
+    "rough with a ledger put back": {"index put back while nobody led": 1},
 }
 """Weather to what these show of it, and how often at least."""
 
@@ -58,6 +62,8 @@ class Sights:
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
+        for (page, led), times in self._world.put_back.items():
+            self.seen[f"{'page' if page else 'index'} put back{'' if led else ' while nobody led'}"] += times
         return self.seen
 
     def _stored(self, event: Event) -> None:

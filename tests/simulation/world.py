@@ -5,6 +5,7 @@ which writes a process dies. Invariants are checked after every write that is st
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -142,6 +143,8 @@ class World:
         self.gates: dict[str, Gate] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
         self.calm = False
+        self.put_back = Counter[tuple[bool, bool]]()
+        """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
         self.ledger_writes = 0
         """How many came to where ``Weather.dies`` says."""
         self._release = ExitStack()
