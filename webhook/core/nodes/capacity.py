@@ -412,12 +412,7 @@ class Capacity:
         node = self.nodes.get(name)
         if node is None or not index.shape.admits(node):
             return 0, 0
-        free = self.free[name]
-        if more:
-            free = free.copy()
-            for key, amount in more.items():
-                free[key] = free.get(key, 0) + amount
-        return index.room(free)
+        return index.room(self.free[name], more)
 
     def scarce(self, shape: Shape) -> str:
         """Return the resource of which one pod asks the largest share of what the largest node has."""

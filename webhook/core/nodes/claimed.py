@@ -32,9 +32,9 @@ class ClaimedRoom:
     """By uid of the gang that claims."""
     awaited: Counter[str] = field(default_factory=Counter)
     """Uid of a gang that leaves to the claims that count on it."""
-    _claimed: dict[str, Counter[str]] = field(default_factory=dict)
+    _claimed: dict[str, dict[str, int]] = field(default_factory=dict)
     """Node to amounts."""
-    _leaving: dict[str, Counter[str]] = field(default_factory=dict)
+    _leaving: dict[str, dict[str, int]] = field(default_factory=dict)
     """Node to what the gangs that are awaited hold there."""
 
     def put(self, uid: str, claimed: Claimed) -> tuple[set[str], list[str]]:
@@ -86,7 +86,7 @@ class ClaimedRoom:
     def copy(self) -> "ClaimedRoom":
         """Return an independent copy."""
         claimed, leaving = (
-            {node: Counter(amounts) for node, amounts in each.items()} for each in (self._claimed, self._leaving)
+            {node: dict(amounts) for node, amounts in each.items()} for each in (self._claimed, self._leaving)
         )
         claims = {uid: Claimed(each.allotment, set(each.awaits)) for uid, each in self.claims.items()}
         return ClaimedRoom(claims, Counter(self.awaited), claimed, leaving)
@@ -101,11 +101,13 @@ class ClaimedRoom:
         return nodes
 
 
-def _add(to: dict[str, Counter[str]], node: str, amounts: Amounts, count: int) -> None:
-    sums = to.setdefault(node, Counter())
+def _add(to: dict[str, dict[str, int]], node: str, amounts: Amounts, count: int) -> None:
+    sums = to.setdefault(node, {})
     for name, amount in amounts.items():
-        sums[name] += count * amount
-        if not sums[name]:
-            del sums[name]
+        now = sums.get(name, 0) + count * amount
+        if now:
+            sums[name] = now
+        else:
+            sums.pop(name, None)
     if not sums:
         del to[node]

@@ -31,10 +31,13 @@ class Index:
     """Pods that all nodes together hold."""
     _each: int = field(init=False)
     """What one pod asks of the scarce resource."""
+    _names: tuple[str, ...] = field(init=False)
+    """The resources and ports that it asks."""
     _sums: dict[Path, Sums] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._each = self.shape.amount(self.scarce)
+        self._names = tuple(self.shape.uses)
 
     def sums(self, domains: Domains) -> Mapping[Domain, int]:
         """Return how many pods each domain holds, of those that hold any."""
@@ -46,8 +49,10 @@ class Index:
         keep_last(self._sums, domains.path, sums)
         return sums.pods
 
-    def room(self, free: Mapping[str, int]) -> Room:
-        """Return the room for pods in ``free`` amounts."""
+    def room(self, free: Mapping[str, int], more: Mapping[str, int] | None = None) -> Room:
+        """Return the room for pods in ``free`` amounts, and ``more``."""
+        if more:
+            free = {name: free.get(name, 0) + more.get(name, 0) for name in self._names}
         count = self.shape.fits(free)
         return count, free.get(self.scarce, 0) - count * self._each
 

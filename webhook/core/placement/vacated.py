@@ -30,49 +30,40 @@ class _Count:
         shape = asked.shape
         index = capacity.index(shape)
         self.gate = Gate(capacity, asked, index)
-        self._rooms, self._names, self._row = index.rooms, capacity.names, capacity.rows
-        self._verdict = capacity.verdict(shape)
-        self._asks = [(name, amount, column.copy()) for name, amount, column in capacity.asked(shape)]
+        self._capacity, self._verdict = capacity, capacity.verdict(shape)
+        asks = sorted(capacity.asked(shape), key=lambda each: each[0] != index.scarce)
+        self._asks = [(name, amount, column.copy()) for name, amount, column in asks]
+        """What is asked, that first of which a pod asks the largest share of a node."""
+        self._pods = [0] * len(capacity.names)
+        """What each node holds, by row."""
+        for node, (count, _) in index.rooms.items():
+            self._pods[capacity.rows[node]] = count
         self._held: dict[Gangs, tuple[list[int], list[list[int]]]] = {}
         """Of gangs the rows of nodes that the pods may use, and what the gangs hold there of all that is asked."""
-        self._changed: dict[int, int] = {}
-        """Row to the pods that its node holds now, where they were counted."""
 
-    def change(self, gangs: Gangs, by: Mapping[str, Amounts], sign: int) -> int:
-        """Let gangs be gone that hold so much, by node, or be back; return on how many nodes pods were counted."""
+    def change(self, gangs: Gangs, sign: int) -> int:
+        """Let gangs be gone, or back where ``sign`` is negative; return on how many nodes pods were counted."""
         if gangs not in self._held:
-            self._held[gangs] = self._read(by)
-        rows, amounts = self._held[gangs]
+            self._held[gangs] = self._read(self._capacity.held_by(gangs))
+        (rows, amounts), pods = self._held[gangs], self._pods
         for (_, _, free), held in zip(self._asks, amounts, strict=True):
             for row, amount in zip(rows, held, strict=True):
                 free[row] += sign * amount
-        counted, changed = 0, self._changed
-        for row in rows:
-            before = changed.get(row)
-            if before is None:
-                before = self._rooms.get(self._names[row], (0, 0))[0]
-            if before or sign > 0:
-                counted += 1
-                now = self._pods(row)
-                if now != before:
-                    changed[row] = now
-                    self.gate.add(self._names[row], now - before)
-        return counted
+        # Who is back takes nothing where no pod fits; who is gone does not help where too little is free.
+        _, least, scarce = self._asks[0]
+        counted = [row for row in rows if (pods[row] if sign < 0 else scarce[row] >= least)]
+        for row in counted:
+            now, before = max(0, min([free[row] // amount for _, amount, free in self._asks])), pods[row]
+            if now != before:
+                pods[row] = now
+                self.gate.add(self._capacity.names[row], now - before)
+        return len(counted)
 
     def _read(self, by: Mapping[str, Amounts]) -> tuple[list[int], list[list[int]]]:
-        found = [(self._row[node], amounts) for node, amounts in by.items() if node in self._row]
+        rows = self._capacity.rows
+        found = [(rows[node], amounts) for node, amounts in by.items() if node in rows]
         found = [(row, amounts) for row, amounts in found if self._verdict[row] is None]
         return [row for row, _ in found], [[amounts.get(name, 0) for _, amounts in found] for name, _, _ in self._asks]
-
-    def _pods(self, row: int) -> int:
-        most = UNBOUNDED
-        for _, amount, free in self._asks:
-            left = free[row]
-            if left < amount:
-                return 0
-            if left < most * amount:
-                most = left // amount
-        return most
 
 
 class Vacated:
@@ -112,10 +103,9 @@ class Vacated:
         return not isinstance(place(self.capacity, self.asked, self._more, thorough=False), Misplaced)
 
     def _change(self, gangs: Gangs, sign: int) -> None:
-        by = self.capacity.held_by(gangs)
         for each in self._counts:
-            self.capacity.looked += each.change(gangs, by, sign)
-        for node, amounts in () if self._counts_decide else by.items():
+            self.capacity.looked += each.change(gangs, sign)
+        for node, amounts in () if self._counts_decide else self.capacity.held_by(gangs).items():
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():
                 more[name] = more.get(name, 0) + sign * amount
