@@ -39,7 +39,7 @@ fuzz: env ## new bytes at every entry for an hour: SECONDS=... for another time
 mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)
 	$(RUN) -m tests.mutants
 
-demo: env ## two teams share a cluster: CLUSTER=real for the real control plane, KUBECONFIG=... for yours
+demo: env ## two teams share a cluster: CLUSTER=fleet for a hub and members, real for the real control plane, KUBECONFIG=... for yours
 	@$(RUN) -m webhook demo $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG))
 
 up: env ## start a real control plane on loopback with Tutti installed; the last line says how to reach it

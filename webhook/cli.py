@@ -185,7 +185,9 @@ def queues(
 
 @app.command(rich_help_panel=_FILES)
 def demo(
-    cluster: Annotated[str, typer.Option(help="simulated, or real (from a checkout).")] = "simulated",
+    cluster: Annotated[
+        str, typer.Option(help="simulated, fleet (a hub, three members), or real (from a checkout).")
+    ] = "simulated",
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Use this cluster instead; Tutti must be installed there.")
     ] = None,

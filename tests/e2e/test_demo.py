@@ -15,9 +15,9 @@ pytestmark = pytest.mark.own_cluster
 ROOT = Path(__file__).parents[2]
 
 
-def start_demo(folder: Path) -> subprocess.Popen[str]:
+def start_demo(folder: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "webhook", "demo"],
+        [sys.executable, "-m", "webhook", "demo", *more],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder), "KUBECONFIG": ""},
         stdout=subprocess.PIPE,
@@ -49,6 +49,14 @@ def test_the_demo_plays_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert "Queue vision borrowed" in told
     assert not list(tmp_path.iterdir())
     assert not processes_that_mention(str(tmp_path))
+
+
+def test_the_demo_of_a_fleet_plays_to_its_end(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path, "--cluster", "fleet")
+    told, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 0, told
+    assert told.count("and nowhere else") == 3
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

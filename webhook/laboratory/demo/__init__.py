@@ -2,6 +2,7 @@
 
 Read in this order: ``stages`` (the cluster it plays on), ``processes`` (Tutti's own, as in production), ``watching``
 (what is seen of it, through the API alone), ``play`` (what the teams do), ``screen`` and ``summary`` (how it is told).
+``fleet`` is a story of its own.
 """
 
 import asyncio
@@ -21,17 +22,23 @@ INTERRUPTED = 130
 def run(cluster: str, kubeconfig: Path | None) -> int:
     """Play on a simulated cluster, on the ``real`` control plane of a checkout, or on the cluster of ``kubeconfig``.
 
+    ``fleet`` is another story, on a simulated hub and its members.
+
     Returns the exit status: 0 when every gang finished whole. Whatever happens, nothing is left behind.
     """
-    if cluster not in ("simulated", "real"):
-        sys.stderr.write(f"tutti: there is no cluster {cluster!r}; say simulated or real, or give --kubeconfig\n")
+    if cluster not in ("simulated", "fleet", "real"):
+        sys.stderr.write(
+            f"tutti: there is no cluster {cluster!r}; say simulated, fleet or real, or give --kubeconfig\n"
+        )
         return WRONG
-    from webhook.laboratory.demo import stages  # noqa: PLC0415 - so that a wrong argument is answered at once
+    from webhook.laboratory.demo import fleet, stages  # noqa: PLC0415 - so that a wrong argument is answered at once
 
     logs.configure("error", console=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
+        if cluster == "fleet":
+            return asyncio.run(fleet.play())
         if kubeconfig is None and cluster == "simulated":
             return asyncio.run(stages.on_simulated())
         held: AbstractContextManager[Path] = nullcontext(kubeconfig) if kubeconfig else stages.real_control_plane()

@@ -20,7 +20,7 @@ SCENES: Final = ((0.0, "vision-jobs"), (4.0, "speech-jobs"))
 """When each file of jobs is applied."""
 BETWEEN_SECONDS: Final = 1.0
 """From one job of a file to the next."""
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 10.0
 GONE_SECONDS: Final = 60.0
 """A namespace takes its jobs and pods with it."""
 _PATHS: Final = {
@@ -112,11 +112,11 @@ async def _direct(api: Api, scenes: dict[str, list[dict[str, Any]]]) -> None:
     for at_seconds, name in SCENES:
         await asyncio.sleep(max(0.0, began + at_seconds - loop.time()))
         for document in scenes[name]:
-            await _submit(api, document)
+            await submit(api, document)
             await asyncio.sleep(BETWEEN_SECONDS)
 
 
-async def _submit(api: Api, job: dict[str, Any]) -> None:
+async def submit(api: Api, job: dict[str, Any]) -> None:
     """Create a job; for a moment the webhook may not have seen yet what the job refers to."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
