@@ -23,7 +23,7 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
-fleet_app = typer.Typer(no_args_is_help=True, help="Give the hub of a fleet its members, and take them away.")
+fleet_app = typer.Typer(no_args_is_help=True, help="Manage the members of a fleet's hub.")
 _JOBS = "Jobs"
 _INSTALLATION = "Queues and the installation"
 _FILES = "Without a cluster"
@@ -303,7 +303,7 @@ def uninstall(
     config: Annotated[Path | None, typer.Option(help="Default: the ConfigMap tutti-config of the cluster.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
 ) -> None:
-    """Give every job back to its owner as it was written: run after the webhook and the reconciler are gone."""
+    """Restore every job to what its owner wrote. Run it after the webhook and the reconciler are gone."""
     from webhook.commands import uninstall as removal  # noqa: PLC0415
 
     asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
@@ -347,7 +347,7 @@ def fleet_lost(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be offered elsewhere.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also when it has no gang: it may be no member.")] = False,
 ) -> None:
-    """Offer elsewhere what a lost member had. Where it still runs, a gang runs twice: stop the member first."""
+    """Declare a member lost: its gangs are offered elsewhere. Stop the member first, or a gang may run twice."""
     from webhook.commands import fleet  # noqa: PLC0415
 
     asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run, force=force))
@@ -358,7 +358,7 @@ def fleet_found(
     member: Annotated[str, typer.Argument(help="The member that was declared lost.")],
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Take back that a member is lost: what was offered elsewhere stays there, and hubs wait for the member again."""
+    """Undo fleet lost: gangs that were offered elsewhere stay there, and hubs wait for the member again."""
     from webhook.commands import fleet  # noqa: PLC0415
 
     asyncio.run(fleet.found(member, kubeconfig))

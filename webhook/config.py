@@ -22,6 +22,7 @@ from webhook.kueue_settings import (
     WaitForPodsReady,
 )
 from webhook.untyped import yaml_text
+from webhook.untyped.forms import said
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Patience = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
@@ -40,7 +41,7 @@ class Lease(Section):
     @model_validator(mode="after")
     def _in_order(self) -> "Lease":
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
-            raise ValueError("a lease lasts longer than renew_seconds, and that than retry_seconds; write them so")
+            raise ValueError("lease_seconds must be more than renew_seconds, and renew_seconds more than retry_seconds")
         return self
 
 
@@ -230,7 +231,7 @@ _KUEUE_ALONE: Final = {
     "managedJobsNamespaceSelector": "name the namespaces to leave alone in exempt_namespaces",
     "integrations": "remove it: every job kind is on; describe your own in kinds",
     "featureGates": "remove it: Tutti decides as Kueue does with its default gates",
-    "multiKueue": "remove it: tutti hub is told its members by fleet_members and by MultiKueueClusters",
+    "multiKueue": "remove it: tutti hub takes its members from fleet_members and MultiKueueClusters",
     "objectRetentionPolicies": "remove it: Tutti stores no Workload and deletes no job",
     "fairSharing.enable": "remove it: fair sharing is on when preemptionStrategies are given",
     "waitForPodsReady.enable": "remove it: gangs that lack pods for too long are always stopped; set timeout",
@@ -288,7 +289,7 @@ def parse(text: str, where: str) -> Config:
 def _problem(where: str, item: Any) -> Problem:
     """Return one complaint of pydantic in our words."""
     path = ".".join(str(part) for part in item["loc"])
-    value, why, fix = repr(item["input"])[:64], item["msg"], "see docs/configuration.md"
+    value, why, fix = repr(item["input"])[:64], said(item), "see docs/configuration.md"
     if path in _KUEUE_ALONE:
         why, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
     elif item["type"] == "extra_forbidden":

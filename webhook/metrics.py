@@ -48,24 +48,24 @@ WAIT_SECONDS = Histogram(
 )
 BROKEN_JOBS = Counter(
     "tutti_broken_jobs_total",
-    "Attempts at a job that failed on a defect; the log has the job and a traceback, the others go on.",
+    "Attempts at a job that failed on a defect; the log has the job and a traceback; other jobs are not affected.",
 )
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total",
     "Objects whose stored state could not be read, by what is watched; the log names each and why. "
-    "What was read before stands; a job of which nothing was read waits.",
+    "What was read before is kept; a job of which nothing was read waits.",
     ["kind"],
 )
 UNREAD_KINDS = Gauge(
     "tutti_unread_kinds",
     "1 while the API server refuses to list it:"
     " look at the conversion webhook of the CRD, or at our rights. "
-    "Jobs that cannot be judged without it wait (KindUnread) or are refused, all others go on.",
+    "Jobs that cannot be judged without it wait (KindUnread) or are refused; others are not affected.",
     ["kind"],
 )
 OFFERS = Counter(
     "tutti_fleet_offers_total",
-    "Offers of gangs to a member of a fleet that are over, by outcome: granted, moved to another member, or withdrawn.",
+    "Finished offers of gangs to a member of a fleet, by outcome: granted, moved to another member, or withdrawn.",
     ["member", "outcome"],
 )
 GRANTS = Counter(
@@ -82,7 +82,7 @@ UNREADABLE_DISPATCHES = Gauge(
 )
 CREDENTIALS_EXPIRE = Gauge(
     "tutti_fleet_credentials_expire_timestamp_seconds",
-    "Unix time until which the hub's token or certificate for a member of a fleet is good.",
+    "Unix time until which the hub's token or certificate for a member of a fleet is valid.",
     ["member"],
 )
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
@@ -94,7 +94,7 @@ QUEUE_NOMINAL = Gauge("tutti_queue_nominal", "What a queue owns, in units of the
 QUEUE_USAGE = Gauge("tutti_queue_usage", "What the gangs of a queue hold.", _QUEUE)
 QUEUE_BORROWED = Gauge("tutti_queue_borrowed", "What a queue uses beyond what it owns.", _QUEUE)
 QUEUE_LENT = Gauge("tutti_queue_lent", "What others use of a queue's quota.", _QUEUE)
-QUEUE_LIMIT = Gauge("tutti_queue_limit", "The most that a queue may use, all others idle.", _QUEUE)
+QUEUE_LIMIT = Gauge("tutti_queue_limit", "The most that a queue may use while all others are idle.", _QUEUE)
 COHORT_NOMINAL = Gauge("tutti_cohort_nominal", "What a cohort and all below it own and lend.", _COHORT)
 COHORT_USAGE = Gauge("tutti_cohort_usage", "What is charged to a cohort: beyond what its queues keep.", _COHORT)
 COHORT_BORROWED = Gauge("tutti_cohort_borrowed", "What a cohort uses of its parent's quota.", _COHORT)

@@ -101,7 +101,8 @@ def test_a_training_job_of_another_controller_does_not_start_here_when_that_is_t
         owner.create(manifest)
         for manager in (None, "kubeflow.org/training-operator"):
             patch = {"spec": {"runPolicy": {"managedBy": manager}}}
-            assert "would have to wait for Tutti, but it runs already" in refused_patch(owner, kind, "flip", patch)
+            refusal = refused_patch(owner, kind, "flip", patch)
+            assert "would have to wait for Tutti, but it is already running" in refusal
     stays(lambda: not owner.pods() and not entries(admin), 1, "nothing started, nothing was adopted")
 
 
@@ -134,7 +135,7 @@ def test_a_training_job_that_runs_does_not_join_a_pod_group(owner: Kubectl, admi
     joining = owner.get("pytorchjob", "free")["spec"]["pytorchReplicaSpecs"]
     joining["Worker"]["template"].setdefault("metadata", {})["labels"] = {"scheduling.x-k8s.io/pod-group": "crew"}
     message = refused_patch(owner, "pytorchjob", "free", {"spec": {"pytorchReplicaSpecs": joining}})
-    assert "would have to wait for Tutti, but it runs already" in message
+    assert "would have to wait for Tutti, but it is already running" in message
 
 
 # -- in a namespace where all jobs wait

@@ -154,7 +154,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
     assert "0: is not a number of pods" in refused(counted_pod("odd", "0"))
     assert "another gang than PodGroup 'other'" in refused(counted_pod("odd", **{LABEL: "other"}))
     relabel = owner.refused("label", "pod", "crew-0", f"{names.KUEUE_POD_GROUP}-")
-    assert "PodGroup of a pod stays as it is (it is crew)" in relabel
+    assert "PodGroup of a pod cannot change (it is crew)" in relabel
     owner.create(counted_pod("crew-2"))
     wait_until(lambda: "asks 3 nvidia.com/gpu" in told(owner, "crew-0", "Queued")[-1], what="they do not fit")
     assert "has all of its 3 pods" in refused(counted_pod("crew-3"))
@@ -163,7 +163,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
     wait_until(lambda: running(owner) == 3, what="all three run")
     assert reserved(admin) == 3
     recount = owner.refused("annotate", "pod", "crew-0", f"{names.KUEUE_POD_COUNT}=1", "--overwrite")
-    assert "of a pod that was admitted stays as it is" in recount
+    assert "of an admitted pod cannot change" in recount
     owner("delete", "pod", "crew-1", "--wait=false")
     wait_until(lambda: len(owner.items("pods")) == 2, what="one is gone")
     owner.create(counted_pod("crew-3"))

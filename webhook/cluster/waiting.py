@@ -77,7 +77,7 @@ def _unread(job: JobRecord, gang: Gang, view: View) -> Reason | None:
     return Reason(
         Code.KIND_UNREAD,
         f"Tutti cannot read {topic}: {view.unread[topic]}",
-        help="it goes on once the API server lists them; look at their CRD's conversion webhook and Tutti's rights",
+        help="it continues once the API server lists them; look at their CRD's conversion webhook and Tutti's rights",
     )
 
 

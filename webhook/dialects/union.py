@@ -235,7 +235,7 @@ class PolicyUnion:
         if barred is None:
             return queue
         where = "/spec/cohortName" if fragment.source.group == kueue.GROUP else "/spec"
-        self._note(fragment, where, named, barred, "the queue is inactive until this is mended")
+        self._note(fragment, where, named, barred, "the queue is inactive until this is corrected")
         return replace(queue, inactive=barred)
 
     def _barred_above(self, cohort: str | None) -> str | None:

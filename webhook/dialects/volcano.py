@@ -159,7 +159,7 @@ def _check_limits(queue: _Queue) -> None:
     spec = queue.place["spec"]
     for resource, amount in sorted(queue.guarantee.items()):
         if queue.deserved and resource not in queue.deserved:
-            spec["deserved"].error(f"does not list {resource}, of which a guarantee is given", "list it")
+            spec["deserved"].error(f"does not list {resource}, for which a guarantee is given", "list it")
         for name, limits in (("deserved", queue.deserved), ("capability", queue.capability)):
             if amount > limits.get(resource, amount):
                 spec["guarantee"]["resource"][resource].error(f"guarantee exceeds {name}", f"raise {name}")
@@ -174,13 +174,13 @@ def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping
     for name, limits in (("deserved", queue.deserved), ("capability", queue.capability)):
         for resource, amount in sorted(promised.items()):
             if amount > limits.get(resource, amount):
-                spec[name][resource].error("its children deserve more together", f"raise {name} or lower theirs")
+                spec[name][resource].error("its children together deserve more", f"raise {name} or lower theirs")
                 kept = False
     guaranteed = amounts.total(child.guarantee for child in queue.children if child.fragment.broken is None)
     for resource, amount in sorted(guaranteed.items()):
         if amount > queue.guarantee.get(resource, amount):
             place = spec["guarantee"]["resource"][resource]
-            place.error("its children are guaranteed more together", "raise guarantee or lower theirs")
+            place.error("its children together are guaranteed more", "raise guarantee or lower theirs")
             kept = False
     for child in queue.children:
         for resource, amount in sorted(child.capability.items()):
@@ -213,7 +213,7 @@ def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
     """Make the queue that a leaf is; a queue with children takes no gangs. ``outside`` is why it is in no tree."""
     inactive = queue.fragment.broken or outside
     if inactive is outside is not None:
-        queue.place["spec"]["parent"].warn(outside, "mend the parent or name another")
+        queue.place["spec"]["parent"].warn(outside, "correct the parent or name another")
     if queue.children:
         queue.fragment.queues.append(_inner(queue, None if inactive else cohort_name(queue.name)))
         return

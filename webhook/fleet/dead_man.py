@@ -107,7 +107,7 @@ class DeadMan:
             if name in self._fleet.members:
                 continue
             if not note[0]:
-                await self._note(name, known, "it has gangs and is no member")
+                await self._note(name, known, "it has gangs but is not a member")
             elif note != known.note:
                 known.note, known.since = note, now()
             else:

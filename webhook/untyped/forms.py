@@ -13,6 +13,12 @@ def problems_of(error: ValidationError, where: str, separator: str) -> tuple[Pro
     return tuple(_problem(item, where, separator) for item in error.errors())
 
 
+def said(item: Any) -> str:
+    """Return what one of pydantic's errors says: where a check of ours raised it, in our own words alone."""
+    cause = item.get("ctx", {}).get("error")
+    return str(cause) if isinstance(cause, ValueError) else str(item["msg"])
+
+
 def _problem(item: Any, where: str, separator: str) -> Problem:
     # Names of union members and of a mapping's keys are pydantic's own, nobody wrote them.
     place = [str(key) for key in item["loc"] if not str(key).startswith("_") and key != "[key]"]
@@ -22,5 +28,5 @@ def _problem(item: Any, where: str, separator: str) -> Problem:
         place += [found.path] if found.path else []
     else:
         value = "" if isinstance(item["input"], dict) else shown(item["input"])
-        found = Problem("", value, item["msg"], "correct or remove it")
+        found = Problem("", value, said(item), "correct or remove it")
     return replace(found, path=f"{where}{separator}{'.'.join(place)}" if place else where)

@@ -109,7 +109,7 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
         ),
         ("tutti policy check bare.yaml", 2, ["bare.yaml, document 1", "has no apiVersion", "kind ClusterQueue"]),
         ("tutti policy check nearly.yaml", 2, ["ClusterQueu x#/kind", "did you mean 'ClusterQueue'?"]),
-        ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "longer than renew_seconds"]),
+        ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "more than renew_seconds"]),
         ("tutti explain train --kubeconfig nobody.kubeconfig", 2, ["write KIND/NAME"]),
         ("tutti demo --cluster mars", 2, ["say simulated or real"]),
         ("tutti try --now yesterday empty.yaml", 2, ["--now", "yesterday", "2026-01-31T12:00:00Z"]),

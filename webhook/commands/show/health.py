@@ -264,9 +264,7 @@ async def _quarantined(api: Api, now: float) -> list[Finding]:
         except NotFound:
             continue
         age = human_age(now - kept_since(copy))
-        found.append(
-            Finding("ledger", True, f"was broken {age} ago and rebuilt; ConfigMap {name} has what stood there")
-        )
+        found.append(Finding("ledger", True, f"was broken {age} ago and rebuilt; ConfigMap {name} has the broken copy"))
     return found
 
 

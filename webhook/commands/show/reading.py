@@ -137,7 +137,7 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
     except ApiError as error:
         return error
     return WrongName(
-        f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it carries no queue label "
+        f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it has no queue label "
         f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
     )
 

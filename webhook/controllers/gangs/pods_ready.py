@@ -115,7 +115,7 @@ class PodsReady:
         progress.short_since = now if progress.short_since is None else progress.short_since
         if now - progress.short_since < NO_NODE_SECONDS:
             return None
-        why = f"{short} of its pods fit no node any more: others took the room, or nodes are gone{said}"
+        why = f"{short} of its pods no longer fit any node: others took the room, or nodes are gone{said}"
         # It is no fault of its own: it keeps its place, and waits until it fits again.
         return Requeue(NO_NODE_LEFT, parts[0][0].place_seconds, parts[0][0].attempts, now, why)
 

@@ -31,7 +31,7 @@ UNREADABLE_SECONDS = 6.0
 """At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
 REBUILD_WAITS = "LedgerRebuildWaits"
 """Reason of the event which says why there is no ledger."""
-_WAITED_FOR = "jobs that depend on them wait, all others go on"
+_WAITED_FOR = "jobs that depend on them wait, others are not affected"
 _WITHOUT = {
     NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
     DAEMON_SETS: "room that their pods will need on new nodes is not kept free",
@@ -122,7 +122,7 @@ class Announcer:
             elif now - self._unreadable_at >= UNREADABLE_SECONDS:
                 self._unreadable_at = now
                 self._unreadable.add(which)
-                text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was known of it before stands"
+                text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was read of it before is kept"
                 self._recorder.note(which if namespace else self._ledger, "Unreadable", text, warning=True)
 
     def created(self, ledger: Ledger) -> None:
@@ -196,7 +196,7 @@ class Announcer:
             waits.code = None if reason is None else reason.code
             if reason is not None and now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
                 waits.told = reason.code
-                self._note(uid, "GrowthWaits", f"pods that are to join it wait: {reason.code}: {reason}")
+                self._note(uid, "GrowthWaits", f"pods that should join it wait: {reason.code}: {reason}")
 
     def _note(
         self, uid: str, reason: str, note: str, *, warning: bool = False, annotations: Mapping[str, str] = NONE

@@ -321,7 +321,7 @@ class Policy:
             name = f"LocalQueue {namespace}/{local.name}"
             if not local.queue:
                 return f"{name} names no ClusterQueue", "name one in its spec.clusterQueue"
-            return f"{name} leads to ClusterQueue {local.queue!r}, which does not exist", "create that, or name another"
+            return f"{name} points to ClusterQueue {local.queue!r}, which does not exist", "create it or name another"
         known = sorted(name for of, name in self.local_queues if of == namespace)
         known += sorted(name for name in self.queues if name not in known and self.queue_of(namespace, name) == name)
         offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""

@@ -9,7 +9,6 @@ from typing import Final
 
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import UNBOUNDED
 from webhook.core.placement.fit import place
 from webhook.core.placement.gate import Gate
 from webhook.core.placement.misplaced import Misplaced

@@ -137,7 +137,7 @@ def _server(written: object) -> str:
     if parts.scheme != "https":
         raise _Wrong("cluster.server", written, "is not https: anybody on the way could read the credentials", fix)
     if not host or parts.username is not None or parts.query or parts.fragment or not written.isprintable():
-        raise _Wrong("cluster.server", None, "is more or less than an address", fix)
+        raise _Wrong("cluster.server", None, "is not just an address", fix)
     if host.startswith(("169.254.", "fe80:")):
         raise _Wrong("cluster.server", written, "is a link-local address: no cluster's, but a cloud's metadata", fix)
     return written.rstrip("/")

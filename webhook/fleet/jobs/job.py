@@ -79,7 +79,7 @@ class Fleet:
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""
         if name not in self.members:
-            raise NoAnswer(f"{name} is no member any more")
+            raise NoAnswer(f"{name} is no longer a member")
         return self.members[name]
 
     def begin_again(self, version: int, before: int) -> None:
@@ -231,7 +231,7 @@ class FleetJob:
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
-        self._refusals |= dict.fromkeys(self._fleet.silent, "was not heard of for a while")
+        self._refusals |= dict.fromkeys(self._fleet.silent, "has not answered for a while")
         if self._queue_members is not None:
             others = self._fleet.members.keys() - self._queue_members
             self._refusals |= dict.fromkeys(others, "is no cluster of its queue's MultiKueueConfig")
@@ -305,7 +305,7 @@ class FleetJob:
                         await self._create(job, offered)
                     await self._leave(dispatch, copy)
                 case Step.WITHDRAW:
-                    await self.write(job, dispatch.withdrawn("it is not to run"))
+                    await self.write(job, dispatch.withdrawn("it must not run"))
                     await self._leave(dispatch, copy)
                 case Step.CREATE:
                     await self._create(job, dispatch)
@@ -321,7 +321,7 @@ class FleetJob:
                 case Step.REPORT if found is not None:
                     await self._report(job, found)
                 case Step.RECALL:
-                    await self.write(job, dispatch.recalled("it is over in its member, or not to run"))
+                    await self.write(job, dispatch.recalled("it has ended in its member, or must not run"))
                 case Step.FAIL_OVER:
                     await self.write(job, dispatch.failed_over(f"it failed in {dispatch.member}"))
                 case Step.DELETE if member is not None and copy is not None:

@@ -298,7 +298,7 @@ class Member:
         """Return the objects of a list; none of a kind that is not served. Raises NoAnswer for what is no list."""
         found = (listed or {}).get("items") or []
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise NoAnswer(f"{self.name}: its answer is no list of objects")
+            raise NoAnswer(f"{self.name}: its answer is not a list of objects")
         return found
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ def bound(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float)
 def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
     """Return the event that a job's record cannot be read, so that it is offered to nobody; one an hour."""
     note = names.DISPATCH
-    message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until somebody takes this annotation off"
+    message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until this annotation is removed"
     told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told
 
@@ -64,6 +64,6 @@ def expiring(namespace: str, secret: str, member: str, until: float, now: float)
         "source": {"component": _COMPONENT},
         "reason": "CredentialsExpire",
         "involvedObject": {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": secret},
-        "message": f"credentials of member {member} are good until {time_text(int(until))}: tutti fleet account",
+        "message": f"credentials of member {member} are valid until {time_text(int(until))}: tutti fleet account",
         "type": "Warning",
     }

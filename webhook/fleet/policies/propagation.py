@@ -111,7 +111,7 @@ def read(policy: Mapping[str, Any]) -> Propagation:
     for scheduling in (placement["replicaScheduling"], placement):
         kind = scheduling["replicaSchedulingType"]
         if kind.text() in _NOT_GANG:
-            kind.warn("is not done: a gang runs whole in one member", "write Divided and customSchedulingType: Gang")
+            kind.warn("is not supported: a gang runs in one member", "write Divided and customSchedulingType: Gang")
     names, excluded = placement["clusterAffinity"]["clusterNames"], placement["clusterAffinity"]["exclude"]
     suspended = suspension["dispatchingOnClusters"]["clusterNames"]
     for place, known in (
@@ -125,7 +125,7 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         for key in sorted(place.mapping().keys() - known)[:_NAMED_MAX]:
             place[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")
     if spec["propagateDeps"].boolean(False):
-        spec["propagateDeps"].warn("is not done", "make what jobs refer to in each member")
+        spec["propagateDeps"].warn("is not done", "create what jobs refer to in each member")
     tolerated = application["decisionConditions"]["tolerationSeconds"].integer(least=0)
     waits = TOLERATION_SECONDS if tolerated is None else tolerated
     return Propagation(

@@ -68,7 +68,7 @@ def read_ray_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodS
     SidecarMode it is a container of the head instead, unless the head brings one of its name.
     """
     if paths.find(obj, ("spec", "clusterSelector")):
-        message = "uses a cluster that runs already, so there is nothing to hold"
+        message = "uses a cluster that is already running, so there is nothing to hold back"
         raise Unreadable("spec.clusterSelector", "", message, "remove it, or the queue label")
     if paths.find(obj, ("spec", "shutdownAfterJobFinishes")) is not True:
         message = "its cluster would hold quota after the job has ended"

@@ -110,10 +110,10 @@ def _outside(asked: Amounts, limits: Amounts, bounds: _Bounds) -> str | None:
             high = amounts.maximum(asked, limits)
             return f"{_shown(high, name)} is more than a LimitRange allows ({_shown(bounds.most, name)})"
         if name not in limits:
-            return f"no limit of {name} is stated, of which a LimitRange allows {_shown(bounds.most, name)}"
+            return f"no limit of {name} is stated; a LimitRange allows {_shown(bounds.most, name)}"
     for name in sorted(bounds.least):
         if name not in asked:
-            return f"no {name} is requested, of which a LimitRange demands {_shown(bounds.least, name)}"
+            return f"no {name} is requested; a LimitRange demands {_shown(bounds.least, name)}"
         low = {name: min(asked[name], limits.get(name, asked[name]))}
         if low[name] < bounds.least[name]:
             return f"{_shown(low, name)} is less than a LimitRange demands ({_shown(bounds.least, name)})"

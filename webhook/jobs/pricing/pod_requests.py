@@ -231,7 +231,7 @@ def _amounts(quantities: object, path: str) -> Mapping[str, int]:
         raise Unreadable(path, quantities, "is not a map of quantities", "write resource names with quantities")
     if len(quantities) > NAMES_MAX:
         # Read they would block whoever reads them, and nobody admits them.
-        raise Unreadable(path, f"{len(quantities)} names", f"are more than {NAMES_MAX}", "name what it needs alone")
+        raise Unreadable(path, f"{len(quantities)} names", f"are more than {NAMES_MAX}", "name only what it needs")
     parsed = {}
     for name, value in quantities.items():
         try:

@@ -58,7 +58,7 @@ def wanted(kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], c
             found.annotations = {site.name: {**of_all, **group} for site in counted}
     tasks = [task for task in items(paths.find(obj, ("spec", "tasks"))) if isinstance(task, dict)]
     if any(task.get("networkTopology") for task in tasks):
-        found.left["spec.tasks[].networkTopology"] = "it is no field of a task: partitionPolicy has one"
+        found.left["spec.tasks[].networkTopology"] = "it is not a field of a task: partitionPolicy has one"
     for task in tasks:
         policy = task.get("partitionPolicy")
         if policy:

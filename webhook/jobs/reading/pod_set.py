@@ -65,7 +65,7 @@ def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
     annotations = paths.find_mapping(site.metadata or {}, ("annotations",))
     asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
     if len(asked) > 1:
-        why = f"goes with no other of {', '.join(_TOPOLOGIES)}"
+        why = f"cannot be combined with any of {', '.join(_TOPOLOGIES)}"
         raise Unreadable(f"pod set {site.name}: annotation {asked[1]}", annotations[asked[1]], why, "keep one of them")
     named = [name for name in asked if name != names.UNCONSTRAINED_TOPOLOGY]
     level = _label(site, annotations, named[0]) if named else ""

@@ -192,7 +192,7 @@ def _joining_refused(change: Change) -> Answer | None:
     fix = f"suspend it first ({where}: true) and change it then, or" if where else "delete it and"
     message = (
         f"with this change {change.kind.kind} {change.request.namespace}/{change.request.name} would have to wait for "
-        f"Tutti, but it runs already; {fix} create it again as it should be"
+        f"Tutti, but it is already running; {fix} create it again as it should be"
     )
     return deny(Refusal.UNSUSPENDED, message)
 

@@ -52,8 +52,8 @@ def unfit_template(asking: GangReading) -> Answer | None:
         node = site.spec.get("nodeName")
         if node and site.metadata_path is not None:
             message = (
-                f"the template of pod set {site.name} presets spec.nodeName to {str(node)!r}, which passes "
-                "by the scheduler and its gates; leave it empty and use nodeSelector or affinity"
+                f"the template of pod set {site.name} presets spec.nodeName to {str(node)!r}, which "
+                "bypasses the scheduler and its gates; leave it empty and use nodeSelector or affinity"
             )
             return deny(Refusal.NODE_PRESET, message, 422)
         grace = site.spec.get("terminationGracePeriodSeconds")
@@ -99,7 +99,9 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
     if not lasting or kind.deadline_if is None or status.holds(kind.deadline_if, obj):
         return ()
     fix = f"{paths.render(kind.deadline_if.path)}: {kind.deadline_if.values[-1]}"
-    return (f"pods of set {', '.join(lasting)} run on when the job has ended, and hold quota meanwhile; write {fix}",)
+    return (
+        f"pods of set {', '.join(lasting)} keep running when the job has ended, and hold quota meanwhile; write {fix}",
+    )
 
 
 def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:

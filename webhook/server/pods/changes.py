@@ -45,7 +45,8 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
         return ALLOW
     if (label := _label_of_its_controller(review)) is not None:
         message = (
-            f"label {label} of a gang's pod cannot be removed: its controller would release the pod, which would run on"
+            f"label {label} of a gang's pod cannot be removed: its controller would release the pod, which would keep "
+            "running"
         )
         return deny(Refusal.FOREIGN_CREATOR, message)
     return _owner_change(review) if pod.controller != old.controller else ALLOW
@@ -71,7 +72,7 @@ def _labels(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _owner_change(review: PodReview) -> Answer:
     user = review.request.username
-    message = f"only its job's controller changes the controller of a gang's pod, not {user!r}"
+    message = f"only its job's controller may change the controller of a gang's pod, not {user!r}"
     return deny(Refusal.FOREIGN_CREATOR, message)
 
 

@@ -71,7 +71,7 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
         return deny(Refusal.NOT_ADMITTED, message)
     if rules.view.is_deleted(reservation.uid):
         # Its controller may not know yet; once all pods are proved gone, the room is given away.
-        return deny(Refusal.NOT_ADMITTED, f"{reservation} was deleted: no pod of it starts any more")
+        return deny(Refusal.NOT_ADMITTED, f"{reservation} was deleted: no more of its pods start")
     reserved = reservation.pod_set(pod.pod_set)
     if reserved is None:
         known = ", ".join(s.name for s in reservation.pod_sets)

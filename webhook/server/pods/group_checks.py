@@ -28,7 +28,7 @@ def regrouped(pod: PodFacts, old: PodFacts) -> Answer | None:
     """Return the refusal of a gang's pod that says something else of its group than before; None for any other."""
     if pod.group != old.group:
         also = ", so it keeps a queue label" if old.group and pod.kueue_group == old.group else ""
-        message = f"the PodGroup of a pod stays as it is (it is {old.group or 'none'}{also}); create the pod again"
+        message = f"the PodGroup of a pod cannot change (it is {old.group or 'none'}{also}); create the pod again"
         return deny(Refusal.OWN_FIELDS, message)
     if old.group is None:
         return None
@@ -37,9 +37,9 @@ def regrouped(pod: PodFacts, old: PodFacts) -> Answer | None:
         wrong = None if old.misgrouped else pod.misgrouped
         return None if wrong is None else deny(Refusal.MALFORMED_GANG, str(wrong), 422)
     if _queue_of(pod) != _queue_of(old):
-        return deny(Refusal.OWN_FIELDS, "the queue label of a pod that was admitted stays as it is")
+        return deny(Refusal.OWN_FIELDS, "the queue label of an admitted pod cannot change")
     if pod.group_size != old.group_size:
-        message = f"annotation {names.KUEUE_POD_COUNT} of a pod that was admitted stays as it is"
+        message = f"annotation {names.KUEUE_POD_COUNT} of an admitted pod cannot change"
         return deny(Refusal.OWN_FIELDS, message)
     return None
 

@@ -135,9 +135,9 @@ async def test_that_pods_wait_to_join_is_said_once_a_reason_of_all_that_grow_in_
     assert notes.told == [], "the next cycle may have room"
     for second in (2, 3, 4):
         await announcer.tick(second, lambda _uid: full, uids)
-    assert notes.told == [f"GrowthWaits pods that are to join it wait: NodesDoNotFit: {full}"] * len(jobs)
+    assert notes.told == [f"GrowthWaits pods that should join it wait: NodesDoNotFit: {full}"] * len(jobs)
     await announcer.tick(5, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "more"), uids[:1])
-    assert notes.told[len(jobs) :] == ["GrowthWaits pods that are to join it wait: WaitingForQuota: more"]
+    assert notes.told[len(jobs) :] == ["GrowthWaits pods that should join it wait: WaitingForQuota: more"]
     await announcer.tick(6, lambda _uid: None, [])
     await announcer.tick(9, lambda _uid: full, uids[:1])
     await announcer.tick(12, lambda _uid: full, uids[:1])

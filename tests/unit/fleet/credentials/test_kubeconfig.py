@@ -53,7 +53,7 @@ HOSTILE: dict[str, tuple[Edit, str]] = {
     "a unix socket": (lambda d, c, u: c.update(server="unix:///run/m.sock"), "is not https"),
     "a file as server": (lambda d, c, u: c.update(server="file:///etc/passwd"), "is not https"),
     "a cloud's metadata": (lambda d, c, u: c.update(server="https://169.254.169.254/"), "link-local"),
-    "credentials in the address": (lambda d, c, u: c.update(server="https://me:pw@m.example.org"), "more or less"),
+    "credentials in the address": (lambda d, c, u: c.update(server="https://me:pw@m.example.org"), "not just"),
     "a proxy": (lambda d, c, u: c.update({"proxy-url": "http://proxy:3128"}), "proxy"),
     "impersonation": (lambda d, c, u: u.update({"as": "system:admin"}), "impersonate"),
     "groups": (lambda d, c, u: u.update({"as-groups": ["system:masters"]}), "impersonate"),

@@ -29,7 +29,7 @@ def test_a_pod_template_says_which_domain_all_its_pods_have_to_be_in_or_had_best
         ({names.REQUIRED_TOPOLOGY: "no label"}, "is not the name of a node label"),
         ({names.REQUIRED_TOPOLOGY: ["a"]}, "is not the name of a node label"),
         ({names.REQUIRED_TOPOLOGY: "a" * 400}, "is not the name of a node label"),
-        ({names.REQUIRED_TOPOLOGY: "rack", names.PREFERRED_TOPOLOGY: "block"}, "goes with no other of"),
+        ({names.REQUIRED_TOPOLOGY: "rack", names.PREFERRED_TOPOLOGY: "block"}, "cannot be combined with any of"),
     ],
 )
 def test_a_domain_that_is_none_is_said_to_be_so(written, said):

@@ -60,7 +60,7 @@ async def test_what_another_controller_managed_is_ours_only_when_it_is_suspended
     for ours in (None, *kind.managers):
         flipped = await update(gate, foreign, managed(kind, obj, ours, suspend=False), **plural)
         assert not flipped.allowed
-        assert "would have to wait for Tutti, but it runs already" in flipped.message
+        assert "would have to wait for Tutti, but it is already running" in flipped.message
         late = await update(gate, foreign, managed(kind, obj, ours, suspend=True), **plural)
         assert not late.allowed, "its pods may be about"
     held = managed(kind, obj, FOREIGN, suspend=True)
@@ -112,7 +112,7 @@ async def test_a_running_training_job_does_not_join_a_pod_group() -> None:
     joining = copy.deepcopy(runs)
     joining["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": GROUP}
     refused = await update(Gate(view()), runs, joining)
-    assert "would have to wait for Tutti, but it runs already" in refused.message
+    assert "would have to wait for Tutti, but it is already running" in refused.message
 
 
 async def test_a_kind_without_a_suspend_field_becomes_ours_at_creation_alone() -> None:

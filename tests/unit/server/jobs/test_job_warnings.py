@@ -102,7 +102,7 @@ async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, polic
     held = dict(marked(KINDS["MPIJob.kubeflow.org"], obj))
     answer = await create(waiting, held)
     assert answer.allowed
-    said = "pods of set worker run on when the job has ended, and hold quota meanwhile"
+    said = "pods of set worker keep running when the job has ended, and hold quota meanwhile"
     assert any(said in warning and "cleanPodPolicy: Running" in warning for warning in answer.warnings) is told
     del held["spec"]["mpiReplicaSpecs"]["Worker"]
     assert not any("run on" in warning for warning in (await create(waiting, held)).warnings)
@@ -155,7 +155,7 @@ async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> No
     )
     seen.policy = Policy(local_queues={("team-a", "research"): LocalQueue("team-a", "research", "gone")})
     answer = await create(Gate(seen), stored())
-    said = "LocalQueue team-a/research leads to ClusterQueue 'gone', which does not exist"
+    said = "LocalQueue team-a/research points to ClusterQueue 'gone', which does not exist"
     assert answer.warnings[0].startswith(said)
 
 

@@ -133,7 +133,7 @@ async def test_a_member_stays_in_its_group(
     moved = member(gated=gated)
     moved["metadata"]["labels"] |= labels
     moved["metadata"]["annotations"] |= annotations
-    assert "PodGroup of a pod stays as it is (it is ring" in (await update(gate, member(gated=gated), moved)).message
+    assert "PodGroup of a pod cannot change (it is ring" in (await update(gate, member(gated=gated), moved)).message
 
 
 async def test_its_count_is_corrected_while_it_waits_and_not_once_it_was_admitted(gate: Gate) -> None:
@@ -141,14 +141,14 @@ async def test_its_count_is_corrected_while_it_waits_and_not_once_it_was_admitte
     assert "is not a number of pods" in (await update(gate, member(), member(size="many"))).message
     for size in ("4", "1", None):
         answer = await update(gate, member(gated=False), member(gated=False, size=size))
-        assert f"annotation {COUNT} of a pod that was admitted stays" in answer.message
+        assert f"annotation {COUNT} of an admitted pod cannot change" in answer.message
 
 
 @pytest.mark.parametrize("labels", [{GROUP: "ring", QUEUE: "research"}, {GROUP: "ring", "tutti.dev/queue-name": "q"}])
 async def test_a_jobs_pod_joins_no_group_by_a_label_that_is_put_on_it(gate: Gate, labels: dict[str, str]) -> None:
     plain, labelled = pod(gang="job-1"), pod(gang="job-1")
     labelled["metadata"]["labels"] |= labels
-    assert "PodGroup of a pod stays" in (await update(gate, plain, labelled)).message
+    assert "PodGroup of a pod cannot change" in (await update(gate, plain, labelled)).message
 
 
 async def test_the_labels_make_no_pod_without_our_gate_a_member(gate: Gate) -> None:

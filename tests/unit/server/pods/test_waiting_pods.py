@@ -160,7 +160,7 @@ async def test_the_gate_is_lifted_by_our_account_alone(fenced: Gate) -> None:
 async def test_a_member_stays_in_its_group(fenced: Gate) -> None:
     moved = waiting()
     moved["metadata"]["labels"][LABEL] = "another"
-    assert "PodGroup of a pod stays" in (await update(fenced, waiting(), moved)).message
+    assert "PodGroup of a pod cannot change" in (await update(fenced, waiting(), moved)).message
 
 
 async def test_its_queue_changes_only_while_it_waits(fenced: Gate) -> None:
