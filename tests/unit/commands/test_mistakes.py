@@ -111,7 +111,7 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
         ("tutti policy check nearly.yaml", 2, ["ClusterQueu x#/kind", "did you mean 'ClusterQueue'?"]),
         ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "more than renew_seconds"]),
         ("tutti explain train --kubeconfig nobody.kubeconfig", 2, ["write KIND/NAME"]),
-        ("tutti demo --cluster mars", 2, ["say simulated or real"]),
+        ("tutti demo --cluster mars", 2, ["say simulated, fleet or real"]),
         ("tutti try --now yesterday empty.yaml", 2, ["--now", "yesterday", "2026-01-31T12:00:00Z"]),
         ("certs status --out absent", 1, ["there are no certificates in absent", "python -m certs rotate"]),
         ("certs patch-ca --out absent", 1, ["absent/ca.crt: No such file or directory"]),
