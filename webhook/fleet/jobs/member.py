@@ -25,7 +25,8 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import names, neighbours
-from webhook.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
+from webhook.errors import ApiError, Conflict, Invalid, NotFound, TooLarge, Unavailable
+from webhook.fleet.jobs import answers
 from webhook.fleet.jobs.copies import copy_read, offer_text
 from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
@@ -175,14 +176,13 @@ class Member:
                 return ledger is not None and ledger.stands and uid not in ledger.entries
             case Evidence.PODS | Evidence.COMPLETE:
                 query = {"labelSelector": f"{names.GANG_LABEL}={uid}"}
-                listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", query)
-                return listed is not None and not self._items(listed)
+                return await self._list(f"/api/v1/namespaces/{namespace}/pods", query) == []
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
         about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
-        listed = await self._get(f"/api/v1/namespaces/{namespace}/events", about)
-        newest = max(self._items(listed), key=lambda each: text(each.get("lastTimestamp")), default={})
+        listed = await self._list(f"/api/v1/namespaces/{namespace}/events", about) or ()
+        newest = max(listed, key=lambda each: text(each.get("lastTimestamp")), default={})
         starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
         why = text(newest.get("message"))
         if self._hides_neighbours:
@@ -190,10 +190,9 @@ class Member:
             why = neighbours.text_for(why, namespace, neighbours.ANY_NAMESPACE)
         return Waits(why[:REASON_CHARACTERS], starts or None)
 
-    async def copies(self, kind: JobKind, hub: str) -> list[Mapping[str, Any]]:
+    async def copies(self, kind: JobKind, hub: str) -> list[dict[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
-        listed = await self._get(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"})
-        return self._items(listed)
+        return await self._list(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}) or []
 
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> int:
         """Return how much is left here of copies that are gone, by the names of the hub's jobs. Raises NoAnswer."""
@@ -209,8 +208,8 @@ class Member:
                 left += len(uids - {text(paths.find(found, ("metadata", "uid")))})
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             named = {(kind.kind, name) for kind, where, name in jobs if where == namespace}
-            listed = await self._get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
-            left += sum(self._orphaned(pod, named) for pod in self._items(listed))
+            listed = await self._list(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
+            left += sum(self._orphaned(pod, named) for pod in listed or ())
         return left
 
     @staticmethod
@@ -278,10 +277,10 @@ class Member:
         if found is None:
             self.knows_permits = False
             return _Ledger(False, False, {})
-        listed, book = await self._get(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
+        listed, book = await self._list(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
         index, pages = _data(found), {}
         book.index = book.index if book.index == index else index
-        for page in self._items(listed):
+        for page in listed or ():
             name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
             read = Found(uid, _data(page))
             pages[name] = book.pages[name] if book.pages.get(name) == read else read
@@ -294,22 +293,27 @@ class Member:
         self.knows_permits = knows
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
 
-    def _items(self, listed: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-        """Return the objects of a list; none of a kind that is not served. Raises NoAnswer for what is no list."""
-        found = (listed or {}).get("items") or []
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise NoAnswer(f"{self.name}: its answer is not a list of objects")
-        return found
+    async def _list(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]] | None:
+        """Return the objects of a list; None of a kind that is not served. Raises NoAnswer for what is no list."""
 
-    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        def ask(query: Mapping[str, str]) -> Awaitable[bytes]:
+            return self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
+
         try:
-            raw = await self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
+            return [each async for each in answers.objects_of(ask, query)]
         except NotFound:
             return None
-        try:
-            found = orjson.loads(raw)
         except ValueError as error:
-            raise NoAnswer(f"{self.name}: its answer is not JSON") from error
+            raise NoAnswer(f"{self.name}: its answer is no list of objects: {error}") from error
+
+    async def _get(self, path: str) -> dict[str, Any] | None:
+        ask = self._api.request("GET", path, query=answers.ONE, timeout_seconds=ANSWER_SECONDS)
+        try:
+            found = await answers.object_of(await self._asked(ask))
+        except NotFound:
+            return None
+        except (TooLarge, ValueError) as error:
+            raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
         return found if isinstance(found, dict) else None
 
     async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
@@ -322,7 +326,7 @@ class Member:
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
 
     async def _asked(self, request: Awaitable[bytes]) -> bytes:
-        """Return the answer of a member that is not resting. Raises NoAnswer, Conflict, Invalid, NotFound."""
+        """Return the answer of a member that is not resting. Raises NoAnswer, Conflict, Invalid, NotFound, TooLarge."""
         now = asyncio.get_running_loop().time()
         if now < self._rests_until:
             if hasattr(request, "close"):
@@ -335,7 +339,7 @@ class Member:
             self._rest()
             self._note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
-        except (Conflict, Invalid, NotFound):
+        except (Conflict, Invalid, NotFound, TooLarge):
             self._note("")
             raise
         except ApiError as error:
