@@ -1,10 +1,12 @@
 """What runs: as nobody, on a read-only root, without a CPU limit, with a memory limit, probed and spread."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.unit.manifests.documents import documents_of, named, of_kind
+from tests.unit.manifests.documents import MANIFESTS, documents_of, kustomizations, named, of_kind
 
 DOCUMENTS = [*documents_of("default"), *documents_of("components/self-signed"), *documents_of("components/fleet-hub")]
 BASE = documents_of("base")
@@ -104,3 +106,18 @@ def test_network_policies_let_in_what_a_pod_listens_for_and_nothing_else(owner: 
         port["containerPort"] for container in template["spec"]["containers"] for port in container.get("ports", ())
     }
     assert let_in == listens
+
+
+@pytest.mark.parametrize("directory", kustomizations(), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_whatever_installs_pods_of_tutti_as_a_whole_closes_the_ports_that_none_of_them_serves(directory: Path) -> None:
+    """An overlay that is applied beside an installation finds the policies there."""
+    documents = documents_of(str(directory.relative_to(MANIFESTS)))
+    whole = [each for each in of_kind(documents, "Namespace") if each["metadata"]["name"] == "tutti-system"]
+    if whole and directory != MANIFESTS / "base":
+        policies = documents_of("components/network-policy")
+        assert [each for each in of_kind(documents, "NetworkPolicy") if each in policies] == policies
+
+
+def test_the_chart_closes_them_unless_it_is_told_not_to() -> None:
+    values = yaml.safe_load((MANIFESTS.parent / "chart" / "values.yaml").read_text())
+    assert values["networkPolicies"] is True
