@@ -146,7 +146,7 @@ def watched(api: FakeApi) -> list[Informer[Any]]:
     rng = Random(1)
     return [
         *watching.policies(api, lambda policy: None, rng=rng),
-        *watching.ledger(api, lambda freed: None, name="m1", rng=rng),
+        *watching.ledger(api, lambda came, went: None, name="m1", rng=rng),
         *(watching.own_jobs(api, kind, lambda *_: None, rng=rng) for kind in PLACED),
         *(watching.copies(api, kind, "hub", lambda *_: None, name="m1", rng=rng) for kind in PLACED),
     ]

@@ -17,6 +17,7 @@ from webhook.dialects.fragment import Source, source_of
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER, why_kept, why_leaf_kept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.wire.admission_review import ReviewRequest
+from webhook.wire.nesting import LEVELS_MAX
 
 PolicyObject = Mapping[str, object]
 PolicyObjects = Callable[[], Iterable[PolicyObject]]
@@ -86,9 +87,11 @@ def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], com
         return deny(Refusal.MALFORMED, "metadata must be an object", 422)
     if metadata.get("deletionTimestamp") is not None or _unchanged(request, obj):
         return ALLOW
+    if request.resource == "configmaps" and metadata.get("name") != config_map.NAME:
+        return ALLOW
+    if request.too_deep:
+        return deny(Refusal.POLICY, f"/: is nested more than {LEVELS_MAX} levels deep; nothing that is read is", 422)
     if request.resource == "configmaps":
-        if metadata.get("name") != config_map.NAME:
-            return ALLOW
         return _answer(_config_map(obj, request.old_object, list(stored)))
     return _answer(policy_compiler.validate(obj, stored, compiler))
 

@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from webhook.errors import RequestError
-from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow
 
 API_VERSION: Final = "admission.k8s.io/v1"
 MESSAGE_CHARS_MAX: Final = 1024
@@ -144,6 +144,11 @@ class ReviewRequest:
         if self._old_object is None:
             self._old_object = self._decoded(self._raw_old_object, "oldObject")
         return self._old_object
+
+    @property
+    def too_deep(self) -> bool:
+        """Whether the object is nested deeper than is read: what lies below is null in ``object``."""
+        return not fits(bytes(self._raw_object))
 
     def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
         try:

@@ -24,7 +24,9 @@ class Saying(FakeApi):
     async def request(self, method: str, path: str, **how: Any) -> bytes:
         self._arrived()
         assert (method, path) == ("GET", "/api/v1/namespaces/team-a/events")
-        return json.dumps({"items": [{"message": self.why, "lastTimestamp": "2026-11-24T00:00:00Z"}]}).encode()
+        return json.dumps(
+            {"metadata": {}, "items": [{"message": self.why, "lastTimestamp": "2026-11-24T00:00:00Z"}]}
+        ).encode()
 
 
 async def heard(why: str, *, hides: bool) -> str:

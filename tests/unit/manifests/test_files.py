@@ -141,8 +141,9 @@ def test_the_policies_and_registrations_of_the_overlays_keep_their_names() -> No
     }
 
 
-TENANTS_WRITE = ("PodGroup", "LocalQueue")
-"""Kinds that are written with the role `edit`; those of clusters' administrators keep what a newer Kueue adds."""
+TENANTS_WRITE = ("PodGroup", "LocalQueue", "PropagationPolicy", "ClusterPropagationPolicy")
+"""Kinds that are written with the role `edit`; those of clusters' administrators keep what a newer Kueue adds, so that
+the webhook can warn of it (decision 40)."""
 
 
 @pytest.mark.parametrize("kind", TENANTS_WRITE)
@@ -167,6 +168,39 @@ def loose_parts(schema: dict[str, Any], path: str) -> list[str]:
     parts = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}
     below = [found for name, part in parts.items() if part for found in loose_parts(part, f"{path}.{name}")]
     return [path, *below] if loose else below
+
+
+def unnamed(schema: dict[str, Any], value: Any, path: str) -> list[str]:
+    """Return what of a value the API server would drop for this schema."""
+    if isinstance(value, list):
+        return [found for each in value for found in unnamed(schema.get("items", {}), each, f"{path}[]")]
+    if not isinstance(value, dict) or "additionalProperties" in schema:
+        return []
+    known = schema.get("properties", {})
+    if path in ("/metadata", ""):
+        known = {"apiVersion": {}, "kind": {}, "metadata": {}, **known}
+    lost = [f"{path}/{key}" for key in value if key not in known and path != "/metadata"]
+    return lost + [
+        found for key in value.keys() & known.keys() for found in unnamed(known[key], value[key], f"{path}/{key}")
+    ]
+
+
+def test_the_schema_of_propagation_policies_drops_nothing_that_the_documentation_writes() -> None:
+    schemas = {
+        document["spec"]["group"]: document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for document in read(CRDS / "optional" / "propagation.yaml")
+    }
+    written = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)
+    written += [path.read_text() for path in (ROOT / "examples").rglob("*.yaml")]
+    found = [
+        document
+        for text in written
+        for document in yaml.safe_load_all(text)
+        if document and str(document.get("kind")).endswith("PropagationPolicy")
+    ]
+    assert len(found) >= 2
+    for document in found:
+        assert unnamed(schemas[document["apiVersion"].partition("/")[0]], document, "") == []
 
 
 def test_one_line_of_a_kustomization_pins_every_image_by_its_digest() -> None:

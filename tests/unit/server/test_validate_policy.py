@@ -73,3 +73,33 @@ async def test_deletion_passes_and_other_operations_do_not() -> None:
     assert (await ask(gate, "/validate/policy", body)).allowed
     body = review(cluster_queue(), operation="CONNECT", resource="clusterqueues", namespace="")
     assert (await ask(gate, "/validate/policy", body)).code == 400
+
+
+def nested(levels: int, names: int = 0) -> dict[str, Any]:
+    """A queue with a field that Kueue may add one day, so deep, beside so many small ones."""
+    inner: Any = 1
+    for _ in range(levels):
+        inner = {"x": inner}
+    return cluster_queue() | {
+        "spec": cluster_queue()["spec"] | {"later": inner} | dict.fromkeys(map(str, range(names)), 1)
+    }
+
+
+async def test_a_field_of_a_newer_kueue_is_stored_with_a_warning() -> None:
+    answer = await judge(nested(8), FLAVOR)
+    assert answer.allowed
+    assert "/spec/later" in answer.warnings[0]
+
+
+async def test_an_object_nested_deeper_than_is_read_is_refused_however_long_it_is() -> None:
+    for names in (0, 20_000):
+        answer = await judge(nested(110, names), FLAVOR)
+        assert answer.code == 422
+        assert "nested more than 100 levels deep" in answer.message
+
+
+async def test_one_that_was_stored_so_deep_before_keeps_its_labels_editable() -> None:
+    deep = nested(110)
+    assert (
+        await judge(deep | {"metadata": {"name": "research", "labels": {"a": "b"}}}, FLAVOR, deep, old=deep)
+    ).allowed
