@@ -52,12 +52,12 @@ class Event(Enum):
 class Transition:
     """From which states an event may come, and into which it leads."""
 
-    sources: frozenset[GangState]
-    targets: frozenset[GangState]
+    sources: tuple[GangState, ...]
+    targets: tuple[GangState, ...]
 
 
 def _row(sources: tuple[GangState, ...], *targets: GangState) -> Transition:
-    return Transition(frozenset(sources), frozenset(targets))
+    return Transition(sources, targets)
 
 
 _S = GangState

@@ -12,14 +12,14 @@ class KeyedHeap(Generic[T]):
 
     def __init__(self) -> None:
         self._entries: list[tuple[Any, int, T]] = []
-        self._current: dict[T, tuple[Any, int]] = {}
+        self._current: dict[T, tuple[Any, int, T]] = {}
         self._pushed = 0
 
     def push(self, place: Any, item: T) -> None:
         """Give ``item`` this place and no other; of equal places the earlier push goes first."""
         self._pushed += 1
-        self._current[item] = (place, self._pushed)
-        heappush(self._entries, (place, self._pushed, item))
+        entry = self._current[item] = (place, self._pushed, item)
+        heappush(self._entries, entry)
 
     def place_of(self, item: T) -> Any:
         """Return the place of ``item``; None when it is not here."""
@@ -32,12 +32,12 @@ class KeyedHeap(Generic[T]):
 
     def first(self) -> T | None:
         """Return the first item, which stays."""
-        while self._entries:
-            _, number, item = self._entries[0]
-            known = self._current.get(item)
-            if known is not None and known[1] == number:
-                return item
-            heappop(self._entries)
+        entries, current = self._entries, self._current
+        while entries:
+            entry = entries[0]
+            if current.get(entry[2]) is entry:
+                return entry[2]
+            heappop(entries)
         return None
 
     def __iter__(self) -> Iterator[T]:
@@ -47,10 +47,10 @@ class KeyedHeap(Generic[T]):
         """Return an independent heap of what ``renamed`` makes of the items; those that it makes None are left out."""
         twin: KeyedHeap[T] = KeyedHeap()
         twin._pushed = self._pushed
-        for item, (place, number) in self._current.items():
+        for item, (place, number, _) in self._current.items():
             other = renamed(item)
             if other is not None:
-                twin._current[other] = (place, number)
-                twin._entries.append((place, number, other))
+                twin._current[other] = (place, number, other)
+        twin._entries = list(twin._current.values())
         heapify(twin._entries)
         return twin

@@ -218,13 +218,14 @@ class PendingQueue:
 
     def top(self) -> EquivalenceClass | None:
         """Return the first class that is active, whoever claims room and whether or not the queue is closed."""
-        while (eclass := self._order.first()) is not None:
+        order = self._order
+        while (eclass := order.first()) is not None:
             if eclass.order and eclass.ineligible is None:
-                if not eclass.unschedulable:
+                if eclass.state is not GangState.UNSCHEDULABLE:
                     return eclass
                 if self.strict:
                     return None
-            self._order.discard(eclass)
+            order.discard(eclass)
         return None
 
     def strict_head(self) -> EquivalenceClass | None:

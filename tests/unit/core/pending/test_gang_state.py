@@ -101,7 +101,8 @@ OTHERS = (E.WOKEN, E.CLAIM_LAPSED)
 def reachable(before: GangState, events: Iterable[Event]) -> set[GangState]:
     found = {before}
     while True:
-        more = {s for event in events if TRANSITIONS[event].sources & found for s in TRANSITIONS[event].targets}
+        rows = [TRANSITIONS[event] for event in events]
+        more = {s for row in rows if found.intersection(row.sources) for s in row.targets}
         if more <= found:
             return found
         found |= more
