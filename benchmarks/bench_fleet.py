@@ -30,6 +30,8 @@ PEER: Final = {"MultiKueue with 3 workers, by its own users (kueue 8564)": 1.31}
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LOOK_SECONDS: Final = 0.05
+LIST_SECONDS: Final = 0.2
+"""From one list of all jobs to the next, which cost the hub's API server as much as placing some of them."""
 GIVE_UP_SECONDS: Final = 120.0
 
 
@@ -58,7 +60,7 @@ async def in_members(hub: Api, names: set[str]) -> None:
             if dispatch.holds or (dispatch.phase is Phase.NOWHERE and job.get("status", {}).get("completionTime")):
                 left.discard(job["metadata"]["name"])
         assert time.monotonic() < deadline, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LIST_SECONDS)
 
 
 async def emptied(apis: dict[str, Api]) -> None:

@@ -27,7 +27,8 @@ from webhook.core.model.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet import lost
 from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.jobs.job import Fleet, FleetJob
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
 
 log = structlog.get_logger(__name__)

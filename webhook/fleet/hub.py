@@ -25,7 +25,8 @@ from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.jobs.copies import copy_read, dispatch_of
-from webhook.fleet.jobs.job import Fleet, FleetJob
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
 from webhook.fleet.policies.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
@@ -40,7 +41,7 @@ log = structlog.get_logger(__name__)
 TICK_SECONDS: Final = 0.5
 """How often the hub's API server is asked where it stands, and what no watch would tell is looked at."""
 AGAIN_SECONDS: Final = 5.0
-"""After which every job is looked at, whatever the watches say."""
+"""After which every job is looked at that waits for something, whatever the watches say."""
 SWEEP_SECONDS: Final = 5.0
 SWEEP_AGAIN_SECONDS: Final = 1.0
 """After which a member that answers is swept again while it must be before anything is offered."""
@@ -197,7 +198,7 @@ class Hub:
             self._again_seconds = now + AGAIN_SECONDS
             await self._read_lost()
         for which, job in sorted(self._jobs.items()):
-            if due or job.look_at_seconds <= now:
+            if job.look_at_seconds <= now or (due and now >= job.rests_until):
                 self._wake(which)
 
     async def _read_lost(self) -> None:
@@ -213,14 +214,17 @@ class Hub:
         version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
         before, self._newest = self._newest, version
         if version < before:
-            self.fleet.begin_again(version, before)
+            self.fleet.begin_again(version)
 
     def _changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
         """Take in what a watch has shown of the hub's own jobs."""
         if new is not None:
             which = (kind, new.namespace, new.name)
-            self._jobs.setdefault(which, FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name))
-            self._wake(which)
+            job = self._jobs.get(which)
+            if job is None:
+                job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
+            if not job.last_read.has_own(new.resource_version, self.fleet.set_backs):
+                self._wake(which)
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
             self._note_unreadable((kind, old.namespace, old.name), unreadable=False)
@@ -234,13 +238,16 @@ class Hub:
         self._policies_changed = True
 
     def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
-        for copy in (old, new):
-            if copy is not None:
-                which = (kind, copy.namespace, copy.name)
-                self._copies[copy.uid] = which
-                self._wake(which)
-        if new is None and old is not None:
-            del self._copies[old.uid]
+        changed = new or old
+        assert changed is not None
+        which = (kind, changed.namespace, changed.name)
+        if old is not None:
+            self._copies.pop(old.uid, None)
+        if new is not None:
+            self._copies[new.uid] = which
+        job = self._jobs.get(which)
+        if job is not None and not (new and job.last_read.has_copy(new.uid, new.resource_version)):
+            self._wake(which)
 
     def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
@@ -307,13 +314,22 @@ class Hub:
         wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
         verdicts, apart, cluster = [], set(), await member.cluster()
+        expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
         for kind in self.kinds.values():
             for found in await member.copies(kind, self.fleet.uid):
+                copy = copy_read(kind, found)
+                namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
+                which = (kind.key, namespace, name)
+                if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, copy):
+                    expected.discard(which)
+                    continue
                 try:
                     verdicts.append(await self._settle(member, cluster, kind, found))
                 except UnreadableRecord:
                     # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                    apart.add(copy_read(kind, found).job)
+                    apart.add(copy.job)
+        for which in expected:
+            self._wake(which)
         self.fleet.apart[member.name] = frozenset(apart)
         if wanted:
             jobs = [(self.kinds[kind], namespace, name) for kind, namespace, name in self._jobs]

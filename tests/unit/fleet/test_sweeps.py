@@ -1,6 +1,7 @@
 """A hub sweeps its members before it offers anything: when that counts, and how soon."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count
         async def set_back(jobs: Any) -> int:
             found = await left(jobs)
             if not meanwhile.is_set():
-                shared.begin_again(1, 2)
+                shared.begin_again(1)
                 meanwhile.set()
             return found
 
@@ -59,3 +60,26 @@ async def test_a_hub_that_follows_one_that_died_goes_on_as_soon_as_what_that_one
         await world.until(left)
         world.start()
         await world.until(granted, 4)
+
+
+async def test_a_copy_that_goes_from_a_member_whose_watches_say_nothing_is_missed_by_a_sweep() -> None:
+    async with fleet("a", starts=False) as world:
+        world.start()
+
+        async def silent(path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
+            await asyncio.sleep(idle_seconds)
+            for line in ():
+                yield line
+
+        world.links["a"].watch = silent  # type: ignore[method-assign]
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3)
+        await asyncio.sleep(20)
+        await world.members["a"].delete(*SEED)
+
+        async def gone() -> bool:
+            return await world.members["a"].pods() == []
+
+        await world.until(gone)
+        async with asyncio.timeout(25):
+            await runs_in(world, 3)

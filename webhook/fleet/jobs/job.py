@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple
 
 import orjson
 import structlog
 
-from webhook.clock import Clock
 from webhook.core.fleet import proof
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.proof import Evidence, Proof
@@ -22,16 +21,18 @@ from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
-from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.last_read import LastRead
+from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
 from webhook.fleet.jobs.told import bound, unreadable
-from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading.gating import queue_label
-from webhook.kube.api import JSON_PATCH, Api
+from webhook.kube.api import JSON_PATCH, METADATA
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
+from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
@@ -40,63 +41,14 @@ LOOKS: Final = 2
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 
+REST_SECONDS: Final = 60.0
+"""After which a gang is looked at that waits for nothing: it runs, and its copy is in the list of each sweep, or it is
+not to run.
+"""
+SEEN_SECONDS: Final = 0.5
+"""So long the controller of a copy's kind is waited for to write that it has seen it."""
 SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that does not answer."""
-
-
-@dataclass
-class Fleet:
-    """What all jobs of one hub share."""
-
-    api: Api
-    """The hub's own cluster."""
-    members: dict[str, Member]
-    clock: Clock
-    epoch: int
-    """Of the offers of this process: no other process of this hub has the same."""
-    uid: str = ""
-    """Of the hub's kube-system."""
-    unswept: set[str] = field(default_factory=set)
-    """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """Members that were declared lost, and when: nothing is offered to them until they are swept."""
-    silent: set[str] = field(default_factory=set)
-    """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
-    policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
-    """Of the hub's users by namespace: in which members, and what after a failure."""
-    set_up: SetUp = NOTHING_SET_UP
-    """MultiKueue's: which members the jobs of a queue may be placed in."""
-    members_known: bool = True
-    """False until all members were named for the first time."""
-
-    set_backs: int = 0
-    """How often the hub's API server was found to have been set back."""
-
-    apart: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By member the hub's jobs, by uid, that have a copy there and a record that cannot be read: they are offered to
-    nobody before that member was swept with their record mended. They keep no other gang waiting."""
-
-    def member(self, name: str) -> Member:
-        """Return a member. Raises NoAnswer where it was taken away meanwhile."""
-        if name not in self.members:
-            raise NoAnswer(f"{name} is no longer a member")
-        return self.members[name]
-
-    def begin_again(self, version: int, before: int) -> None:
-        """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
-        log.error("fleet.set_back", version=version, before=before)
-        self.unswept |= set(self.members)
-        self.epoch = max(self.epoch + 1, int(self.clock.now()))
-        self.set_backs += 1
-
-    @property
-    def complete(self) -> bool:
-        """Whether all is known that may run anywhere."""
-        return self.members_known and self.unswept <= self.lost.keys()
-
-    def complete_for(self, job: str) -> bool:
-        """Return whether all is known that may run anywhere of one job, by its uid."""
-        return self.complete and not any(job in apart for name, apart in self.apart.items() if name not in self.lost)
 
 
 class Target(NamedTuple):
@@ -116,8 +68,7 @@ class FleetJob:
         self._kind = kind
         self.namespace = namespace
         self.name = name
-        self._newest = 0, 0
-        """The version in which the hub's job was last read, and how often its server had been set back then."""
+        self.last_read = LastRead()
         self._proof: Proof | None = None
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
@@ -125,6 +76,8 @@ class FleetJob:
         """The member whose ledger decides what comes next."""
         self.look_at_seconds = inf
         """Loop time at which to look, for no watch shows what comes next: pods that go, a member that answers again."""
+        self.rests_until = 0.0
+        """Loop time before which no look is needed that nothing has asked for."""
         self._known = NOWHERE
         """The record as it was read or written last, which says where to look first."""
         self.choice = Choice()
@@ -133,13 +86,20 @@ class FleetJob:
         self._policy: Propagation = ANYWHERE
         self._queue_members: frozenset[str] | None = None
         """The members that its queue's check names; None: it names none, and every member will do."""
+        self._reserved: tuple[str, float] | None = None
+        """The copy that was seen to have a reservation, and since when."""
         self._failed: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
         self._told_hour = -1.0
         """In which it was told that its record cannot be read."""
 
     async def step(self) -> Step:
-        """Look, and take one step; NOTHING when there is none. Raises ApiError, UnreadableRecord."""
+        """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
+
+        Raises ApiError, UnreadableRecord.
+        """
+        self.last_read.begin()
+        self.rests_until = 0.0
         for _ in range(LOOKS):
             before = self._known
             found = await self._look(before.member, before.phase)
@@ -152,6 +112,8 @@ class FleetJob:
         self.look_at_seconds = 0.0 if dispatch.phase is Phase.RECALLED else inf
         if not settled:
             return Step.NOTHING
+        if found is not None and found.sight.copy is not None:
+            self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
         self._policy = applying(self._fleet.policies, job)
@@ -161,10 +123,24 @@ class FleetJob:
         moves, complete = target is not None, self._fleet.complete_for(wish.job)
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
-            return await self._take(step, job, dispatch, found, target)
+            step = await self._take(step, job, dispatch, found, target)
+            self.last_read.end()
+            running = dispatch.phase is Phase.GRANTED and sight is not None
+            if step is Step.NOTHING and (running or (dispatch.phase is Phase.NOWHERE and not wish.runs)):
+                self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
+            return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return Step.NOTHING
+
+    def runs_in(self, member: str) -> bool:
+        """Return whether its copy in a member has a permit, by what was read last."""
+        return self._known.phase is Phase.GRANTED and self._known.member == member
+
+    def runs_as_read(self, cluster: str, copy: Copy) -> bool:
+        """Return whether this is the copy that its record names, and nothing was written to it since the last step."""
+        named = (self._known.cluster, self._known.copy_uid) == (cluster, copy.uid)
+        return named and self.last_read.has_copy(copy.uid, version_number(copy.version))
 
     @property
     def record(self) -> Dispatch:
@@ -174,11 +150,7 @@ class FleetJob:
     async def read(self) -> dict[str, Any]:
         """Return the hub's job. Raises ApiError."""
         found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
-        version, (before, set_backs) = int(found["metadata"]["resourceVersion"]), self._newest
-        self._newest = version, self._fleet.set_backs
-        if version < before and set_backs == self._fleet.set_backs:
-            # The server itself may have been written to so often meanwhile that it is at a later version again.
-            self._fleet.begin_again(version, before)
+        self._note_version(found)
         return found
 
     async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
@@ -193,7 +165,7 @@ class FleetJob:
             {"op": "add", "path": "/metadata/annotations", "value": noted},
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
-        await self._fleet.api.request("PATCH", self._path, body=orjson.dumps(patch), content_type=JSON_PATCH)
+        await self._patch(self._path, patch)
         count(dispatch_of(job), dispatch)
         self._known = dispatch
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
@@ -215,18 +187,18 @@ class FleetJob:
         if not wish.runs or dispatch.holds or await self._waits_on(wish, dispatch, found):
             return None
         candidates = self._candidates(dispatch)
-        in_turn = self.choice.in_turn(dispatch.member, candidates)
         if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
             self._refusals[dispatch.member] = why
-        looks = await asyncio.gather(*(self._look(name) for name in in_turn))
-        targets = []
-        for name, look in zip(in_turn, looks, strict=True):
+        # Those that did not answer when they were last asked would keep it from the others.
+        answer_not = {name for name in candidates if self._fleet.members[name].failure}
+        for name in sorted(self.choice.in_turn(dispatch.member, candidates), key=answer_not.__contains__):
+            look = await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                targets.append(Target(name, look.sight.cluster, look.object is None))
-            else:
-                self._refusals[name] = why
-        return targets[0] if targets else None
+                self._refusals |= dict.fromkeys(answer_not - {name, dispatch.member}, why_not(wish, None))
+                return Target(name, look.sight.cluster, look.object is None)
+            self._refusals[name] = why
+        return None
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
@@ -301,23 +273,29 @@ class FleetJob:
                     epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
-                    if target.empty:
-                        await self._create(job, offered)
+                    created = target.empty and await self._create(job, offered)
                     await self._leave(dispatch, copy)
+                    if created:
+                        return self._watches(offered)
                 case Step.WITHDRAW:
                     await self.write(job, dispatch.withdrawn("it must not run"))
                     await self._leave(dispatch, copy)
                 case Step.CREATE:
-                    await self._create(job, dispatch)
+                    if await self._create(job, dispatch):
+                        return self._watches(dispatch)
                 case Step.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
+                case Step.GRANT if copy is not None and self._moves_on(copy, found):
+                    return Step.NOTHING
                 case Step.GRANT if copy is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
                     granted = dispatch.granted(copy.uid, copy.version, promised)
                     await self.write(job, granted)
-                    await self._permit(job, granted)
+                    if await self._permit(job, granted):
+                        return self._watches(granted)
                 case Step.PERMIT:
-                    await self._permit(job, dispatch)
+                    if await self._permit(job, dispatch):
+                        return self._watches(dispatch)
                 case Step.REPORT if found is not None:
                     await self._report(job, found)
                 case Step.RECALL:
@@ -341,6 +319,27 @@ class FleetJob:
             return Step.NOTHING
         return step
 
+    def _moves_on(self, copy: Copy, found: Look | None) -> bool:
+        """Return whether a copy with a reservation is soon written by its controller, which has not seen it yet.
+
+        Its permit is bound to the version that is granted, and would come too late for that.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._reserved is None or self._reserved[0] != copy.uid:
+            self._reserved = copy.uid, now
+        if found is None or found.object is None or found.object.get("status"):
+            return False
+        self.look_at_seconds = self._reserved[1] + SEEN_SECONDS
+        return now < self.look_at_seconds
+
+    def _watches(self, dispatch: Dispatch) -> Step:
+        """Look again when its member shows what it does with a copy as it was just written; or says why it waits."""
+        self.waits_for = ""
+        if dispatch.phase is Phase.OFFERED:
+            now = asyncio.get_running_loop().time()
+            self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
+        return Step.NOTHING
+
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
 
@@ -354,17 +353,26 @@ class FleetJob:
                 member = self._fleet.member(before.member)
                 await member.delete(self._kind, self.namespace, self.name, copy, as_read=True)
 
-    async def _create(self, job: dict[str, Any], dispatch: Dispatch) -> None:
-        """Create the copy of an offer that is stored, where nothing of its name was seen. Raises NoAnswer."""
+    async def _create(self, job: dict[str, Any], dispatch: Dispatch) -> bool:
+        """Create the copy of an offer that is stored, where nothing of its name was seen; return whether it was.
+
+        Raises NoAnswer.
+        """
         spares = len(self._candidates(dispatch)) > 1 and not self.choice.stops_others
         made = copy_made(self._kind, job, self._fleet.uid, dispatch, stops_nobody=spares)
-        await self._fleet.member(dispatch.member).create(self._kind, made)
+        return self._note_copy(await self._fleet.member(dispatch.member).create(self._kind, made))
 
-    async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Permit a copy whose grant is stored. Raises NoAnswer."""
+    def _note_copy(self, written: Written | None) -> bool:
+        if written is not None:
+            self.last_read.copy(*written)
+        return written is not None
+
+    async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> bool:
+        """Permit a copy whose grant is stored; return whether it was still as granted. Raises NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
-        await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
+        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
         await self._tell(job, dispatch)
+        return self._note_copy(written)
 
     async def _tell(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs; nothing depends on it."""
@@ -418,8 +426,18 @@ class FleetJob:
 
     async def _store_status(self, job: dict[str, Any], status: Mapping[str, Any]) -> None:
         patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": status}]
-        path = f"{self._path}/status"
-        await self._fleet.api.request("PATCH", path, body=orjson.dumps(patch), content_type=JSON_PATCH)
+        await self._patch(f"{self._path}/status", patch)
+
+    async def _patch(self, path: str, patch: Patch) -> None:
+        body = orjson.dumps(patch)
+        answer = await self._fleet.api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
+        self._note_version(orjson.loads(answer))
+
+    def _note_version(self, job: Mapping[str, Any]) -> None:
+        version = int(job["metadata"]["resourceVersion"])
+        if self.last_read.own(version, self._fleet.set_backs):
+            # The server itself may have been written to so often meanwhile that it is at a later version again.
+            self._fleet.begin_again(version)
 
     @property
     def _path(self) -> str:

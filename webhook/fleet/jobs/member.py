@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -31,7 +31,7 @@ from webhook.fleet.jobs.copies import copy_read, offer_text
 from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
-from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
+from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
 from webhook.untyped import paths
 from webhook.untyped.values import items, seconds, text
 from webhook.wire.times import micro_time_text
@@ -60,6 +60,13 @@ class Look:
 
     sight: Sight
     object: Mapping[str, Any] | None
+
+
+class Written(NamedTuple):
+    """A copy as it was answered to be stored."""
+
+    uid: str
+    resourceVersion: str  # noqa: N815 - as it is called there
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +160,14 @@ class Member:
 
         Of one that was granted, and has its permit, it does not matter what its ledger says.
         """
-        cluster = await self.cluster()
-        found = await self._get(object_path(kind, namespace, name))
+        cluster, found, ledger = await asyncio.gather(
+            self.cluster(),
+            self._get(object_path(kind, namespace, name)),
+            self._ledger() if phase in (Phase.NOWHERE, Phase.OFFERED) else _nothing(),
+        )
         copy = None if found is None else copy_read(kind, found)
-        over = phase is Phase.RECALLED or (phase is Phase.GRANTED and (copy is None or copy.permitted))
-        ledger = None if over else await self._ledger()
+        if phase is Phase.GRANTED and copy is not None and not copy.permitted:
+            ledger = await self._ledger()
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits
         return Look(Sight(cluster, knows, copy, reserved), found)
@@ -222,13 +232,16 @@ class Member:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def create(self, kind: JobKind, copy: Mapping[str, Any]) -> None:
-        """Create a copy; one of that name that is there already is looked at again."""
+    async def create(self, kind: JobKind, copy: Mapping[str, Any]) -> Written | None:
+        """Create a copy; None where one of that name is there already, which is to be looked at again."""
         path = object_path(kind, copy["metadata"]["namespace"], "")
-        await self._write("POST", path.rstrip("/"), orjson.dumps(copy))
+        return await self._write("POST", path.rstrip("/"), orjson.dumps(copy))
 
-    async def permit(self, kind: JobKind, namespace: str, name: str, job: str, dispatch: Dispatch) -> None:
-        """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1)."""
+    async def permit(self, kind: JobKind, namespace: str, name: str, job: str, dispatch: Dispatch) -> Written | None:
+        """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1).
+
+        Returns None where the copy is not as the record says.
+        """
         uid = dispatch.copy_uid
         permit = permit_text(offer_text(job, dispatch.offer), uid)
         patch = [
@@ -236,7 +249,7 @@ class Member:
             {"op": "replace", "path": "/metadata/resourceVersion", "value": dispatch.copy_version},
             {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": permit},
         ]
-        await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
+        return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
 
     async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
         """Delete a copy by its uid; ``as_read``: only in the version that was read."""
@@ -316,14 +329,29 @@ class Member:
             raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
         return found if isinstance(found, dict) else None
 
-    async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
+    async def _write(
+        self, method: str, path: str, body: bytes, content_type: str = "application/json"
+    ) -> Written | None:
         try:
-            await self._asked(
-                self._api.request(method, path, body=body, content_type=content_type, timeout_seconds=ANSWER_SECONDS)
+            answer = await self._asked(
+                self._api.request(
+                    method,
+                    path,
+                    body=body,
+                    content_type=content_type,
+                    accept=METADATA,
+                    timeout_seconds=ANSWER_SECONDS,
+                )
             )
         except (Conflict, Invalid, NotFound) as error:
             # Refused, taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
+            return None
+        try:
+            stored = await answers.object_of(answer)
+        except ValueError as error:
+            raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
+        return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
 
     async def _asked(self, request: Awaitable[bytes]) -> bytes:
         """Return the answer of a member that is not resting. Raises NoAnswer, Conflict, Invalid, NotFound, TooLarge."""
@@ -361,3 +389,7 @@ class Member:
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}
+
+
+async def _nothing() -> None:
+    return None

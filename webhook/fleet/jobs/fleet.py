@@ -1,0 +1,69 @@
+"""What all jobs of one hub share: its members, and what is known of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from webhook.clock import Clock
+from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
+from webhook.fleet.policies.propagation import Propagation
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Fleet:
+    """What all jobs of one hub share."""
+
+    api: Api
+    """The hub's own cluster."""
+    members: dict[str, Member]
+    clock: Clock
+    epoch: int
+    """Of the offers of this process: no other process of this hub has the same."""
+    uid: str = ""
+    """Of the hub's kube-system."""
+    unswept: set[str] = field(default_factory=set)
+    """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Members that were declared lost, and when: nothing is offered to them until they are swept."""
+    silent: set[str] = field(default_factory=set)
+    """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
+    policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
+    """Of the hub's users by namespace: in which members, and what after a failure."""
+    set_up: SetUp = NOTHING_SET_UP
+    """MultiKueue's: which members the jobs of a queue may be placed in."""
+    members_known: bool = True
+    """False until all members were named for the first time."""
+
+    set_backs: int = 0
+    """How often the hub's API server was found to have been set back."""
+
+    apart: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By member the hub's jobs, by uid, that have a copy there and a record that cannot be read: they are offered to
+    nobody before that member was swept with their record mended. They keep no other gang waiting."""
+
+    def member(self, name: str) -> Member:
+        """Return a member. Raises NoAnswer where it was taken away meanwhile."""
+        if name not in self.members:
+            raise NoAnswer(f"{name} is no longer a member")
+        return self.members[name]
+
+    def begin_again(self, version: int, before: int) -> None:
+        """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
+        log.error("fleet.set_back", version=version, before=before)
+        self.unswept |= set(self.members)
+        self.epoch = max(self.epoch + 1, int(self.clock.now()))
+        self.set_backs += 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that may run anywhere."""
+        return self.members_known and self.unswept <= self.lost.keys()
+
+    def complete_for(self, job: str) -> bool:
+        """Return whether all is known that may run anywhere of one job, by its uid."""
+        return self.complete and not any(job in apart for name, apart in self.apart.items() if name not in self.lost)
