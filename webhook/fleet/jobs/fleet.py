@@ -52,9 +52,9 @@ class Fleet:
             raise NoAnswer(f"{name} is no longer a member")
         return self.members[name]
 
-    def begin_again(self, version: int, before: int) -> None:
+    def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
-        log.error("fleet.set_back", version=version, before=before)
+        log.error("fleet.set_back", version=version)
         self.unswept |= set(self.members)
         self.epoch = max(self.epoch + 1, int(self.clock.now()))
         self.set_backs += 1
