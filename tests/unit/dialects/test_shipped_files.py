@@ -71,6 +71,20 @@ def test_example_policy_compiles_without_a_problem(folder: str) -> None:
     assert all(queue.inactive is None for queue in policy.queues.values())
 
 
+OPEN_BY_NAME = {"examples/fleet/multikueue.yaml": "MultiKueue's own manifest, word for word"}
+
+
+def test_the_queues_of_the_examples_are_open_to_the_namespaces_that_they_name_alone() -> None:
+    """Whoever may write a LocalQueue takes from a queue that is open to all."""
+    open_to_all = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "examples").rglob("*.yaml")
+        for document in yaml.safe_load_all(file.read_text())
+        if document and document["kind"] == "ClusterQueue" and not document["spec"].get("namespaceSelector", "nobody")
+    }
+    assert open_to_all == OPEN_BY_NAME.keys()
+
+
 def test_the_walkthroughs_patch_by_position_hits_the_cpu_quota() -> None:
     queue = of_kind("bookstore/ml/batch", "ClusterQueue")
     resource = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
