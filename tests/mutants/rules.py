@@ -137,6 +137,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "1",
+        "a ledger that says nothing of what runs is not believed",
+        RECOVERY,
+        "        if not rebuild.unheld(view, ledger):\n",
+        "        if True:\n",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
+        "what runs is read again before a ledger is rebuilt for it",
+        RECOVERY,
+        "                await self._feeds.relist_all()\n                if unheld",
+        "                if unheld",
+        WITNESS_TESTS,
+    ),
+    Mutant(
+        "1",
         "who takes over believes nothing older than it has read",
         "webhook/core/ledger/text.py",
         "        if ledger.version < self.newest:\n",

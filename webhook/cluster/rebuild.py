@@ -78,9 +78,8 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     if admission is None or job.gang is None:
         return None
     present = view.present(job.namespace, job.uid) + job.placed
-    if job.finished is not None and present == 0:
-        return None
-    if job.suspended and present == 0 and not job.active:
+    if present == 0 and (job.finished is not None or job.deleting or (job.suspended and not job.active)):
+        # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
         return None
     stopping = None
     if job.suspended and job.finished is None:
@@ -207,8 +206,18 @@ def _asked(flavors: dict[str, str], gang: Gang, requests: Iterable[str]) -> dict
     return {resource: flavor for resource, flavor in flavors.items() if resource in requests or resource in per_gang}
 
 
-def leaving(view: View) -> list[str]:
-    """Return the pods that are about to go while nothing says any more what their gang holds.
+def unheld(view: View, ledger: Ledger) -> list[str]:
+    """Return the jobs, and pods of jobs that are gone, which hold something of which ``ledger`` says nothing.
+
+    No leader releases what is there still: that ledger is an old copy, or ``view`` is.
+    """
+    jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries and job.admission is not None)
+    held = [job.key for job in jobs if job.is_ours and _reservation(job, view, ledger.epoch) is not None]
+    return held + leaving(view, ledger)
+
+
+def leaving(view: View, ledger: Ledger) -> list[str]:
+    """Return the pods that are about to go while nothing in ``ledger`` says any more what their gang holds.
 
     Its job is deleted, and no process that knew its reservation leads. What nobody owns may run on for ever.
     """
@@ -216,7 +225,7 @@ def leaving(view: View) -> list[str]:
         pod.key
         for namespace in sorted(view.namespaces)
         for pod in view.fences.pods(namespace)
-        if pod.gang is not None and pod.gang not in view.jobs and pod.gang not in view.ledger.entries
+        if pod.gang is not None and pod.gang not in view.jobs and pod.gang not in ledger.entries
         if not pod.terminal and not pod.gated and (pod.terminating or pod.owner_uid)
     ]
 

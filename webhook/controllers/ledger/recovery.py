@@ -5,7 +5,8 @@ earlier leader's start could still reach is written, the objects are read again,
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import structlog
@@ -63,6 +64,7 @@ class Recovery:
 
         Raises LeaseLost.
         """
+        self._keeper.ledger = None
         while True:
             log.warning("ledger.rebuild", why=str(broken))
             try:
@@ -79,16 +81,37 @@ class Recovery:
     async def _once(self, broken: LedgerBroken) -> Ledger:
         if broken.deleted:
             await self._keeper.recreate()
+        async with self._lease_kept():
+            ledger = await self._prove(broken)
+        await self._keeper.replace(ledger)
+        return ledger
+
+    async def doubt(self, ledger: Ledger) -> LedgerBroken | None:
+        """Return what is wrong with a ledger that was taken over while something runs of which it says nothing.
+
+        What was read by watching may be old: it is read again before that is believed, for a while. Raises LeaseLost.
+        """
+        view = self._feeds.view
+        if not rebuild.unheld(view, ledger):
+            return None
+        with suppress(TimeoutError):
+            async with self._lease_kept(), asyncio.timeout(LEAVING_SECONDS):
+                await self._feeds.relist_all()
+                if unheld := rebuild.unheld(view, ledger):
+                    return LedgerBroken(f"it says nothing of {', '.join(unheld[:3])}: an old copy was put back")
+        return None
+
+    @asynccontextmanager
+    async def _lease_kept(self) -> AsyncIterator[None]:
+        """Renew the lease meanwhile. Raises LeaseLost."""
         renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
         try:
-            ledger = await self._prove(broken)
+            yield
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
         if not renewing.cancelled():
             renewing.result()
-        await self._keeper.replace(ledger)
-        return ledger
 
     async def _keep_lease(self) -> None:
         while True:
@@ -134,7 +157,7 @@ class Recovery:
         """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""
         loop = asyncio.get_running_loop()
         until = loop.time() + LEAVING_SECONDS
-        while (pods := rebuild.leaving(self._feeds.view)) and loop.time() < until:
+        while (pods := rebuild.leaving(self._feeds.view, self._feeds.view.ledger)) and loop.time() < until:
             log.warning("ledger.pods_leave", pods=pods[:10], left=len(pods))
             await asyncio.sleep(VOID_RETRY_SECONDS)
 

@@ -168,6 +168,8 @@ class Reconciler:
             first = self._keeper.missing
             why = "there is no ledger yet" if first else "the ledger cannot be read"
             await self._recover(LedgerBroken(why, self._keeper.unreadable, first=first))
+        elif broken := await self._recovery.doubt(self._keeper.ledger):
+            await self._recover(broken)
         assert self._keeper.ledger is not None
         self._proof.expect()
         self._view.set_ledger(self._keeper.ledger)

@@ -1,6 +1,7 @@
 """An old copy of the index, or of a page, that is put back while nobody leads: whoever leads next rebuilds."""
 
 import asyncio
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from tests.unit.controllers.ledger.test_full_ledger import furnished, job, leader
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
 from webhook.clock import LoopClock
+from webhook.cluster import rebuild
+from webhook.cluster.feeds import Feeds
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.record import Ledger
@@ -201,3 +204,53 @@ async def test_a_reconciler_that_starts_on_an_index_put_back_adopts_what_its_job
             after = parts.view.ledger
     since = {uid: entry.since_seconds for uid, entry in before.entries.items()}
     assert {uid: entry.since_seconds for uid, entry in after.entries.items()} == since
+
+
+async def test_a_ledger_that_says_nothing_of_what_runs_is_an_old_copy_though_all_its_parts_agree() -> None:
+    """One page of those that one commit wrote was put back to what it was before: no other is newer."""
+    async with furnished(*(job(number) for number in range(6))) as cluster:
+        async with leader(cluster) as parts:
+            await asyncio.sleep(5)
+            before = parts.view.ledger
+        lost = min(before.entries)
+        left = replace(before, seq=before.seq + 1, entries={u: e for u, e in before.entries.items() if u != lost})
+        await put_back(cluster, await copied(cluster, INDEX) | {"data": text.encode(left)})
+        async with leader(cluster, "another") as parts:
+            await asyncio.sleep(15)
+            assert parts.view.ledger.entries[lost].since_seconds == before.entries[lost].since_seconds
+
+
+async def test_a_ledger_that_is_newer_than_what_was_read_of_its_jobs_is_no_old_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has ended shows when it is read again, and nothing is rebuilt."""
+    everything = furnished(*(job(number) for number in range(3)))
+    async with everything as cluster, leader(cluster) as parts, leader(cluster, "standby") as standby:
+        await asyncio.sleep(5)
+        running = dict(standby.view.jobs)
+        await asyncio.sleep(120)
+        ended, epoch = dict(standby.view.jobs), parts.view.ledger.epoch
+        assert not parts.view.ledger.entries
+
+        async def read_again(feeds: Feeds) -> None:
+            feeds.view.jobs.update(ended)
+
+        monkeypatch.setattr(Feeds, "relist_all", read_again)
+        standby.view.jobs.update(running)
+        assert rebuild.unheld(standby.view, standby.view.ledger)
+        broken = await standby.reconciler._recovery.doubt(standby.view.ledger)
+        assert broken is None
+        assert parts.view.ledger.epoch == epoch
+
+
+async def test_a_ledger_of_an_earlier_write_than_one_that_started_a_job_is_an_old_copy() -> None:
+    """It has an entry for each job that runs, which may have grown since."""
+    async with furnished(*(job(number) for number in range(3))) as cluster:
+        async with leader(cluster) as parts:
+            await asyncio.sleep(5)
+            before = parts.view.ledger
+        await put_back(cluster, await copied(cluster, INDEX) | {"data": text.encode(replace(before, seq=1))})
+        async with leader(cluster, "another") as parts:
+            await asyncio.sleep(15)
+            assert parts.view.ledger.epoch > before.epoch + 1, "it was taken over, and then rebuilt"
+            assert parts.view.ledger.entries.keys() == before.entries.keys()
