@@ -22,14 +22,37 @@ def laid_out(parts: Mapping[str, Ledger], texts: Mapping[str, Mapping[str, str]]
     for page, ledger in parts.items():
         layout.bytes_of.setdefault(page, 0)
         for uid, entry in ledger.entries.items():
-            layout.put(uid, page, 0, length(uid, texts[page][uid]))
-            join(layout, entry, set.add)
+            refile(layout, uid, page, (None, None), (entry, texts[page][uid]))
     return layout
 
 
-def join(layout: Layout, entry: Reservation | None, how: Callable[[set[str], str], None]) -> None:
+Filed = tuple[Reservation | None, str | None]
+"""An entry and its text; None and None where there is none."""
+
+
+def refile(layout: Layout, uid: str, page: str, before: Filed, after: Filed) -> None:
+    """Take note of what stands on ``page`` from now on."""
+    was, now = length(uid, before[1]), length(uid, after[1])
+    if after[1] is None:
+        layout.drop(uid, was)
+    else:
+        layout.put(uid, page, was, now)
+    _count(layout, before[0], -was, set.discard)
+    _count(layout, after[0], now, set.add)
+
+
+def _count(layout: Layout, entry: Reservation | None, size: int, how: Callable[[set[str], str], None]) -> None:
+    if entry is None:
+        return
+    layout.bytes_in[entry.namespace] += size
+    if not layout.bytes_in[entry.namespace]:
+        del layout.bytes_in[entry.namespace]
+    _join(layout, entry, how)
+
+
+def _join(layout: Layout, entry: Reservation, how: Callable[[set[str], str], None]) -> None:
     """Take note that an entry is one of its ensemble, or none any more."""
-    if entry is None or entry.membership is None:
+    if entry.membership is None:
         return
     name = siblings.name_of(entry)
     members = layout.members.setdefault(name, set())

@@ -79,6 +79,10 @@ class LedgerKeeper(LeasedWriter):
         """What all entries take, without claims and bookings, which are left out where there is no room for them."""
         return sum(self._layout.bytes_of.values())
 
+    def bytes_in(self, namespace: str) -> int:
+        """Return what all entries of a namespace take."""
+        return self._layout.bytes_in[namespace]
+
     @property
     def paged(self) -> bool:
         """Whether a commit may be several writes: then nothing is to be spent that it only gives back itself.
@@ -357,13 +361,9 @@ class LedgerKeeper(LeasedWriter):
         decoder = self._decoder(page)
         for uid in sorted(uids):
             decoder.written(uid, changes[uid], ledger.entries.get(uid))
-            size_before = filing.length(uid, kept.texts.get(uid))
-            if changes[uid] is None:
-                self._layout.drop(uid, size_before)
-            else:
-                self._layout.put(uid, page, size_before, filing.length(uid, changes[uid]))
-            filing.join(self._layout, None if self.ledger is None else self.ledger.entries.get(uid), set.discard)
-            filing.join(self._layout, ledger.entries.get(uid), set.add)
+            before = None if self.ledger is None else self.ledger.entries.get(uid)
+            text = kept.texts.get(uid)
+            filing.refile(self._layout, uid, page, (before, text), (ledger.entries.get(uid), changes[uid]))
         kept.changed(changes, digest, meta)
         self._witness.stored(page, ledger.seq, seen)
         self.written_bytes += ledger_text.size_bytes(kept.texts)

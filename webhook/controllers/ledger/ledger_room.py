@@ -3,8 +3,12 @@
 One decision can admit thousands of gangs, and at installation thousands may run already. Each asks here before it is
 put into the ledger. One that finds no room is set aside, it alone, until there is room for its size; smaller gangs,
 preemption, stops and releases go on meanwhile.
+
+No namespace fills it for the others, whatever it may run: it holds at most :data:`SHARE` times what is left. So one
+alone takes three quarters of it, and one that comes when it has three quarters of the rest.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +24,8 @@ from webhook.jobs.reading.record import JobRecord
 
 ENTRY_BYTES_MIN: Final = 128
 """No entry is shorter: bounds how many admissions are worth deciding about at once."""
+SHARE: Final = 3
+"""A namespace may take as much of the ledger as so many times what is left of it then."""
 TRIED_MIN: Final = 64
 """A full ledger still has so many gangs tried in a cycle: what they are set aside for is said, and others pass."""
 
@@ -30,6 +36,7 @@ class _SetAside:
 
     asked: Mapping[str, Gang | None]
     """Uids of its jobs, and what each asked for."""
+    namespace: str
     size_bytes: int
     never: bool
     """It is longer than any may be, or one of its entries: it waits until it asks for something else."""
@@ -41,6 +48,8 @@ class LedgerRoom:
     def __init__(self, keeper: LedgerKeeper) -> None:
         self._keeper = keeper
         self._taken_bytes = 0
+        self._taken_in = Counter[str]()
+        """The same by namespace."""
         self._set_aside: dict[str, _SetAside] = {}
         """By what tells the gang from all others, in the order in which they found no room."""
         self._gang_of: dict[str, str] = {}
@@ -48,13 +57,28 @@ class LedgerRoom:
 
     def begin(self) -> list[str]:
         """Start a cycle; return the uids of those set aside for which there is room by now."""
-        self._taken_bytes = 0
-        left, fit = self._left_bytes, []
+        self._forget_taken()
+        fit = []
         for gang, waits in list(self._set_aside.items()):
-            if waits.size_bytes <= left and not waits.never:
-                left -= waits.size_bytes
+            if not waits.never and self._fits(waits.namespace, waits.size_bytes):
+                self._take(waits.namespace, waits.size_bytes)
                 fit += self._take_back(gang)
+        self._forget_taken()
         return fit
+
+    def _forget_taken(self) -> None:
+        self._taken_bytes = 0
+        self._taken_in.clear()
+
+    def _take(self, namespace: str, size: int) -> None:
+        self._taken_bytes += size
+        self._taken_in[namespace] += size
+
+    def _fits(self, namespace: str, size: int) -> bool:
+        """Return whether there is room, and the namespace has not more than its share."""
+        left = self._left_bytes - size
+        held = self._keeper.bytes_in(namespace) + self._taken_in[namespace] + size
+        return left >= 0 and held <= SHARE * left
 
     @property
     def most(self) -> int:
@@ -62,11 +86,11 @@ class LedgerRoom:
         return max(0, self._left_bytes) // ENTRY_BYTES_MIN + TRIED_MIN
 
     def takes(self, *entries: Reservation) -> bool:
-        """Put ``entries`` in if there is room for all of them together; return whether there is."""
+        """Put ``entries`` of one namespace in, which runs them anyway; return whether there is room for all of them."""
         size = bounds.entry_bytes(*entries)
         if size > self._left_bytes:
             return False
-        self._taken_bytes += size
+        self._take(entries[0].namespace, size)
         return True
 
     def without(
@@ -84,9 +108,12 @@ class LedgerRoom:
         for name, gang in gangs.items():
             size = bounds.entry_bytes(*gang)
             never = size > pages.GANG_BYTES_MAX or not all(bounds.fits_alone(entry) for entry in gang)
-            if not never and self.takes(*gang):
+            namespace = gang[0].namespace
+            if not never and self._fits(namespace, size):
+                self._take(namespace, size)
                 continue
-            self._set_aside[name] = _SetAside({entry.uid: _asked(jobs.get(entry.uid)) for entry in gang}, size, never)
+            asked = {entry.uid: _asked(jobs.get(entry.uid)) for entry in gang}
+            self._set_aside[name] = _SetAside(asked, namespace, size, never)
             self._gang_of |= {entry.uid: name for entry in gang}
             refused |= {entry.uid for entry in gang}
         return refused
@@ -112,7 +139,8 @@ class LedgerRoom:
         gang = self._gang_of.get(uid)
         if gang is None:
             return None
-        size, never = self._set_aside[gang].size_bytes, self._set_aside[gang].never
+        waits = self._set_aside[gang]
+        size, never, namespace = waits.size_bytes, waits.never, waits.namespace
         if never or size > self._limit_bytes:
             return Reason(
                 Code.ENTRY_TOO_LARGE,
@@ -123,8 +151,9 @@ class LedgerRoom:
         return Reason(
             Code.LEDGER_FULL,
             f"its reservation takes {size} bytes; the ledger has {self._keeper.entries_bytes} and admits up to "
-            f"{self._limit_bytes}",
-            help="it waits until other gangs end; smaller ones may pass",
+            f"{self._limit_bytes}, and its namespace {namespace} has {self._keeper.bytes_in(namespace)} of them, "
+            f"where one may have {SHARE} times what is left",
+            help="it waits until other gangs end; smaller ones, and those of other namespaces, may pass",
         )
 
     def _take_back(self, gang: str) -> list[str]:

@@ -6,6 +6,7 @@ ensemble stand on one page, for they are changed in one write. What becomes free
 that a few long gangs keep alive do not pile up.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -39,6 +40,8 @@ class Layout:
     """Uid of an entry to its page."""
     bytes_of: dict[str, int] = field(default_factory=lambda: {INDEX: 0})
     """Page to the bytes of its entries."""
+    bytes_in: Counter[str] = field(default_factory=Counter)
+    """Namespace to the bytes of its entries."""
     members: dict[str, set[str]] = field(default_factory=dict)
     """Name of an ensemble to the uids of its entries."""
     open: str = INDEX

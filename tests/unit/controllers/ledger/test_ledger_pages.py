@@ -304,3 +304,16 @@ async def test_a_large_index_of_an_earlier_release_is_taken_over_as_it_is_and_dr
     assert len(new.ledger.pages) == 1
     await new.commit(drop=[each.uid for each in entries])
     assert (await whole(stage)).entries.keys() == {"one-more"}
+
+
+async def test_what_a_namespace_has_in_it_is_counted_as_entries_come_and_go_and_by_the_next_leader(
+    stage: Stage,
+) -> None:
+    keeper, _ = await filled(stage)
+    await keeper.commit([reservation("more")], ["gang-1", "gang-4"])
+    assert keeper.bytes_in("ns") == keeper.entries_bytes > 0
+    new, _ = stage.keeper("new")
+    await elect(new)
+    assert new.bytes_in("ns") == keeper.bytes_in("ns")
+    await new.commit(drop=list(keeper.ledger.entries if keeper.ledger else ()))
+    assert new.bytes_in("ns") == 0
