@@ -3,13 +3,13 @@
 Prints milliseconds of processor time, median, 99th percentile and worst, and what they are of the plain look: a shape
 of pods that nobody asked about before, gangs placed where their shape is known (anywhere, and by the blocks and racks
 of a topology), and a gang that finds nodes only when some of 700 others are stopped, which lie across each other. Then
-what the nodes take of memory, and which share of a core their kubelets' reports take, each with 50 images and every
-five minutes, as a kubelet sends them where nothing changes.
+what the nodes take of memory, which share of a core their kubelets' reports take, each with 50 images and every
+five minutes, as a kubelet sends them where nothing changes, and what 10,000 gangs cost an engine whose ``nodeFit`` is
+off, and on, beside one that knows no nodes. Garbage is collected as in our processes.
 
 Run: ``python -m benchmarks.bench_nodes``
 """
 
-import gc
 import platform
 import random
 import time
@@ -21,13 +21,16 @@ from typing import Any, Final
 
 import orjson
 
+from benchmarks.bench_engine import PER_QUEUE, gangs_of, policy_of
 from tests.unit.core.worlds import LABELS, gang, policy, queue
+from webhook import collector
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
-from webhook.core.model.gang import Nearness
+from webhook.core.model.gang import Gang, Nearness
 from webhook.core.model.names import HOSTNAME
-from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.quantity import MILLI
+from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
@@ -47,6 +50,8 @@ BLOCK, RACK = "block", "rack"
 LEVELS: Final = (BLOCK, RACK, HOSTNAME)
 ROUNDS: Final = 200
 COLD_ROUNDS: Final = 50
+PENDING: Final = 10_000
+DECIDE_ROUNDS: Final = 7
 IMAGES: Final = 50
 REPORT_SECONDS: Final = 300
 """How often a kubelet reports a node of which nothing changes."""
@@ -62,8 +67,10 @@ def main() -> None:
     there = filled(rng)
     mib = tracemalloc.get_traced_memory()[0] / 2**20
     tracemalloc.stop()
+    collector.tune()
     nodes = list(there.nodes.values())
     floor = measured("a plain look at each node's free GPUs", lambda: plain(nodes, there), None, COLD_ROUNDS)
+    measured("what nodes look like, read for the first time", lambda: unread(there), floor, COLD_ROUNDS)
     for gpus, cpus, gib, pods in ((8, 32, 256, 64), (4, 16, 128, 64), (1, 2, 8, 1000)):
         shape = shape_of(gpus, cpus, gib)
         said = f"{pods} pods of {gpus} GPUs"
@@ -79,6 +86,7 @@ def main() -> None:
     measured(f"64 pods of 8 GPUs, some of {VICTIMS} gangs to be stopped", preempting(rng), floor, rounds=1)
     reports(nodes)
     print(f"{mib:8.1f} MiB  nodes and {sum(1 for _ in there.all_bound())} pods on them")
+    beside_none(there)
 
 
 def filled(rng: random.Random) -> Capacity:
@@ -117,6 +125,47 @@ def forgotten(there: Capacity, shape: Shape) -> None:
     """Ask about a shape as if for the first time."""
     there._indexes.clear()
     there.index(shape)
+
+
+def unread(there: Capacity) -> None:
+    """Ask which nodes a shape may use whose labels nobody asked about before."""
+    there._columns._looks.clear()
+    there._columns._verdicts.clear()
+    there.verdict(shape_of(1, 1, 1))
+
+
+def beside_none(there: Capacity) -> None:
+    """Print what deciding about many gangs takes where nobody asks about nodes, and where each gang fits them."""
+    gangs, took = gangs_of(PENDING // PER_QUEUE, distinct=False), dict[str, list[float]]()
+    kinds = {"no nodes": (None, NodeFit.ENFORCE), "off": (there, NodeFit.OFF), "enforce": (there, NodeFit.ENFORCE)}
+    for turn in range(DECIDE_ROUNDS):
+        # In turn, so that other load on the machine meets all of them.
+        for kind in list(kinds) if turn % 2 else reversed(kinds):
+            nodes, node_fit = kinds[kind]
+            took.setdefault(kind, []).append(deciding(gangs, None if nodes is None else nodes.copy(), node_fit))
+    least = {kind: min(each) for kind, each in took.items()}
+    for kind in ("off", "enforce"):
+        share = least[kind] / least["no nodes"]
+        print(f"{least[kind]:8.2f} ms  {PENDING} gangs with nodeFit {kind}, {share:.3f} of an engine without nodes")
+
+
+def deciding(gangs: list[Gang], nodes: Capacity | None, node_fit: NodeFit) -> float:
+    """Return the milliseconds in which an engine takes all gangs and decides about them."""
+    queues = PENDING // PER_QUEUE
+    engine, labels = (
+        Engine(EngineSettings(node_fit=node_fit)),
+        {f"ns{number}": dict[str, str]() for number in range(queues)},
+    )
+    engine.set_policy(policy_of(queues, preempting=False), labels, 0.0)
+    engine.know_nodes(nodes)
+    collector.settle()
+    began = time.process_time()
+    for each in gangs:
+        engine.submit(each, 0.0)
+    plan = engine.cycle(0.0, Fences(), 1)
+    took = (time.process_time() - began) * 1000
+    assert plan.admitted
+    return took
 
 
 def preempting(rng: random.Random) -> Callable[[], object]:
@@ -199,7 +248,7 @@ def report(node: NodeRecord, version: int) -> bytes:
 def measured(what: str, work: Callable[[], object], floor: float | None, rounds: int = ROUNDS) -> float:
     """Print what ``work`` took in some rounds; return the median, in milliseconds."""
     took = []
-    gc.collect()
+    collector.settle()
     for _ in range(rounds):
         began = time.process_time()
         work()
