@@ -4,7 +4,7 @@ A row is a node, in any order. Beside the amounts stands what keeps the pods of 
 found once for all nodes that such a shape cannot tell apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -19,6 +19,8 @@ VERDICTS_MAX: Final = 64
 LOOKS_MAX: Final = 16
 """Sets of labels by which nodes are told apart; the one asked for longest ago goes."""
 
+Labels = Mapping[str, str]
+
 Look = tuple[object, ...]
 """What matters of a node, given the labels that matter."""
 
@@ -31,23 +33,31 @@ class _Looks:
     """Nodes that are alike in some of their labels, and in all that is no label."""
 
     keys: tuple[str, ...]
+    """Labels whose values matter."""
+    levels: tuple[str, ...]
+    """Those that a node only has to bear."""
     of: list[int] = field(default_factory=list)
     """By row, the number of what its node looks like."""
     samples: list[NodeRecord] = field(default_factory=list)
     """By number, a node that looks like that."""
     _numbers: dict[Look, int] = field(default_factory=dict)
 
-    def read(self, nodes: Sequence[NodeRecord]) -> None:
+    def read(
+        self, nodes: Mapping[str, NodeRecord], names: Iterable[str], states: list[int], labels: list[Labels]
+    ) -> None:
         """Take note of all nodes, by row."""
-        columns = [[node.labels.get(key) for node in nodes] for key in self.keys]
-        looks = list(zip([(node.ready, node.cordoned, node.taints) for node in nodes], *columns, strict=True))
-        one_of = dict(zip(looks, nodes, strict=True))
-        self.samples, self._numbers = list(one_of.values()), {look: number for number, look in enumerate(one_of)}
+        values = [[each.get(key) for each in labels] for key in self.keys]
+        borne = [[level in each for each in labels] for level in self.levels]
+        looks = list(zip(states, *values, *borne, strict=True))
+        one_of = dict(zip(looks, names, strict=True))
+        self.samples = [nodes[name] for name in one_of.values()]
+        self._numbers = {look: number for number, look in enumerate(one_of)}
         self.of = [self._numbers[look] for look in looks]
 
-    def number(self, node: NodeRecord) -> int:
-        """Return the number of what a node looks like."""
-        look = ((node.ready, node.cordoned, node.taints), *[node.labels.get(key) for key in self.keys])
+    def number(self, node: NodeRecord, state: int) -> int:
+        """Return the number of what one node looks like."""
+        labels = node.labels
+        look = (state, *[labels.get(key) for key in self.keys], *[level in labels for level in self.levels])
         number = self._numbers.setdefault(look, len(self.samples))
         if number == len(self.samples):
             self.samples.append(node)
@@ -64,7 +74,13 @@ class Columns:
     """Node to its row."""
     _free: dict[str, list[int]] = field(default_factory=dict)
     """Resource to what is free, by row."""
-    _looks: dict[tuple[str, ...], _Looks] = field(default_factory=dict)
+    _states: dict[tuple[object, ...], int] = field(default_factory=dict)
+    """Numbers of what nodes are, whatever their labels say."""
+    _state: list[int] = field(default_factory=list)
+    """That, by row."""
+    _labels: list[Labels] = field(default_factory=list)
+    """By row."""
+    _looks: dict[tuple[tuple[str, ...], tuple[str, ...]], _Looks] = field(default_factory=dict)
     """By the labels that matter."""
     _verdicts: dict[Shape, list[str | None]] = field(default_factory=dict)
     """Shape to what keeps its pods away, by row; None where they may go."""
@@ -72,12 +88,13 @@ class Columns:
     def put(self, node: NodeRecord, free: Mapping[str, Mapping[str, int]]) -> None:
         """Take note of a node that is new, or of another record of it; ``free`` is what every node has."""
         row = self.row.setdefault(node.name, len(self.names))
-        if row == len(self.names):
-            self.names.append(node.name)
-            for name, column in self._free.items():
-                column.append(free.get(node.name, {}).get(name, 0))
+        state = self._states.setdefault((node.ready, node.cordoned, node.taints), len(self._states))
+        self.names[row : row + 1], self._labels[row : row + 1] = [node.name], [node.labels]
+        self._state[row : row + 1] = [state]
+        for name, column in self._free.items():
+            column[row : row + 1] = [free.get(node.name, {}).get(name, 0)]
         for keys, looks in list(self._looks.items()):
-            looks.of[row : row + 1] = [looks.number(node)]
+            looks.of[row : row + 1] = [looks.number(node, state)]
             if len(looks.samples) > 2 * len(self.names) + LOOKS_MAX:
                 del self._looks[keys]
         for shape, verdict in self._verdicts.items():
@@ -88,10 +105,12 @@ class Columns:
 
     def drop(self, node: str) -> None:
         """Forget a node: the last row takes its place."""
-        row, last = self.row.pop(node), self.names.pop()
+        row, last = self.row.pop(node), self.names[-1]
         if last != node:
-            self.names[row], self.row[last] = last, row
-        for column in (*self._free.values(), *(looks.of for looks in self._looks.values())):
+            self.row[last] = row
+        _move_last(self.names, row)
+        _move_last(self._labels, row)
+        for column in (*self._free.values(), self._state, *(looks.of for looks in self._looks.values())):
             _move_last(column, row)
         for verdict in self._verdicts.values():
             _move_last(verdict, row)
@@ -114,23 +133,26 @@ class Columns:
         kind = replace(shape, requests=(), ports=())
         known = self._verdicts.pop(kind, None)
         if known is None:
-            looks = self._looks_by(kind.keys, nodes)
+            looks = self._looks_by(kind.keys, kind.levels, nodes)
             whys = [kind.why_not(node) for node in looks.samples]
             known = [whys[number] for number in looks.of]
         keep_last(self._verdicts, kind, known, VERDICTS_MAX)
         return known
 
-    def _looks_by(self, keys: tuple[str, ...], nodes: Mapping[str, NodeRecord]) -> _Looks:
-        looks = self._looks.pop(keys, None)
+    def _looks_by(self, keys: tuple[str, ...], levels: tuple[str, ...], nodes: Mapping[str, NodeRecord]) -> _Looks:
+        looks = self._looks.pop((keys, levels), None)
         if looks is None:
-            looks = _Looks(keys)
-            looks.read([nodes[name] for name in self.names])
-        keep_last(self._looks, keys, looks, LOOKS_MAX)
+            looks = _Looks(keys, levels)
+            looks.read(nodes, self.names, self._state, self._labels)
+        keep_last(self._looks, (keys, levels), looks, LOOKS_MAX)
         return looks
 
     def copy(self) -> "Columns":
         """Return an independent copy; what nodes look like is read again when it is asked for."""
-        return Columns(list(self.names), dict(self.row), {name: list(column) for name, column in self._free.items()})
+        free = {name: list(column) for name, column in self._free.items()}
+        return Columns(
+            list(self.names), dict(self.row), free, dict(self._states), list(self._state), list(self._labels)
+        )
 
 
 _Cell = TypeVar("_Cell")

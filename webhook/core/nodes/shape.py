@@ -36,9 +36,9 @@ class Shape:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The labels of nodes that matter to it."""
+        """The labels of nodes whose values matter to it."""
         of_affinity = [requirement.key for term in self.affinity for requirement in term]
-        return tuple(dict.fromkeys([*(key for key, _ in self.selector), *of_affinity, *self.levels]))
+        return tuple(dict.fromkeys([*(key for key, _ in self.selector), *of_affinity]))
 
     def within(self, domain: Mapping[str, str]) -> "Shape":
         """Return the same, of pods that may go only to nodes with the labels of ``domain``."""
