@@ -49,7 +49,7 @@ GIB: Final = 1 << 30
 BLOCK, RACK = "block", "rack"
 LEVELS: Final = (BLOCK, RACK, HOSTNAME)
 ROUNDS: Final = 200
-COLD_ROUNDS: Final = 50
+COLD_ROUNDS: Final = 100
 PENDING: Final = 10_000
 DECIDE_ROUNDS: Final = 7
 IMAGES: Final = 50
@@ -254,7 +254,7 @@ def measured(what: str, work: Callable[[], object], floor: float | None, rounds:
         work()
         took.append((time.process_time() - began) * 1000)
     took.sort()
-    middle, late = took[rounds // 2], took[min(rounds - 1, rounds * 99 // 100)]
+    middle, late = took[rounds // 2], took[-(-rounds * 99 // 100) - 1]
     beside = "" if floor is None else f"  {middle / floor:6.1f} of the plain look"
     print(f"{middle:8.2f} ms, p99 {late:.2f}, at most {took[-1]:.2f}  {what}{beside}", flush=True)
     return middle

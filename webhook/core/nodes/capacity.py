@@ -73,7 +73,7 @@ class Capacity:
         """Gang to what it holds, by node, for those that were asked about and have not changed since."""
         self.looked = 0
         """How often the room on any one node was counted."""
-        self._largest: dict[str, int] | None = None
+        self._largest: dict[str, int] | None = {}
         self._populated: dict[tuple[tuple[str, str], ...], bool] = {}
         self._domains: dict[Path, Domains] = {}
 
