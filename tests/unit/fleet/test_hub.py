@@ -96,28 +96,6 @@ async def test_what_fits_nowhere_waits_and_starts_when_a_member_frees() -> None:
         await runs_in(world, 4, 3)
 
 
-async def test_a_gang_that_runs_and_one_that_has_ended_are_asked_for_once_a_minute_only() -> None:
-    async with fleet("a", "b") as world:
-        await world.hub.cluster.create(pytorch_job("over", runtime="1s"))
-        await world.until(lambda: world.over("PyTorchJob", "over"))
-        await world.hub.cluster.create(pytorch_job(runtime="200s"))
-        await runs_in(world, 3, 0)
-        await asyncio.sleep(10)
-        asked = list[str]()
-        for link in (world.own, world.links["a"]):
-
-            async def counted(method: str, path: str, request: Any = link.request, **more: Any) -> bytes:
-                asked.append(path)
-                return await request(method, path, **more)
-
-            link.request = counted  # type: ignore[method-assign]
-        await asyncio.sleep(120)
-        for name in ("over", "pytorch-test"):
-            looks = sum(path.endswith(f"/pytorchjobs/{name}") for path in asked)
-            # In the hub and in its member.
-            assert 0 < looks <= 6, name
-
-
 async def test_a_member_whose_watches_say_nothing_costs_its_gangs_seconds_only() -> None:
     async with fleet("a", starts=False) as world:
         world.start()
